@@ -1,10 +1,10 @@
-//! Embeds the files of new projects in the library: the SDK, the contract and the templates.
+//! Embeds files for new plugin projects in the library: the SDK, the WIT contract and the project templates.
 
 use std::error::Error;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// Files, and folders with all their files, relative to the top of the checkout.
+/// Paths of files and folders to embed, relative to the top of the checkout. All files in a folder are embedded.
 const EMBEDDED: [&str; 9] = [
     "Cargo.toml",
     "sdk/Cargo.toml",
@@ -24,12 +24,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut files = Vec::new();
     for path in EMBEDDED {
         println!("cargo::rerun-if-changed={}", top.join(path).display());
-        collect(&top.join(path), &mut files)?;
+        collect_files(&top.join(path), &mut files)?;
     }
     files.retain(|path| !path.starts_with(top.join("wit/released")));
     files.sort();
     let mut code =
-        "/// Paths relative to the top of the checkout, and texts.\npub(crate) const FILES: &[(&str, &str)] = &[\n"
+        "/// Paths of the embedded files, relative to the top of the checkout, with their contents.\npub(crate) const FILES: &[(&str, &str)] = &[\n"
             .to_owned();
     for path in files {
         let name = path.strip_prefix(&top)?.to_str().ok_or("a path is not UTF-8")?.replace('\\', "/");
@@ -41,13 +41,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn collect(path: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+fn collect_files(path: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     if path.is_file() {
         files.push(path.to_owned());
         return Ok(());
     }
     for entry in std::fs::read_dir(path)? {
-        collect(&entry?.path(), files)?;
+        collect_files(&entry?.path(), files)?;
     }
     Ok(())
 }

@@ -1,19 +1,19 @@
-//! Read-only settings that the agent grants to the plugin. A plugin that does not use this module does not import
-//! them.
+//! Reads the settings that the agent grants to the plugin. A plugin that does not use this module does not import
+//! `wasi:config`.
 
 use std::collections::BTreeMap;
 
-/// The settings could not be read. A key without a value is not an error.
+/// The error for settings that could not be read. A key without a value is not an error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the configuration could not be read: {0}")]
 pub struct ConfigError(pub String);
 
-/// The value of one key. `None` if the key has no value or is not granted.
+/// Returns the value of one key, or `None` if the key has no value or is not granted.
 pub fn get(key: &str) -> Result<Option<String>, ConfigError> {
     backend::get(key)
 }
 
-/// All granted keys with their values.
+/// Returns all granted keys with their values.
 pub fn get_all() -> Result<BTreeMap<String, String>, ConfigError> {
     backend::get_all()
 }
@@ -24,14 +24,14 @@ mod backend {
     use crate::bindings::imports::wasi::config::store;
 
     pub(super) fn get(key: &str) -> Result<Option<String>, ConfigError> {
-        store::get(key).map_err(error)
+        store::get(key).map_err(convert_error)
     }
 
     pub(super) fn get_all() -> Result<BTreeMap<String, String>, ConfigError> {
-        store::get_all().map(|pairs| pairs.into_iter().collect()).map_err(error)
+        store::get_all().map(|pairs| pairs.into_iter().collect()).map_err(convert_error)
     }
 
-    fn error(error: store::Error) -> ConfigError {
+    fn convert_error(error: store::Error) -> ConfigError {
         let (store::Error::Upstream(message) | store::Error::Io(message)) = error;
         ConfigError(message)
     }

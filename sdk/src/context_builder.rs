@@ -1,6 +1,6 @@
 //! Context builders, which create the prompt at the start of a turn.
 
-use crate::bindings::context_builder::exports::agent_host::plugin::context_builder as alone;
+use crate::bindings::context_builder::exports::agent_host::plugin::context_builder as without_step;
 use crate::bindings::step_context::exports::agent_host::plugin::context_builder as generated;
 use crate::types::Failure;
 pub use generated::{
@@ -10,13 +10,13 @@ pub use generated::{
 /// A context builder. Export it with [`export_context_builder!`](crate::export_context_builder), or together with a
 /// [`StepContext`](crate::step_context::StepContext) with [`export_step_context!`](crate::export_step_context).
 pub trait ContextBuilder {
-    /// Called once per turn before its first model call, and not again when the turn is resumed. Default time limit:
-    /// 2 s.
+    /// Creates the prompt of a turn. The host calls this function once per turn, before the first model call. It does
+    /// not call the function again when the turn is resumed. The default time limit is 2 s.
     fn init(request: Request) -> Result<Prompt, Failure>;
 }
 
 impl Prompt {
-    /// A prompt that adds nothing: the model gets the history and one user message with the input.
+    /// Creates a prompt without sections. The model gets the history and one user message with the input.
     pub fn new() -> Self {
         Self { system: Vec::new(), history: History::Keep, messages: Vec::new(), state: None }
     }
@@ -27,7 +27,7 @@ impl Prompt {
         self
     }
 
-    /// Passes this state to every step of the turn. At most 64 KiB.
+    /// Sets the state that the host passes to every step of the turn. The maximum size is 64 KiB.
     pub fn state(mut self, state: Vec<u8>) -> Self {
         self.state = Some(state);
         self
@@ -41,12 +41,12 @@ impl Default for Prompt {
 }
 
 impl Section {
-    /// A section whose text is the same in every step. It belongs to the cached part of the prompt.
+    /// Creates a section whose text is the same in every step. It belongs to the cached part of the prompt.
     pub fn fixed(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { name: name.into(), text: text.into(), stability: Stability::Fixed }
     }
 
-    /// A section whose text may change from step to step.
+    /// Creates a section whose text may change from step to step.
     pub fn dynamic(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { name: name.into(), text: text.into(), stability: Stability::Dynamic }
     }
@@ -58,29 +58,29 @@ impl<P: ContextBuilder> generated::Guest for crate::Exported<P> {
     }
 }
 
-// A builder without `step-context` is exported through its own world, whose types have the same shape but are
-// different Rust types.
-impl<P: ContextBuilder> alone::Guest for crate::Exported<P> {
-    fn init(request: alone::Request) -> Result<alone::Prompt, Failure> {
+// A builder without `step-context` is exported through a separate world. The types of that world have the same fields,
+// but they are different Rust types.
+impl<P: ContextBuilder> without_step::Guest for crate::Exported<P> {
+    fn init(request: without_step::Request) -> Result<without_step::Prompt, Failure> {
         P::init(request.into()).map(Into::into)
     }
 }
 
-impl From<alone::Request> for Request {
-    fn from(request: alone::Request) -> Self {
-        let alone::Request { lifecycle, scope, model, input, tools, memory, budget } = request;
+impl From<without_step::Request> for Request {
+    fn from(request: without_step::Request) -> Self {
+        let without_step::Request { lifecycle, scope, model, input, tools, memory, budget } = request;
         Self {
             lifecycle: match lifecycle {
-                alone::Lifecycle::Init => Lifecycle::Init,
-                alone::Lifecycle::ToolResult => Lifecycle::ToolResult,
-                alone::Lifecycle::OutputErrorFeedback => Lifecycle::OutputErrorFeedback,
+                without_step::Lifecycle::Init => Lifecycle::Init,
+                without_step::Lifecycle::ToolResult => Lifecycle::ToolResult,
+                without_step::Lifecycle::OutputErrorFeedback => Lifecycle::OutputErrorFeedback,
             },
             scope,
             model,
             input: match input {
-                alone::Input::Text(text) => Input::Text(text),
-                alone::Input::Json(json) => Input::Json(json),
-                alone::Input::Message(message) => Input::Message(message),
+                without_step::Input::Text(text) => Input::Text(text),
+                without_step::Input::Json(json) => Input::Json(json),
+                without_step::Input::Message(message) => Input::Message(message),
             },
             tools: tools.into_iter().map(Into::into).collect(),
             memory: memory.into(),
@@ -89,39 +89,39 @@ impl From<alone::Request> for Request {
     }
 }
 
-impl From<alone::Tool> for OfferedTool {
-    fn from(tool: alone::Tool) -> Self {
-        let alone::Tool { name, description, input_schema, tokens } = tool;
+impl From<without_step::Tool> for OfferedTool {
+    fn from(tool: without_step::Tool) -> Self {
+        let without_step::Tool { name, description, input_schema, tokens } = tool;
         Self { name, description, input_schema, tokens }
     }
 }
 
-impl From<alone::Memory> for Memory {
-    fn from(memory: alone::Memory) -> Self {
-        let alone::Memory { history, hidden, summary, recollections } = memory;
+impl From<without_step::Memory> for Memory {
+    fn from(memory: without_step::Memory) -> Self {
+        let without_step::Memory { history, hidden, summary, recollections } = memory;
         let recollections = recollections.into_iter().map(|recollection| {
-            let alone::Recollection { id, text, written, score } = recollection;
+            let without_step::Recollection { id, text, written, score } = recollection;
             Recollection { id, text, written, score }
         });
         Self { history, hidden, summary, recollections: recollections.collect() }
     }
 }
 
-impl From<Prompt> for alone::Prompt {
+impl From<Prompt> for without_step::Prompt {
     fn from(prompt: Prompt) -> Self {
-        let system = prompt.system.into_iter().map(|section| alone::Section {
+        let system = prompt.system.into_iter().map(|section| without_step::Section {
             name: section.name,
             text: section.text,
             stability: match section.stability {
-                Stability::Fixed => alone::Stability::Fixed,
-                Stability::Dynamic => alone::Stability::Dynamic,
+                Stability::Fixed => without_step::Stability::Fixed,
+                Stability::Dynamic => without_step::Stability::Dynamic,
             },
         });
         Self {
             system: system.collect(),
             history: match prompt.history {
-                History::Keep => alone::History::Keep,
-                History::LeaveOut => alone::History::LeaveOut,
+                History::Keep => without_step::History::Keep,
+                History::LeaveOut => without_step::History::LeaveOut,
             },
             messages: prompt.messages,
             state: prompt.state,

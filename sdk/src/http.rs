@@ -1,21 +1,21 @@
-//! HTTP requests through `wasi:http`. A plugin that does not use this module does not import it; a plugin that does
-//! needs the grant `http`. Redirects are not followed; send another request to follow one.
+//! Sends HTTP requests through `wasi:http`. A plugin that uses this module needs the grant `http`. Other plugins do not
+//! import `wasi:http`. This module does not follow redirects. To follow a redirect, send another request.
 
 use crate::tool::ToolError;
 
-/// The reason why there is no response.
+/// The reason why a request has no response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
-    /// The address is not an http or https address.
+    /// The address does not start with `http://` or `https://`, or is invalid.
     #[error("`{0}` is not an http or https address")]
     Url(String),
     /// The agent's configuration does not grant this request, or the IP address of its host.
     #[error("the request {0} is not granted")]
     Denied(String),
-    /// The server did not answer, or not in time.
+    /// The server did not respond within the time limit, or the connection failed.
     #[error("there is no response: {0}")]
     Unavailable(String),
-    /// The body is larger than [`Request::at_most`].
+    /// The body of the response is larger than [`Request::at_most`]. Contains that limit in bytes.
     #[error("the response has more than {0} bytes")]
     TooLarge(usize),
 }
@@ -31,36 +31,36 @@ impl From<HttpError> for ToolError {
     }
 }
 
-/// A request.
+/// An HTTP request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// The method in capital letters, such as `GET`.
     pub method: String,
     /// The address with scheme and host.
     pub url: String,
-    /// Names and values of the headers. The host adds the headers that the protocol needs, and the secrets for this
-    /// destination.
+    /// Names and values of the headers. The host adds the headers that the protocol needs, and the secrets that the
+    /// agent grants for this destination.
     pub headers: Vec<(String, String)>,
-    /// The body, at most 1 MiB.
+    /// The body. The maximum size is 1 MiB.
     pub body: Vec<u8>,
-    /// Maximum number of bytes of the response body; a longer body is an error. Default: 1 MiB. The host allows up to
-    /// 10 MiB.
+    /// Maximum size of the response body in bytes. A larger body is an error. The default is 1 MiB, and the host allows
+    /// up to 10 MiB.
     pub at_most: usize,
 }
 
-/// A response with any status.
+/// An HTTP response. A response with an error status, such as 404, is not an [`HttpError`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// The HTTP status code, such as 200.
     pub status: u16,
-    /// Header names in lower case, with their values.
+    /// The header names in lower case, with their values.
     pub headers: Vec<(String, String)>,
     /// The bytes of the body as received.
     pub body: Vec<u8>,
 }
 
 impl Request {
-    /// A GET request without headers and body.
+    /// Creates a GET request without headers and body.
     pub fn get(url: impl Into<String>) -> Self {
         Self { method: "GET".to_owned(), url: url.into(), headers: Vec::new(), body: Vec::new(), at_most: 1024 * 1024 }
     }
@@ -71,22 +71,23 @@ impl Request {
         self
     }
 
-    /// Sets the maximum number of bytes of the response body.
+    /// Sets the maximum size of the response body in bytes.
     pub fn at_most(mut self, bytes: usize) -> Self {
         self.at_most = bytes;
         self
     }
 
-    /// Sends the request and waits for the whole response.
+    /// Sends the request and waits for the complete response.
     pub fn send(self) -> Result<Response, HttpError> {
         backend::send(self)
     }
 }
 
 impl Response {
-    /// The value of the first header with this name. `name` is in lower case.
+    /// Returns the value of the first header with this name, or `None` if the header does not exist. `name` must be in
+    /// lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(one, _)| one == name).map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
     }
 }
 
@@ -100,45 +101,45 @@ mod backend {
     use wasip2::io::streams::StreamError;
 
     pub(super) fn send(request: Request) -> Result<Response, HttpError> {
-        let shown = format!("{} {}", request.method, request.url.split('?').next().unwrap_or_default());
-        let failed = |error: ErrorCode| match error {
-            ErrorCode::HttpRequestDenied | ErrorCode::DestinationIpProhibited => HttpError::Denied(shown.clone()),
+        let description = format!("{} {}", request.method, request.url.split('?').next().unwrap_or_default());
+        let convert_error = |error: ErrorCode| match error {
+            ErrorCode::HttpRequestDenied | ErrorCode::DestinationIpProhibited => HttpError::Denied(description.clone()),
             ErrorCode::InternalError(Some(text)) => HttpError::Unavailable(text),
             ErrorCode::HttpResponseBodySize(Some(limit)) => HttpError::TooLarge(limit as usize),
             ErrorCode::TlsCertificateError => {
-                HttpError::Unavailable("the server's certificate is not trusted here".to_owned())
+                HttpError::Unavailable("the host does not trust the server's certificate".to_owned())
             }
             other => HttpError::Unavailable(other.to_string()),
         };
-        let outgoing = outgoing(&request)?;
+        let outgoing = outgoing_request(&request)?;
         let body = outgoing.body().map_err(|()| HttpError::Unavailable("the request cannot have a body".to_owned()))?;
-        let answer = handle(outgoing, None).map_err(failed)?;
+        let pending_response = handle(outgoing, None).map_err(convert_error)?;
         write(&body, &request.body)?;
-        OutgoingBody::finish(body, None).map_err(failed)?;
-        answer.subscribe().block();
-        let response = answer
+        OutgoingBody::finish(body, None).map_err(convert_error)?;
+        pending_response.subscribe().block();
+        let response = pending_response
             .get()
             .and_then(Result::ok)
             .ok_or_else(|| HttpError::Unavailable("the response is missing".to_owned()))?;
-        read(response.map_err(failed)?, request.at_most)
+        read(response.map_err(convert_error)?, request.at_most)
     }
 
-    fn outgoing(request: &Request) -> Result<OutgoingRequest, HttpError> {
-        let wrong = || HttpError::Url(request.url.clone());
-        let (scheme, rest) = request.url.split_once("://").ok_or_else(wrong)?;
+    fn outgoing_request(request: &Request) -> Result<OutgoingRequest, HttpError> {
+        let invalid_url = || HttpError::Url(request.url.clone());
+        let (scheme, after_scheme) = request.url.split_once("://").ok_or_else(invalid_url)?;
         let scheme = match scheme.to_ascii_lowercase().as_str() {
             "http" => Scheme::Http,
             "https" => Scheme::Https,
-            _ => return Err(wrong()),
+            _ => return Err(invalid_url()),
         };
-        let rest = rest.split('#').next().unwrap_or_default();
-        let at = rest.find(['/', '?']).unwrap_or(rest.len());
-        let (authority, path) = rest.split_at(at);
+        let after_scheme = after_scheme.split('#').next().unwrap_or_default();
+        let path_start = after_scheme.find(['/', '?']).unwrap_or(after_scheme.len());
+        let (authority, path) = after_scheme.split_at(path_start);
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         let fields = Fields::new();
         for (name, value) in &request.headers {
-            let added = fields.append(name, value.as_bytes());
-            added.map_err(|error| HttpError::Unavailable(format!("the header `{name}`: {error}")))?;
+            let result = fields.append(name, value.as_bytes());
+            result.map_err(|error| HttpError::Unavailable(format!("the header `{name}`: {error}")))?;
         }
         let outgoing = OutgoingRequest::new(fields);
         let method = match request.method.as_str() {
@@ -150,37 +151,37 @@ mod backend {
             "PATCH" => Method::Patch,
             other => Method::Other(other.to_owned()),
         };
-        outgoing.set_method(&method).map_err(|()| wrong())?;
-        outgoing.set_scheme(Some(&scheme)).map_err(|()| wrong())?;
-        outgoing.set_authority(Some(authority)).map_err(|()| wrong())?;
-        outgoing.set_path_with_query(Some(&path)).map_err(|()| wrong())?;
+        outgoing.set_method(&method).map_err(|()| invalid_url())?;
+        outgoing.set_scheme(Some(&scheme)).map_err(|()| invalid_url())?;
+        outgoing.set_authority(Some(authority)).map_err(|()| invalid_url())?;
+        outgoing.set_path_with_query(Some(&path)).map_err(|()| invalid_url())?;
         Ok(outgoing)
     }
 
     fn write(body: &OutgoingBody, bytes: &[u8]) -> Result<(), HttpError> {
-        let failed = |what: String| HttpError::Unavailable(format!("the request cannot be sent: {what}"));
+        let failed = |reason: String| HttpError::Unavailable(format!("the request cannot be sent: {reason}"));
         let stream = body.write().map_err(|()| failed("the request has no body".to_owned()))?;
-        for piece in bytes.chunks(4096) {
-            stream.blocking_write_and_flush(piece).map_err(|error| failed(error.to_string()))?;
+        for chunk in bytes.chunks(4096) {
+            stream.blocking_write_and_flush(chunk).map_err(|error| failed(error.to_string()))?;
         }
         Ok(())
     }
 
     fn read(response: IncomingResponse, at_most: usize) -> Result<Response, HttpError> {
-        let broken = |what: String| HttpError::Unavailable(format!("the response was interrupted: {what}"));
+        let interrupted = |reason: String| HttpError::Unavailable(format!("the response was interrupted: {reason}"));
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let headers =
             response.headers().entries().into_iter().map(|(name, value)| (name.to_ascii_lowercase(), text(value)));
         let (status, headers) = (response.status(), headers.collect());
-        let body: IncomingBody = response.consume().map_err(|()| broken("the response has no body".to_owned()))?;
-        let stream = body.stream().map_err(|()| broken("the response has no body".to_owned()))?;
+        let body: IncomingBody = response.consume().map_err(|()| interrupted("the response has no body".to_owned()))?;
+        let stream = body.stream().map_err(|()| interrupted("the response has no body".to_owned()))?;
         let mut bytes = Vec::new();
         loop {
             match stream.blocking_read(64 * 1024) {
-                Ok(piece) if bytes.len() + piece.len() > at_most => return Err(HttpError::TooLarge(at_most)),
-                Ok(piece) => bytes.extend_from_slice(&piece),
+                Ok(chunk) if bytes.len() + chunk.len() > at_most => return Err(HttpError::TooLarge(at_most)),
+                Ok(chunk) => bytes.extend_from_slice(&chunk),
                 Err(StreamError::Closed) => return Ok(Response { status, headers, body: bytes }),
-                Err(StreamError::LastOperationFailed(error)) => return Err(broken(error.to_debug_string())),
+                Err(StreamError::LastOperationFailed(error)) => return Err(interrupted(error.to_debug_string())),
             }
         }
     }

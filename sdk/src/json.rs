@@ -1,7 +1,7 @@
-//! Positions in JSON texts as JSON pointers (RFC 6901), for errors that tell a model which value is wrong.
+//! Converts positions in JSON texts to JSON pointers (RFC 6901). Errors for models use them to name the invalid value.
 
-/// The JSON pointer to the value or key that a parser has reached after the first `consumed` bytes of `text`. The
-/// pointer is empty for the whole text. The text need not be valid JSON.
+/// Returns the JSON pointer to the value or key that a parser has reached after the first `consumed` bytes of `text`.
+/// The pointer to the top-level value is empty. The text need not be valid JSON.
 ///
 /// ```
 /// use agent_host_sdk::json::pointer_at;
@@ -11,29 +11,29 @@
 /// ```
 pub fn pointer_at(text: &str, consumed: usize) -> String {
     let text = &text[..text.floor_char_boundary(consumed)];
-    let mut levels: Vec<Level> = Vec::new();
-    let mut at = 0;
-    while let Some(byte) = text.as_bytes().get(at) {
-        let start = at;
-        at += 1;
+    let mut open_levels: Vec<Level> = Vec::new();
+    let mut position = 0;
+    while let Some(byte) = text.as_bytes().get(position) {
+        let start = position;
+        position += 1;
         match byte {
             b'"' => {
-                at = end_of_string(text, start);
-                if let Some(Level::Object { key, part: Part::Key }) = levels.last_mut() {
-                    *key = text.get(start..at).map(decode);
+                position = end_of_string(text, start);
+                if let Some(Level::Object { key, part: Part::Key }) = open_levels.last_mut() {
+                    *key = text.get(start..position).map(decode);
                 }
             }
-            b'{' => levels.push(Level::Object { key: None, part: Part::Key }),
-            b'[' => levels.push(Level::Array(0)),
+            b'{' => open_levels.push(Level::Object { key: None, part: Part::Key }),
+            b'[' => open_levels.push(Level::Array(0)),
             b'}' | b']' => {
-                levels.pop();
+                open_levels.pop();
             }
             b':' => {
-                if let Some(Level::Object { part, .. }) = levels.last_mut() {
+                if let Some(Level::Object { part, .. }) = open_levels.last_mut() {
                     *part = Part::Value;
                 }
             }
-            b',' => match levels.last_mut() {
+            b',' => match open_levels.last_mut() {
                 Some(level @ Level::Object { .. }) => *level = Level::Object { key: None, part: Part::Key },
                 Some(Level::Array(index)) => *index += 1,
                 None => {}
@@ -41,19 +41,21 @@ pub fn pointer_at(text: &str, consumed: usize) -> String {
             _ => {}
         }
     }
-    levels.iter().filter_map(Level::token).fold(String::new(), |pointer, token| pointer + "/" + &token)
+    open_levels.iter().filter_map(Level::token).fold(String::new(), |pointer, token| pointer + "/" + &token)
 }
 
-/// A key as a token of a JSON pointer, with `~` and `/` escaped.
+/// Converts a key to a token of a JSON pointer, with `~` and `/` escaped.
 pub fn pointer_token(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
+/// An object or array that the parser has entered but not left.
 enum Level {
     Object { key: Option<String>, part: Part },
     Array(usize),
 }
 
+/// The part of an object member that the parser is reading.
 enum Part {
     Key,
     Value,
@@ -68,29 +70,29 @@ impl Level {
     }
 }
 
-/// The position after the closing quote, or the end of the text.
+/// Returns the position after the closing quote, or the end of the text if the quote is missing.
 fn end_of_string(text: &str, quote: usize) -> usize {
     let mut escaped = false;
-    for (at, byte) in text.bytes().enumerate().skip(quote + 1) {
+    for (position, byte) in text.bytes().enumerate().skip(quote + 1) {
         match byte {
             _ if escaped => escaped = false,
             b'\\' => escaped = true,
-            b'"' => return at + 1,
+            b'"' => return position + 1,
             _ => {}
         }
     }
     text.len()
 }
 
-/// The string value of a JSON literal. It is decoded by hand to keep components small.
+/// Decodes a JSON string literal. This function exists to keep components small: `serde_json` would add more code.
 fn decode(literal: &str) -> String {
     let mut units: Vec<u16> = Vec::with_capacity(literal.len());
-    let mut letters = literal.strip_prefix('"').unwrap_or(literal).chars();
-    while let Some(letter) = letters.next() {
-        let letter = match letter {
-            '\\' => match letters.next() {
+    let mut characters = literal.strip_prefix('"').unwrap_or(literal).chars();
+    while let Some(character) = characters.next() {
+        let character = match character {
+            '\\' => match characters.next() {
                 Some('u') => {
-                    let digits: String = letters.by_ref().take(4).collect();
+                    let digits: String = characters.by_ref().take(4).collect();
                     units.extend(u16::from_str_radix(&digits, 16));
                     continue;
                 }
@@ -103,9 +105,9 @@ fn decode(literal: &str) -> String {
                 None => continue,
             },
             '"' => break,
-            letter => letter,
+            character => character,
         };
-        units.extend_from_slice(letter.encode_utf16(&mut [0; 2]));
+        units.extend_from_slice(character.encode_utf16(&mut [0; 2]));
     }
     // Characters above U+FFFF may be written as two escapes.
     String::from_utf16_lossy(&units)
@@ -116,7 +118,7 @@ mod tests {
     use super::pointer_at;
 
     #[test]
-    fn finds_pointer_at_position() {
+    fn pointer_at_finds_the_value_or_key_at_a_position() {
         let cases = [
             ("", ""),
             ("{", ""),
@@ -134,7 +136,7 @@ mod tests {
         for (text, pointer) in cases {
             assert_eq!(pointer_at(text, text.len()), pointer, "{text}");
         }
-        assert_eq!(pointer_at("{\"ab\": 1}", 3), "/a", "a truncated key is included");
-        assert_eq!(pointer_at("{\"ä\": 1}", 3), "/", "a character is not split");
+        assert_eq!(pointer_at("{\"ab\": 1}", 3), "/a", "an incomplete key is part of the pointer");
+        assert_eq!(pointer_at("{\"ä\": 1}", 3), "/", "a position within a character moves to its start");
     }
 }

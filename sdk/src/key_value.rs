@@ -1,16 +1,15 @@
-//! Values that are stored between calls, by key: `wasi:keyvalue` in the host's store. The plugin has separate values
-//! for each agent. A plugin that does not use this module does not import it; a plugin that does needs the grant
-//! `key_value_mib`.
+//! Stores values between calls, by key, through `wasi:keyvalue`. The host keeps separate values for each plugin and
+//! agent. A plugin that uses this module needs the grant `key_value_mib`. Other plugins do not import `wasi:keyvalue`.
 
 use crate::tool::ToolError;
 
-/// The reason why a value could not be read or stored.
+/// The reason why the plugin could not read or store a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyValueError {
     /// The agent's configuration does not grant stored values.
     #[error("storing values is not granted")]
     Denied,
-    /// A limit was exceeded, or the store failed.
+    /// The call exceeds a limit, or the store failed.
     #[error("{0}")]
     Failed(String),
 }
@@ -24,30 +23,30 @@ impl From<KeyValueError> for ToolError {
     }
 }
 
-/// The result of a compare-and-swap.
+/// The result of a compare-and-swap operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Swap {
-    /// The value was set.
+    /// The operation set the new value.
     Done,
-    /// The value had changed and was not set. Contains the current value.
+    /// Another call had changed the value, so the operation did not set it. Contains the current value.
     Other(Option<Vec<u8>>),
 }
 
-/// A named set of values.
+/// A named collection of values.
 pub struct Bucket(backend::Bucket);
 
 impl Bucket {
-    /// Opens the bucket with this name of at most 1 KiB. The bucket need not exist.
+    /// Opens the bucket with this name. The maximum length of a name is 1 KiB. The bucket need not exist.
     pub fn open(name: &str) -> Result<Self, KeyValueError> {
         backend::Bucket::open(name).map(Self)
     }
 
-    /// The value of the key; `None` if it has none.
+    /// Returns the value of the key, or `None` if the key has no value.
     pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>, KeyValueError> {
         self.0.get(key)
     }
 
-    /// Creates or replaces the value. A key has at most 1 KiB, a value at most 1 MiB.
+    /// Creates or replaces the value. The maximum size of a key is 1 KiB, and the maximum size of a value is 1 MiB.
     pub fn set(&self, key: &str, value: &[u8]) -> Result<(), KeyValueError> {
         self.0.set(key, value)
     }
@@ -57,18 +56,20 @@ impl Bucket {
         self.0.delete(key)
     }
 
-    /// All keys, sorted.
+    /// Returns all keys in sorted order.
     pub fn keys(&self) -> Result<Vec<String>, KeyValueError> {
         self.0.keys()
     }
 
-    /// Adds to a number atomically and returns the sum. A missing value counts as 0.
+    /// Adds `delta` to the number that is stored under the key and returns the sum. The operation is atomic. A missing
+    /// value counts as 0.
     pub fn increment(&self, key: &str, delta: i64) -> Result<i64, KeyValueError> {
         self.0.increment(key, delta)
     }
 
-    /// Replaces the value with the result of `change`, and calls `change` again if another call has changed the value
-    /// meanwhile. If `change` returns `None`, the value stays as it is.
+    /// Replaces the value with the result of `change`. If another call changes the value at the same time, this
+    /// function calls `change` again with the new value. If `change` returns `None`, this function does not change the
+    /// value.
     pub fn update(
         &self,
         key: &str,
@@ -85,7 +86,7 @@ impl Bucket {
     }
 }
 
-/// Number of attempts before an update fails.
+/// The maximum number of attempts of an update.
 const ATTEMPTS: u32 = 16;
 
 #[cfg(target_arch = "wasm32")]
@@ -99,25 +100,25 @@ mod backend {
 
     impl Bucket {
         pub(super) fn open(name: &str) -> Result<Self, KeyValueError> {
-            store::open(name).map(Self).map_err(error)
+            store::open(name).map(Self).map_err(convert_error)
         }
 
         pub(super) fn get(&self, key: &str) -> Result<Option<Vec<u8>>, KeyValueError> {
-            self.0.get(key).map_err(error)
+            self.0.get(key).map_err(convert_error)
         }
 
         pub(super) fn set(&self, key: &str, value: &[u8]) -> Result<(), KeyValueError> {
-            self.0.set(key, value).map_err(error)
+            self.0.set(key, value).map_err(convert_error)
         }
 
         pub(super) fn delete(&self, key: &str) -> Result<(), KeyValueError> {
-            self.0.delete(key).map_err(error)
+            self.0.delete(key).map_err(convert_error)
         }
 
         pub(super) fn keys(&self) -> Result<Vec<String>, KeyValueError> {
             let (mut keys, mut cursor) = (Vec::new(), None);
             loop {
-                let page = self.0.list_keys(cursor.as_deref()).map_err(error)?;
+                let page = self.0.list_keys(cursor.as_deref()).map_err(convert_error)?;
                 keys.extend(page.keys);
                 cursor = page.cursor;
                 if cursor.is_none() {
@@ -127,29 +128,31 @@ mod backend {
         }
 
         pub(super) fn increment(&self, key: &str, delta: i64) -> Result<i64, KeyValueError> {
-            atomics::increment(&self.0, key, delta).map_err(error)
+            atomics::increment(&self.0, key, delta).map_err(convert_error)
         }
 
         pub(super) fn snapshot(&self, key: &str) -> Result<Snapshot, KeyValueError> {
-            atomics::Cas::new(&self.0, key).map(Snapshot).map_err(error)
+            atomics::Cas::new(&self.0, key).map(Snapshot).map_err(convert_error)
         }
     }
 
     impl Snapshot {
         pub(super) fn current(&self) -> Result<Option<Vec<u8>>, KeyValueError> {
-            self.0.current().map_err(error)
+            self.0.current().map_err(convert_error)
         }
 
         pub(super) fn swap(self, value: &[u8]) -> Result<Swap, KeyValueError> {
             match atomics::swap(self.0, value) {
                 Ok(()) => Ok(Swap::Done),
-                Err(atomics::CasError::CasFailed(snapshot)) => snapshot.current().map(Swap::Other).map_err(error),
-                Err(atomics::CasError::StoreError(problem)) => Err(error(problem)),
+                Err(atomics::CasError::CasFailed(snapshot)) => {
+                    snapshot.current().map(Swap::Other).map_err(convert_error)
+                }
+                Err(atomics::CasError::StoreError(problem)) => Err(convert_error(problem)),
             }
         }
     }
 
-    fn error(error: store::Error) -> KeyValueError {
+    fn convert_error(error: store::Error) -> KeyValueError {
         match error {
             store::Error::AccessDenied => KeyValueError::Denied,
             store::Error::NoSuchStore => KeyValueError::Failed("there is no such bucket".to_owned()),
@@ -166,7 +169,7 @@ mod backend {
     pub(super) struct Bucket(String);
 
     pub(super) struct Snapshot {
-        place: (String, String),
+        bucket_and_key: (String, String),
         value: Option<Vec<u8>>,
     }
 
@@ -175,7 +178,8 @@ mod backend {
             if with_state(|state| state.keeps_values) { Ok(Self(name.to_owned())) } else { Err(KeyValueError::Denied) }
         }
 
-        fn place(&self, key: &str) -> Result<(String, String), KeyValueError> {
+        /// Returns the name of the bucket and the key, or an error if the length of the key is invalid.
+        fn checked_key(&self, key: &str) -> Result<(String, String), KeyValueError> {
             if (1..=1024).contains(&key.len()) {
                 return Ok((self.0.clone(), key.to_owned()));
             }
@@ -183,19 +187,19 @@ mod backend {
         }
 
         pub(super) fn get(&self, key: &str) -> Result<Option<Vec<u8>>, KeyValueError> {
-            let place = self.place(key)?;
-            Ok(with_state(|state| state.values.get(&place).cloned()))
+            let bucket_and_key = self.checked_key(key)?;
+            Ok(with_state(|state| state.values.get(&bucket_and_key).cloned()))
         }
 
         pub(super) fn set(&self, key: &str, value: &[u8]) -> Result<(), KeyValueError> {
-            let place = self.place(key)?;
-            with_state(|state| state.values.insert(place, value.to_vec()));
+            let bucket_and_key = self.checked_key(key)?;
+            with_state(|state| state.values.insert(bucket_and_key, value.to_vec()));
             Ok(())
         }
 
         pub(super) fn delete(&self, key: &str) -> Result<(), KeyValueError> {
-            let place = self.place(key)?;
-            with_state(|state| state.values.remove(&place));
+            let bucket_and_key = self.checked_key(key)?;
+            with_state(|state| state.values.remove(&bucket_and_key));
             Ok(())
         }
 
@@ -214,7 +218,7 @@ mod backend {
         }
 
         pub(super) fn snapshot(&self, key: &str) -> Result<Snapshot, KeyValueError> {
-            Ok(Snapshot { place: self.place(key)?, value: self.get(key)? })
+            Ok(Snapshot { bucket_and_key: self.checked_key(key)?, value: self.get(key)? })
         }
     }
 
@@ -225,11 +229,11 @@ mod backend {
 
         pub(super) fn swap(self, value: &[u8]) -> Result<Swap, KeyValueError> {
             with_state(|state| {
-                let found = state.values.get(&self.place).cloned();
-                if found != self.value {
-                    return Ok(Swap::Other(found));
+                let current = state.values.get(&self.bucket_and_key).cloned();
+                if current != self.value {
+                    return Ok(Swap::Other(current));
                 }
-                state.values.insert(self.place, value.to_vec());
+                state.values.insert(self.bucket_and_key, value.to_vec());
                 Ok(Swap::Done)
             })
         }

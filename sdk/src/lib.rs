@@ -1,7 +1,7 @@
-//! The Rust SDK for agent-host plugins: a trait and an export macro for each kind of plugin, typed tool arguments
-//! whose schema is generated from the type, the services of the host, and a host in memory for native tests.
+//! The Rust SDK for agent-host plugins. It contains a trait and an export macro for each kind of plugin, tool arguments
+//! whose schemas are generated from Rust types, functions that call the host, and a test host for native tests.
 //!
-//! A tool with typed arguments, and a native test of it:
+//! The following example defines a tool with typed arguments and calls it as a native test would do:
 //!
 //! ```
 //! use agent_host_sdk::prelude::*;
@@ -10,7 +10,7 @@
 //! #[derive(Deserialize, JsonSchema)]
 //! #[serde(deny_unknown_fields)]
 //! struct Shout {
-//!     /// What to shout.
+//!     /// The text to convert to capitals.
 //!     text: String,
 //! }
 //!
@@ -61,7 +61,7 @@ pub use schemars;
 pub use serde;
 pub use serde_json;
 
-/// Everything that most plugins need: `use agent_host_sdk::prelude::*;`.
+/// The items that most plugins need. Import them with `use agent_host_sdk::prelude::*;`.
 pub mod prelude {
     pub use crate::context_builder::ContextBuilder;
     pub use crate::media_policy::MediaPolicy;
@@ -77,11 +77,11 @@ pub mod prelude {
     pub use serde_json::{Value, json};
 }
 
-/// Implements the generated traits for a plugin type of any kind. Used only by the export macros.
+/// Implements the generated traits for a plugin type of any kind. Only the export macros use this type.
 #[doc(hidden)]
 pub struct Exported<Plugin>(std::marker::PhantomData<Plugin>);
 
-/// Exports a plugin type through the bindings of one kind. Used only by the export macros.
+/// Exports a plugin type through the bindings of one kind. Only the other export macros use this macro.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __export {

@@ -1,34 +1,35 @@
-//! Log lines. The host stores them with the plugin's name. A plugin that does not use this module does not import it.
+//! Writes log lines. The host stores each line with the plugin's name. A plugin that does not use this module does not
+//! import `wasi:logging`.
 
 /// The severity of a log line, from least to most severe.
 pub use crate::bindings::imports::wasi::logging::logging::Level;
 
-/// Logs a detail of the plugin's control flow.
+/// Logs a line at the level [`Level::Trace`], which is for details of the plugin's control flow.
 pub fn trace(message: impl AsRef<str>) {
     log(Level::Trace, message.as_ref());
 }
 
-/// Logs information for debugging.
+/// Logs a line at the level [`Level::Debug`], which is for debugging.
 pub fn debug(message: impl AsRef<str>) {
     log(Level::Debug, message.as_ref());
 }
 
-/// Logs a normal event that may be of interest.
+/// Logs a line at the level [`Level::Info`], which is for events of normal operation.
 pub fn info(message: impl AsRef<str>) {
     log(Level::Info, message.as_ref());
 }
 
-/// Logs a problem that somebody should look at.
+/// Logs a line at the level [`Level::Warn`], which is for problems that do not fail the call.
 pub fn warn(message: impl AsRef<str>) {
     log(Level::Warn, message.as_ref());
 }
 
-/// Logs an error.
+/// Logs a line at the level [`Level::Error`], which is for errors.
 pub fn error(message: impl AsRef<str>) {
     log(Level::Error, message.as_ref());
 }
 
-/// Logs a line. In native tests it goes to the current [`testing::Host`](crate::testing::Host), if there is one.
+/// Logs a line at this level. In native tests, the current [`testing::Host`](crate::testing::Host) stores the line.
 pub fn log(level: Level, message: &str) {
     #[cfg(target_arch = "wasm32")]
     crate::bindings::imports::wasi::logging::logging::log(level, "", message);

@@ -1,5 +1,5 @@
-//! The conversation's media: read them by digest, and write media that are too large for a tool result. A plugin that
-//! does not use this module does not import it.
+//! Reads the media of the conversation by digest, and writes media items that are too large for a tool result. A plugin
+//! that does not use this module does not import `media-store`.
 
 #[cfg(not(target_arch = "wasm32"))]
 use crate::testing::media as backend;
@@ -7,70 +7,73 @@ use crate::types::Media;
 #[cfg(target_arch = "wasm32")]
 use wasm as backend;
 
-/// The reason why a medium could not be read or written.
+/// The reason why the plugin could not read or write a media item.
 pub use crate::bindings::imports::agent_host::plugin::media_store::Error;
 
-/// Maximum number of bytes in one host call. Longer reads and writes are split.
+/// Maximum number of bytes that one host call reads or writes. [`Medium::read_all`] and [`NewMedium::write`] split
+/// larger amounts into several calls.
 pub const CHUNK: usize = 1024 * 1024;
 
-/// Opens a medium of this call's session.
+/// Opens a media item of this call's session.
 pub fn open(digest: &str) -> Result<Medium, Error> {
     backend::open(digest).map(|inner| Medium { inner })
 }
 
-/// An open medium. Its bytes never change.
+/// An open media item. Its bytes never change.
 pub struct Medium {
     inner: backend::Medium,
 }
 
 impl Medium {
-    /// The description of the medium: digest, MIME type, size and other known properties.
+    /// Returns the description of the media item: digest, MIME type, size, and the dimensions and name if they are
+    /// known.
     pub fn describe(&self) -> Media {
         self.inner.describe()
     }
 
-    /// At most `length` bytes from `offset`: fewer at the end of the medium, never more than [`CHUNK`], and none
-    /// exactly at the end.
+    /// Reads at most `length` bytes from `offset`, but never more than [`CHUNK`]. The result is shorter at the end of
+    /// the media item, and empty if `offset` is exactly at the end.
     pub fn read(&self, offset: u64, length: u32) -> Result<Vec<u8>, Error> {
         self.inner.read(offset, length)
     }
 
-    /// All bytes of a medium of at most `limit` bytes; [`Error::TooLarge`] if it is larger.
+    /// Reads all bytes. Returns [`Error::TooLarge`] if the media item has more than `limit` bytes.
     pub fn read_all(&self, limit: u64) -> Result<Vec<u8>, Error> {
         let size = self.describe().size;
         if size > limit {
-            return Err(Error::TooLarge(format!("the medium has {size} bytes; at most {limit} can be read")));
+            return Err(Error::TooLarge(format!("the media item has {size} bytes; at most {limit} can be read")));
         }
         let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
         while (bytes.len() as u64) < size {
-            let piece = self.read(bytes.len() as u64, CHUNK as u32)?;
-            if piece.is_empty() {
-                return Err(Error::Failed(format!("the medium ends after {} of {size} bytes", bytes.len())));
+            let chunk = self.read(bytes.len() as u64, CHUNK as u32)?;
+            if chunk.is_empty() {
+                return Err(Error::Failed(format!("the media item ends after {} of {size} bytes", bytes.len())));
             }
-            bytes.extend_from_slice(&piece);
+            bytes.extend_from_slice(&chunk);
         }
         Ok(bytes)
     }
 }
 
-/// A medium that is being written. If it is dropped before [`finish`](Self::finish), nothing is stored.
+/// A media item that is being written. If this value is dropped before [`finish`](Self::finish), the host stores
+/// nothing.
 pub struct NewMedium {
     inner: backend::NewMedium,
 }
 
 impl NewMedium {
-    /// Starts a medium. The host checks the first bytes of PNG, JPEG, GIF, WebP and PDF files. The name is for
-    /// people.
+    /// Creates an empty media item. The host checks that the first bytes of PNG, JPEG, GIF, WebP and PDF files match
+    /// the MIME type. The name is shown to users.
     pub fn new(mime_type: &str, name: Option<&str>) -> Self {
         Self { inner: backend::NewMedium::new(mime_type, name) }
     }
 
-    /// Appends bytes, split into chunks of at most [`CHUNK`].
+    /// Appends bytes. One host call writes at most [`CHUNK`] bytes.
     pub fn write(&self, bytes: &[u8]) -> Result<(), Error> {
-        bytes.chunks(CHUNK).try_for_each(|piece| self.inner.write(piece))
+        bytes.chunks(CHUNK).try_for_each(|chunk| self.inner.write(chunk))
     }
 
-    /// Stores the medium. A result refers to it with [`Done::stored`](crate::tool::Done::stored).
+    /// Stores the media item. A tool returns it with [`Done::stored`](crate::tool::Done::stored).
     pub fn finish(self) -> Result<Media, Error> {
         self.inner.finish()
     }

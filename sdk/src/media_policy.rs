@@ -1,5 +1,5 @@
-//! Media policies, which decide what a provider gets of the conversation's media. They have no effective imports and
-//! get no bytes.
+//! Media policies, which decide how each media item of the conversation is sent to a provider. A policy gets only
+//! descriptions of the media items, not their bytes. It cannot call the host, except to write log lines.
 
 use crate::bindings::media_policy::exports::agent_host::plugin::media_policy as generated;
 use crate::types::{Dimensions, Failure};
@@ -7,17 +7,17 @@ pub use generated::{Decision, Item, Position, Request};
 
 /// A media policy. Export it with [`export_media_policy!`](crate::export_media_policy).
 pub trait MediaPolicy {
-    /// Returns one decision per item of the request, in the same order. Default time limit: 250 ms.
+    /// Returns one decision per item of the request, in the same order. The default time limit is 250 ms.
     fn decide(request: Request) -> Result<Vec<Decision>, Failure>;
 }
 
 impl Decision {
-    /// Sends this text instead of the medium.
+    /// Creates a decision to send this text instead of the media item.
     pub fn mask(text: impl Into<String>) -> Self {
         Self::Mask(text.into())
     }
 
-    /// Sends the image scaled down to fit this size. The aspect ratio is kept.
+    /// Creates a decision to send the image scaled down to fit this size in pixels. The host keeps the aspect ratio.
     pub fn downscale(width: u32, height: u32) -> Self {
         Self::Downscale(Dimensions { width, height })
     }

@@ -1,6 +1,6 @@
-//! Questions to the agent's model within a budget of tokens: `agent-host:model`. A plugin that does not use this
-//! module does not import it; a plugin that does needs the grant `model_tokens`. Validators and media policies are
-//! always denied.
+//! Asks questions to the agent's model through `agent-host:model`, within a budget of tokens. A plugin that uses this
+//! module needs the grant `model_tokens`. Other plugins do not import `agent-host:model`. The host denies all questions
+//! of validators and media policies.
 //!
 //! ```
 //! use agent_host_sdk::model::Question;
@@ -16,7 +16,7 @@ use crate::tool::ToolError;
 use crate::types::Role;
 use serde_json::Value;
 
-/// A question to the model. The model gets nothing else of the conversation: no tools and no media.
+/// A question to the model. The model gets only this question. It gets no tools, media or messages of the conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
     system: Option<String>,
@@ -30,15 +30,15 @@ pub struct Question {
 pub struct Answer {
     /// The text of the answer.
     pub text: String,
-    /// Why the model stopped.
+    /// The reason why the model stopped.
     pub ending: Ending,
-    /// Tokens of the question, as counted by the provider.
+    /// Number of tokens of the question, as counted by the provider.
     pub prompt_tokens: u64,
-    /// Tokens of the answer, as counted by the provider.
+    /// Number of tokens of the answer, as counted by the provider.
     pub completion_tokens: u64,
-    /// Tokens left of the plugin's budget in this turn.
+    /// Number of tokens that remain in the plugin's budget in this turn.
     pub tokens_left: u64,
-    /// The model that answered, as `provider/model`.
+    /// The name of the model that answered, in the form `provider/model`.
     pub model: String,
 }
 
@@ -47,28 +47,28 @@ pub struct Answer {
 pub enum Ending {
     /// The answer is complete.
     Complete,
-    /// The answer reached its token limit, so the text is cut.
+    /// The answer reached its token limit, so the text is incomplete.
     Length,
-    /// The provider's content filter cut the answer.
+    /// The provider's content filter stopped the answer.
     Filtered,
 }
 
-/// The reason why there is no answer.
+/// The reason why a question has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
     /// The agent's configuration does not grant the model.
     #[error("using the agent's model is not granted")]
     Denied,
-    /// The budget of the turn is too small for the question. Contains the tokens that are left.
+    /// The budget of the turn is too small for the question. Contains the number of remaining tokens.
     #[error("the model was not asked: only {0} tokens are left of the plugin's budget in this turn")]
     BudgetExhausted(u64),
     /// The question is invalid.
     #[error("the model was not asked: {0}")]
     Invalid(String),
-    /// The model may answer later.
+    /// No model is available now. The question may succeed later.
     #[error("no model is available: {0}")]
     Unavailable(String),
-    /// The model cannot answer this question.
+    /// The model failed to answer this question.
     #[error("the model failed: {0}")]
     Failed(String),
 }
@@ -86,7 +86,7 @@ impl From<ModelError> for ToolError {
 }
 
 impl Question {
-    /// A question with one user message.
+    /// Creates a question with one user message.
     pub fn new(text: impl Into<String>) -> Self {
         let messages = vec![(Role::User, text.into())];
         Self { system: None, messages, output_schema: None, max_tokens: None }
@@ -98,43 +98,44 @@ impl Question {
         Self { system: Some(text.into()), ..self }
     }
 
-    /// Puts earlier exchanges before the user's message, oldest first: pairs of a user message and the model's reply.
+    /// Adds earlier exchanges before the user message, oldest first. Each pair is a user message and the model's reply.
     #[must_use]
     pub fn after(mut self, pairs: impl IntoIterator<Item = (String, String)>) -> Self {
-        let before = pairs.into_iter().flat_map(|(user, model)| [(Role::User, user), (Role::Assistant, model)]);
-        self.messages.splice(0..0, before);
+        let earlier = pairs.into_iter().flat_map(|(user, model)| [(Role::User, user), (Role::Assistant, model)]);
+        self.messages.splice(0..0, earlier);
         self
     }
 
-    /// Sets a JSON Schema for the answer. The model is told about it, but only the plugin checks the answer.
+    /// Sets a JSON Schema for the answer. The host sends the schema to the model, but does not check the answer. The
+    /// plugin must check it.
     #[must_use]
     pub fn output_schema(self, schema: Value) -> Self {
         Self { output_schema: Some(schema), ..self }
     }
 
-    /// Sets the maximum number of tokens of the answer. Default: the agent's own limit.
+    /// Sets the maximum number of tokens of the answer. The default is the agent's limit.
     #[must_use]
     pub fn max_tokens(self, tokens: u32) -> Self {
         Self { max_tokens: Some(tokens), ..self }
     }
 
-    /// The messages with their roles, oldest first.
+    /// Returns the messages with their roles, oldest first.
     pub fn messages(&self) -> &[(Role, String)] {
         &self.messages
     }
 
-    /// The instructions; `None` if there are none.
+    /// Returns the instructions for the model, or `None` if the question has none.
     pub fn instructions(&self) -> Option<&str> {
         self.system.as_deref()
     }
 
-    /// Sends the question and waits for the whole answer.
+    /// Sends the question and waits for the complete answer.
     pub fn ask(self) -> Result<Answer, ModelError> {
         backend::ask(self)
     }
 }
 
-/// Asks a question without instructions or limits.
+/// Asks a question without instructions and with the default limits.
 pub fn ask(text: impl Into<String>) -> Result<Answer, ModelError> {
     Question::new(text).ask()
 }
@@ -156,10 +157,10 @@ mod backend {
             output_schema: question.output_schema.map(|schema| schema.to_string()),
             max_tokens: question.max_tokens,
         };
-        wit::ask(&question).map(answer).map_err(error)
+        wit::ask(&question).map(convert_answer).map_err(convert_error)
     }
 
-    fn answer(answer: wit::Answer) -> Answer {
+    fn convert_answer(answer: wit::Answer) -> Answer {
         Answer {
             text: answer.text,
             ending: match answer.ending {
@@ -174,13 +175,13 @@ mod backend {
         }
     }
 
-    fn error(error: wit::Error) -> ModelError {
+    fn convert_error(error: wit::Error) -> ModelError {
         match error {
             wit::Error::Denied => ModelError::Denied,
-            wit::Error::BudgetExhausted(left) => ModelError::BudgetExhausted(left),
-            wit::Error::Invalid(problem) => ModelError::Invalid(problem),
-            wit::Error::Unavailable(problem) => ModelError::Unavailable(problem),
-            wit::Error::Failed(problem) => ModelError::Failed(problem),
+            wit::Error::BudgetExhausted(tokens) => ModelError::BudgetExhausted(tokens),
+            wit::Error::Invalid(message) => ModelError::Invalid(message),
+            wit::Error::Unavailable(message) => ModelError::Unavailable(message),
+            wit::Error::Failed(message) => ModelError::Failed(message),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Output validators, which accept, repair or reject the output that would end a turn. They have no effective
-//! imports.
+//! Output validators, which accept, correct or reject the output that would end a turn. A validator cannot call the
+//! host, except to write log lines.
 
 use crate::bindings::output_validator::exports::agent_host::plugin::output_validator as generated;
 use crate::types::Failure;
@@ -8,41 +8,43 @@ use serde_json::Value;
 
 /// An output validator. Export it with [`export_output_validator!`](crate::export_output_validator).
 pub trait OutputValidator {
-    /// Called once for each model output without a tool call. Default time limit: 250 ms.
+    /// Checks one output. The host calls this function for each reply of the model without a tool call. The default
+    /// time limit is 250 ms.
     fn validate(request: Request) -> Result<Verdict, Failure>;
 }
 
 impl Request {
-    /// The parsed output; `None` if it is not JSON.
+    /// Returns the parsed output, or `None` if the output is not JSON.
     pub fn json(&self) -> Option<Value> {
         serde_json::from_str(self.structured.as_ref()?).ok()
     }
 
-    /// The agent's output schema; `None` if it has none.
+    /// Returns the agent's output schema, or `None` if the agent has no schema.
     pub fn schema(&self) -> Option<Value> {
         serde_json::from_str(self.output_schema.as_ref()?).ok()
     }
 }
 
 impl Verdict {
-    /// Accepts the output and replaces it with this text.
+    /// Creates a verdict that accepts the output and replaces it with this text.
     pub fn accept_text(text: impl Into<String>) -> Self {
         Self::AcceptAs(Output::Text(text.into()))
     }
 
-    /// Accepts the output and replaces it with this JSON.
+    /// Creates a verdict that accepts the output and replaces it with this JSON value.
     pub fn accept_json(value: &Value) -> Self {
         Self::AcceptAs(Output::Json(value.to_string()))
     }
 
-    /// Rejects the output for one reason. `pointer` is a JSON pointer into the output; empty for the whole output.
+    /// Creates a verdict that rejects the output for one reason. `pointer` is a JSON pointer to the invalid value. It
+    /// is empty if the message describes the whole output.
     pub fn reject(pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Reject(vec![Problem::new(pointer, message)])
     }
 }
 
 impl Problem {
-    /// A problem at a position of the output. The message says what is wrong and what would be right.
+    /// Creates a problem of the value at this JSON pointer. The message must describe the problem and a valid value.
     pub fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self { pointer: pointer.into(), message: message.into() }
     }

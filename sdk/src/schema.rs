@@ -1,16 +1,16 @@
-//! JSON Schemas generated from Rust types: draft 2020-12, with everything inlined. `$ref` is used only within the
-//! schema, for recursive types.
+//! Generates JSON Schemas (draft 2020-12) from Rust types. The schemas contain the schemas of all nested types. They
+//! use `$ref` only for recursive types, and only to refer to themselves.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
-/// The schema of the JSON that `T` is deserialised from, that is, what a caller may send.
+/// Returns the schema of the JSON that can be deserialised as `T`. Use it for arguments.
 pub fn input<T: JsonSchema>() -> Value {
     generate::<T>(settings().for_deserialize())
 }
 
-/// The schema of the JSON that `T` is serialised to, that is, what a caller gets.
+/// Returns the schema of the JSON that serialising a `T` produces. Use it for results.
 pub fn output<T: JsonSchema>() -> Value {
     generate::<T>(settings().for_serialize())
 }
@@ -23,13 +23,14 @@ fn settings() -> SchemaSettings {
 }
 
 fn generate<T: JsonSchema>(settings: SchemaSettings) -> Value {
-    finish(settings.into_generator().into_root_schema_for::<T>())
+    normalise(settings.into_generator().into_root_schema_for::<T>())
 }
 
-fn finish(schema: Schema) -> Value {
+/// Removes the title and description of the root type, and adds `properties` to an object schema without properties.
+fn normalise(schema: Schema) -> Value {
     let mut schema = Value::from(schema);
     if let Some(object) = schema.as_object_mut() {
-        // The title and description are the type's Rust name and doc comment; the tool has better ones.
+        // The title and description are the Rust name and doc comment of the type. Tools have their own descriptions.
         object.remove("title");
         object.remove("description");
         if object.get("type") == Some(&Value::from("object")) {

@@ -1,4 +1,4 @@
-//! Step contexts, which add sections to the prompt of single steps.
+//! Step contexts, which add sections to the prompt of individual steps.
 
 use crate::bindings::step_context::exports::agent_host::plugin::step_context as generated;
 use crate::context_builder::{ContextBuilder, Section};
@@ -8,7 +8,7 @@ pub use generated::Request;
 /// A context builder that also adds sections before each step. Export it with
 /// [`export_step_context!`](crate::export_step_context), which exports its [`ContextBuilder`] too.
 pub trait StepContext: ContextBuilder {
-    /// Returns sections for this step only. They come after all other sections and are never stored.
+    /// Returns sections for this step only. The host adds them after all other sections and never stores them.
     fn step(request: Request) -> Result<Vec<Section>, Failure>;
 }
 

@@ -1,5 +1,5 @@
-//! A host in memory for native tests of plugins: media, configuration, log and other services. It does not exist in
-//! components.
+//! A test host for native tests of plugins. It provides media, configuration, a log and other services in memory. This
+//! module does not exist in components.
 
 use crate::http::{Request, Response};
 use crate::log::Level;
@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// A host in memory for one test. The plugin uses it while [`run`](Self::run) runs.
+/// A test host that keeps all data in memory. The plugin uses this host during [`run`](Self::run).
 ///
 /// ```
 /// use agent_host_sdk::{config, log, media, testing::Host};
@@ -31,37 +31,38 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host without media, settings or grants.
+    /// Creates a host without media, settings or grants.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Grants a setting.
+    /// Grants a setting with this value.
     pub fn config(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.state.config.insert(key.into(), value.into());
         self
     }
 
-    /// Grants a file tree, under the path that the plugin uses.
+    /// Grants a directory. `path` is the path that the plugin uses. It must exist on this machine if the plugin opens
+    /// files in it.
     pub fn tree(mut self, path: impl Into<String>) -> Self {
         self.state.trees.push(path.into());
         self
     }
 
-    /// Grants access to the value store. Values that one run stores are there in the next.
+    /// Grants access to stored values. The values remain stored between calls of [`run`](Self::run).
     pub fn keeping_values(mut self) -> Self {
         self.state.keeps_values = true;
         self
     }
 
-    /// Grants the model, with one more answer. The answers are given in the order of these calls; after the last one,
-    /// the model is denied.
+    /// Grants the model and adds one answer. The model returns the answers in the order of these calls. After the last
+    /// answer, further questions are denied.
     pub fn answer(mut self, text: impl Into<String>) -> Self {
         self.state.answers.push(text.into());
         self
     }
 
-    /// The questions to the model, oldest first.
+    /// Returns the questions that the plugin asked the model, oldest first.
     pub fn questions(&self) -> &[Question] {
         &self.state.questions
     }
@@ -72,46 +73,46 @@ impl Host {
         self
     }
 
-    /// The requests that the plugin sent, oldest first.
+    /// Returns the HTTP requests that the plugin sent, oldest first.
     pub fn requests(&self) -> &[Request] {
         &self.state.requests
     }
 
-    /// Adds a medium to the session and returns its digest.
+    /// Adds a media item to the session and returns its digest.
     pub fn medium(&mut self, bytes: Vec<u8>, mime_type: &str, name: Option<&str>) -> String {
         self.state.store(bytes, mime_type, name.map(str::to_owned)).digest
     }
 
-    /// Runs code of the plugin with this host.
-    pub fn run<T>(&mut self, run: impl FnOnce() -> T) -> T {
-        let outer = STATE.replace(std::mem::take(&mut self.state));
-        let result = run();
-        self.state = STATE.replace(outer);
+    /// Calls the function and returns its result. Plugin code that the function calls uses this host.
+    pub fn run<T>(&mut self, function: impl FnOnce() -> T) -> T {
+        let outer_state = STATE.replace(std::mem::take(&mut self.state));
+        let result = function();
+        self.state = STATE.replace(outer_state);
         result
     }
 
-    /// The media of the session: those that were added, and those that the plugin finished.
+    /// Returns the media items of the session: those that the test added, and those that the plugin wrote and finished.
     pub fn media(&self) -> Vec<Media> {
         self.state.media.values().map(|(media, _)| media.clone()).collect()
     }
 
-    /// The bytes of a medium; `None` if there is none with this digest.
+    /// Returns the bytes of a media item, or `None` if the session has no media item with this digest.
     pub fn bytes(&self, digest: &str) -> Option<&[u8]> {
         self.state.media.get(digest).map(|(_, bytes)| bytes.as_slice())
     }
 
-    /// The log lines of the plugin, oldest first.
+    /// Returns the log lines of the plugin, oldest first.
     pub fn log(&self) -> &[(Level, String)] {
         &self.state.log
     }
 }
 
-/// A call for tests: the first attempt of `1.1.1`, with a time limit of 30 s.
+/// Creates a tool call for tests: the first attempt of the call `1.1.1`, with a time limit of 30 s.
 pub fn call() -> Call {
     Call { id: "1.1.1".to_owned(), attempt: 1, time_limit: 30_000, scope: scope() }
 }
 
-/// A scope for tests: the first turn of a session of the agent `test`.
+/// Creates a scope for tests: the first turn of a session of the agent `test`.
 pub fn scope() -> Scope {
     Scope {
         agent: "test".to_owned(),
@@ -126,11 +127,12 @@ pub fn scope() -> Scope {
     }
 }
 
-/// A model for tests, with a window of 128,000 tokens.
+/// Creates the description of a model for tests, with a context window of 128,000 tokens.
 pub fn model() -> Model {
     Model { provider: "scripted".to_owned(), name: "test".to_owned(), window: 128_000 }
 }
 
+/// The data of the test host of the current thread.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) config: BTreeMap<String, String>,
@@ -163,17 +165,18 @@ thread_local! {
     static STATE: RefCell<State> = RefCell::default();
 }
 
-pub(crate) fn with_state<T>(run: impl FnOnce(&mut State) -> T) -> T {
-    STATE.with_borrow_mut(run)
+pub(crate) fn with_state<T>(function: impl FnOnce(&mut State) -> T) -> T {
+    STATE.with_borrow_mut(function)
 }
 
-/// The media store in memory.
+/// The media store of the test host.
 pub(crate) mod media {
     use super::{Media, with_state};
     use crate::media::{CHUNK, Error};
     use std::cell::RefCell;
 
-    const MAX_MEDIUM: usize = 32 * 1024 * 1024;
+    /// The maximum size of a media item in bytes.
+    const MAX_SIZE: usize = 32 * 1024 * 1024;
 
     pub(crate) struct Medium {
         media: Media,
@@ -192,8 +195,8 @@ pub(crate) mod media {
 
         pub(crate) fn read(&self, offset: u64, length: u32) -> Result<Vec<u8>, Error> {
             let offset = usize::try_from(offset).map_err(|_| Error::OutOfRange)?;
-            let rest = self.bytes.get(offset..).ok_or(Error::OutOfRange)?;
-            Ok(rest[..rest.len().min(length as usize).min(CHUNK)].to_vec())
+            let remaining = self.bytes.get(offset..).ok_or(Error::OutOfRange)?;
+            Ok(remaining[..remaining.len().min(length as usize).min(CHUNK)].to_vec())
         }
     }
 
@@ -210,8 +213,8 @@ pub(crate) mod media {
 
         pub(crate) fn write(&self, data: &[u8]) -> Result<(), Error> {
             let mut bytes = self.bytes.borrow_mut();
-            if bytes.len() + data.len() > MAX_MEDIUM {
-                return Err(Error::TooLarge(format!("a medium has at most {MAX_MEDIUM} bytes")));
+            if bytes.len() + data.len() > MAX_SIZE {
+                return Err(Error::TooLarge(format!("a media item has at most {MAX_SIZE} bytes")));
             }
             bytes.extend_from_slice(data);
             Ok(())

@@ -1,5 +1,5 @@
-//! Tools: they take typed arguments and return content or a typed error. The schema that the model sees is generated
-//! from the argument type.
+//! Tools with typed arguments, which return content or a typed error. The SDK generates the schema of the arguments
+//! from their Rust type, and the host sends the schema to the model.
 
 mod arguments;
 mod outcome;
@@ -18,13 +18,13 @@ use std::borrow::Cow;
 
 /// A plugin with tools. Export it with [`export_tools!`](crate::export_tools).
 pub trait ToolPlugin {
-    /// All tools of the plugin. The list must not depend on time, configuration or environment. It is created for
-    /// every tool call, so this function should do nothing else.
+    /// Returns all tools of the plugin. The list must not depend on time, configuration or environment. The SDK calls
+    /// this function for every tool call, so it should only create the list.
     fn tools() -> Tools;
 }
 
-type Schema = Box<dyn Fn() -> Value>;
-type Run = Box<dyn Fn(&str, &Call) -> Result<Outcome, ToolError>>;
+type SchemaFunction = Box<dyn Fn() -> Value>;
+type RunFunction = Box<dyn Fn(&str, &Call) -> Result<Outcome, ToolError>>;
 
 /// The tools of one plugin, in the order in which the model sees them.
 #[derive(Default)]
@@ -33,62 +33,63 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// An empty list.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a tool. Its name must be unique in the plugin; otherwise the host rejects the plugin.
+    /// Adds a tool. The host rejects a plugin if two of its tools have the same name.
     pub fn tool(mut self, tool: Tool) -> Self {
         self.tools.push(tool);
         self
     }
 
-    /// The definitions of the tools, with their schemas.
+    /// Returns the definitions of the tools, with their schemas.
     pub fn definitions(&self) -> Vec<Definition> {
         self.tools.iter().map(Tool::definition).collect()
     }
 
-    /// Runs a tool as the host does; `arguments` is JSON text. The error is `not-found` for an unknown name, and
-    /// `invalid-arguments` with a JSON pointer for arguments that do not match the tool's type.
+    /// Runs a tool as the host does. `arguments` is JSON text. Returns the error `not-found` for an unknown name.
+    /// Returns `invalid-arguments` with a JSON pointer for arguments that do not match the tool's argument type.
     pub fn run(&self, name: &str, arguments: &str, call: &Call) -> Result<Outcome, ToolError> {
-        match self.tools.iter().find(|tool| tool.about.name == name) {
+        match self.tools.iter().find(|tool| tool.definition.name == name) {
             Some(tool) => tool.run(arguments, call),
             None => Err(ToolError::not_found(format!("this plugin has no tool `{name}`"))),
         }
     }
 
-    /// Runs a tool in a native test, as the first attempt of the call in [`testing::call`](crate::testing::call).
+    /// Runs a tool in a native test, with the call context from [`testing::call`](crate::testing::call).
     #[cfg(not(target_arch = "wasm32"))]
     pub fn call(&self, name: &str, arguments: Value) -> Result<Outcome, ToolError> {
         self.run(name, &arguments.to_string(), &crate::testing::call())
     }
 }
 
-/// A tool: its definition and its function.
+/// A tool, which consists of a definition and a function.
 pub struct Tool {
-    about: About,
-    run: Run,
+    definition: DefinitionParts,
+    run: RunFunction,
 }
 
-struct About {
+/// The values from which a [`Definition`] is created.
+struct DefinitionParts {
     name: Cow<'static, str>,
     title: Option<String>,
     description: Cow<'static, str>,
-    input: Option<Schema>,
-    output: Option<Schema>,
+    input: Option<SchemaFunction>,
+    output: Option<SchemaFunction>,
     traits: Traits,
     priority: i32,
 }
 
 impl Tool {
-    /// Starts a tool. `name` has 1 to 128 letters, digits, `_`, `-` and `.`, for example `table.filter`.
-    /// `description` is for the model: say what the tool does, when to use it and what it returns. The model sees at
-    /// most 2 KiB of it.
-    #[allow(clippy::new_ret_no_self, reason = "a tool is complete only with its function")]
+    /// Creates a builder for a tool. `name` has 1 to 128 letters, digits, `_`, `-` and `.`, for example `table.filter`.
+    /// `description` is text for the model. Describe the effect of the tool, when to use the tool and its result. The
+    /// host sends at most 2 KiB of the description to the model.
+    #[allow(clippy::new_ret_no_self, reason = "a tool can be created only together with its function")]
     pub fn new(name: impl Into<Cow<'static, str>>, description: impl Into<Cow<'static, str>>) -> ToolBuilder {
         ToolBuilder {
-            about: About {
+            definition: DefinitionParts {
                 name: name.into(),
                 title: None,
                 description: description.into(),
@@ -101,105 +102,108 @@ impl Tool {
     }
 
     fn definition(&self) -> Definition {
-        let about = &self.about;
+        let parts = &self.definition;
         Definition {
-            name: about.name.to_string(),
-            title: about.title.clone(),
-            description: about.description.to_string(),
-            input_schema: about.input.as_ref().map_or_else(|| "{}".to_owned(), |schema| schema().to_string()),
-            output_schema: about.output.as_ref().map(|schema| schema().to_string()),
-            traits: about.traits,
-            priority: about.priority,
+            name: parts.name.to_string(),
+            title: parts.title.clone(),
+            description: parts.description.to_string(),
+            input_schema: parts.input.as_ref().map_or_else(|| "{}".to_owned(), |schema| schema().to_string()),
+            output_schema: parts.output.as_ref().map(|schema| schema().to_string()),
+            traits: parts.traits,
+            priority: parts.priority,
         }
     }
 
     fn run(&self, arguments: &str, call: &Call) -> Result<Outcome, ToolError> {
         let mut outcome = (self.run)(arguments, call)?;
-        if let (Some(_), Outcome::Done(done)) = (&self.about.output, &mut outcome) {
-            done.structure();
+        if let (Some(_), Outcome::Done(done)) = (&self.definition.output, &mut outcome) {
+            done.use_only_json_as_structured();
         }
         Ok(outcome)
     }
 }
 
-/// A tool that is being defined: set its properties first and call [`run`](Self::run) last.
+/// A builder for a tool. Set the properties of the tool first, and call [`run`](Self::run) last.
 #[must_use = "call `run` to create the tool"]
 pub struct ToolBuilder {
-    about: About,
+    definition: DefinitionParts,
 }
 
 impl ToolBuilder {
-    /// Sets a title for people, for example `Filter a table`.
+    /// Sets a title that is shown to users, for example `Filter a table`.
     pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.about.title = Some(title.into());
+        self.definition.title = Some(title.into());
         self
     }
 
-    /// The tool changes nothing. Its calls may run at any time and may be repeated.
+    /// Declares that the tool changes nothing. The host may run its calls at any time and may repeat them.
     pub fn read_only(self) -> Self {
-        self.with(Traits::READ_ONLY)
+        self.with_traits(Traits::READ_ONLY)
     }
 
-    /// The tool may delete or overwrite something.
+    /// Declares that the tool may delete or overwrite data.
     pub fn destructive(self) -> Self {
-        self.with(Traits::DESTRUCTIVE)
+        self.with_traits(Traits::DESTRUCTIVE)
     }
 
-    /// A second call with the same id has no further effect. The host may therefore repeat the call after a crash.
+    /// Declares that a second call with the same id has no further effect. The host may repeat the call after a crash.
     pub fn idempotent(self) -> Self {
-        self.with(Traits::IDEMPOTENT)
+        self.with_traits(Traits::IDEMPOTENT)
     }
 
-    /// The tool never runs in parallel with another call.
+    /// Declares that the tool must not run in parallel with another call.
     pub fn sequential(self) -> Self {
-        self.with(Traits::SEQUENTIAL)
+        self.with_traits(Traits::SEQUENTIAL)
     }
 
-    /// The tool deals with an open set of things, such as the web or mail.
+    /// Declares that the tool uses external systems, such as the web or mail.
     pub fn open_world(self) -> Self {
-        self.with(Traits::OPEN_WORLD)
+        self.with_traits(Traits::OPEN_WORLD)
     }
 
-    /// A person must approve each call. A host that cannot ask rejects it.
+    /// Declares that a user must approve each call. The host rejects the call if it cannot ask a user.
     pub fn needs_approval(self) -> Self {
-        self.with(Traits::NEEDS_APPROVAL)
+        self.with_traits(Traits::NEEDS_APPROVAL)
     }
 
-    /// Of the calls in one reply, only those with the highest priority run. Default: 0.
+    /// Sets the priority. Of the calls in one reply, the host runs only those with the highest priority. The default is
+    /// 0.
     pub fn priority(mut self, priority: i32) -> Self {
-        self.about.priority = priority;
+        self.definition.priority = priority;
         self
     }
 
-    /// The result has the schema of `T`. The machine-readable result is that of [`Done::structured`], or a single
-    /// JSON content.
+    /// Declares that the result has the schema of `T`. The function of the tool must return [`Done::structured`] or a
+    /// single JSON content.
     pub fn output<T: JsonSchema + 'static>(mut self) -> Self {
-        self.about.output = Some(Box::new(crate::schema::output::<T>));
+        self.definition.output = Some(Box::new(crate::schema::output::<T>));
         self
     }
 
-    /// Sets the schema of the arguments, for tools that take `serde_json::Value`. Otherwise it is generated from the
-    /// type.
+    /// Sets the schema of the arguments, for tools whose argument type is `serde_json::Value`. By default, the SDK
+    /// generates the schema from the argument type.
     pub fn input_schema(mut self, schema: Value) -> Self {
-        self.about.input = Some(Box::new(move || schema.clone()));
+        self.definition.input = Some(Box::new(move || schema.clone()));
         self
     }
 
-    /// Sets the function of the tool. The arguments are deserialised as `A`, whose schema is the tool's input schema.
-    pub fn run<A, O, F>(mut self, run: F) -> Tool
+    /// Sets the function of the tool and creates the tool. The SDK deserialises the arguments as `A`. The input schema
+    /// of the tool is the schema of `A`, unless [`input_schema`](Self::input_schema) has set another schema.
+    pub fn run<A, O, F>(mut self, function: F) -> Tool
     where
         A: DeserializeOwned + JsonSchema + 'static,
         O: IntoOutcome,
         F: Fn(A, &Call) -> Result<O, ToolError> + 'static,
     {
-        self.about.input.get_or_insert_with(|| Box::new(crate::schema::input::<A>));
-        let run =
-            Box::new(move |text: &str, call: &Call| run(arguments::parse(text)?, call).map(IntoOutcome::into_outcome));
-        Tool { about: self.about, run }
+        self.definition.input.get_or_insert_with(|| Box::new(crate::schema::input::<A>));
+        let run = Box::new(move |text: &str, call: &Call| {
+            function(arguments::parse(text)?, call).map(IntoOutcome::into_outcome)
+        });
+        Tool { definition: self.definition, run }
     }
 
-    fn with(mut self, traits: Traits) -> Self {
-        self.about.traits |= traits;
+    fn with_traits(mut self, traits: Traits) -> Self {
+        self.definition.traits |= traits;
         self
     }
 }

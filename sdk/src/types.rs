@@ -1,4 +1,5 @@
-//! Types that all plugin kinds share: messages, media, scope, model, failure. JSON values are texts in them.
+//! The types that all plugin kinds share: messages, media, scope, model and failure. These types contain JSON values as
+//! texts.
 
 pub use crate::bindings::imports::agent_host::plugin::types::{
     Content, Dimensions, Failure, Media, Message, Model, Part, Role, Scope, ToolCall, ToolResult, TraceContext,

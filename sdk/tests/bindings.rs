@@ -1,5 +1,5 @@
-//! Checks that the generated bindings match the contract, and generates them if they do not. They are generated in
-//! advance because the generator takes longer to compile than all other dependencies of a plugin.
+//! Checks that the generated bindings match the contract, and generates new bindings if they do not. The bindings are
+//! generated in advance because the generator takes longer to compile than all other dependencies of a plugin.
 
 use std::path::{Path, PathBuf};
 use wit_bindgen_core::wit_parser::Resolve;
@@ -8,25 +8,26 @@ use wit_bindgen_rust::{Opts, WithOption};
 
 /// A file with generated bindings.
 struct Bindings {
-    /// Path relative to the SDK's folder.
+    /// The path of the file, relative to the SDK's folder.
     file: &'static str,
-    /// The WIT of its world.
+    /// The WIT text that defines the world of the bindings.
     wit: &'static str,
-    /// Folders of the WIT packages that the world refers to, relative to the SDK's folder.
+    /// The folders of the WIT packages that the world refers to, relative to the SDK's folder.
     packages: &'static [&'static str],
-    /// Rust path of the types that all kinds share.
+    /// The Rust path of the types that all plugin kinds share. `None` if the bindings contain these types or do not use
+    /// them.
     shared_types: Option<&'static str>,
-    uses: Uses,
+    purpose: Purpose,
 }
 
-/// How the SDK uses the bindings.
+/// The purpose for which the SDK uses the bindings.
 #[derive(PartialEq)]
-enum Uses {
-    /// The bindings contain public types of the SDK.
-    Sdk,
-    /// The SDK calls the bindings.
-    Calls,
-    /// The bindings only export; their types need no comparisons.
+enum Purpose {
+    /// The bindings contain public types of the SDK. The types implement `PartialEq`.
+    PublicTypes,
+    /// The SDK only calls the imported functions of the bindings.
+    Imports,
+    /// The SDK only exports an interface with the bindings. The types need no `PartialEq`.
     Exports,
 }
 
@@ -36,47 +37,56 @@ const VALUES: &str = "package agent-host:sdk; world values { import wasi:keyvalu
                       import wasi:keyvalue/atomics@0.2.0-draft2; }";
 const STEP: &str = "package agent-host:sdk; world step { export agent-host:plugin/context-builder@0.1.0; \
                     export agent-host:plugin/step-context@0.1.0; }";
-const SHARED: &str = "crate::bindings::imports::agent_host::plugin::types";
+const SHARED_TYPES: &str = "crate::bindings::imports::agent_host::plugin::types";
 
-fn all() -> [Bindings; 8] {
-    let kind = |file, wit| Bindings { file, wit, packages: &["../wit"], shared_types: Some(SHARED), uses: Uses::Sdk };
+fn all_bindings() -> [Bindings; 8] {
+    let export_bindings = |file, wit| Bindings {
+        file,
+        wit,
+        packages: &["../wit"],
+        shared_types: Some(SHARED_TYPES),
+        purpose: Purpose::PublicTypes,
+    };
     [
         Bindings {
             file: "bindings/src/generated/imports.rs",
             wit: IMPORTS,
             packages: &["../wit", "wit/deps/config", "wit/deps/logging"],
             shared_types: None,
-            uses: Uses::Sdk,
+            purpose: Purpose::PublicTypes,
         },
         Bindings {
             file: "bindings/src/generated/key_value.rs",
             wit: VALUES,
             packages: &["wit/deps/keyvalue"],
             shared_types: None,
-            uses: Uses::Calls,
+            purpose: Purpose::Imports,
         },
         Bindings {
             file: "bindings/src/generated/model.rs",
             wit: "package agent-host:sdk; world model { import agent-host:model/host-model@0.1.0; }",
             packages: &["../wit/model"],
             shared_types: None,
-            uses: Uses::Calls,
+            purpose: Purpose::Imports,
         },
         Bindings {
             shared_types: Some("crate::imports::agent_host::plugin::types"),
-            uses: Uses::Exports,
-            ..kind(
+            purpose: Purpose::Exports,
+            ..export_bindings(
                 "bindings/src/generated/context_builder.rs",
                 "package agent-host:sdk; world builder { export agent-host:plugin/context-builder@0.1.0; }",
             )
         },
-        kind("src/generated/tool.rs", "package agent-host:sdk; world tool { export agent-host:plugin/tool@0.1.0; }"),
-        kind("src/generated/step_context.rs", STEP),
-        kind(
+        export_bindings(
+            "src/generated/tool.rs",
+            "package agent-host:sdk; world tool { export agent-host:plugin/tool@0.1.0; }",
+        ),
+        export_bindings("src/generated/step_context.rs", STEP),
+        export_bindings(
             "src/generated/output_validator.rs",
             "package agent-host:sdk; world validator { export agent-host:plugin/output-validator@0.1.0; }",
         ),
-        kind(
+        export_bindings(
             "src/generated/media_policy.rs",
             "package agent-host:sdk; world policy { export agent-host:plugin/media-policy@0.1.0; }",
         ),
@@ -97,9 +107,9 @@ impl Bindings {
             format: true,
             with: self.shared_types.as_ref().map(shared_types).into_iter().collect(),
             generate_all: self.shared_types.is_none(),
-            generate_unused_types: self.uses != Uses::Calls,
-            pub_export_macro: self.uses != Uses::Calls,
-            additional_derive_attributes: if self.uses == Uses::Sdk {
+            generate_unused_types: self.purpose != Purpose::Imports,
+            pub_export_macro: self.purpose != Purpose::Imports,
+            additional_derive_attributes: if self.purpose == Purpose::PublicTypes {
                 vec!["PartialEq".to_owned()]
             } else {
                 Vec::new()
@@ -108,24 +118,26 @@ impl Bindings {
         };
         let mut files = Files::default();
         options.build().generate(&mut resolve, world, &mut files)?;
-        let (_, text) = files.iter().next().ok_or_else(|| anyhow::anyhow!("nothing was generated"))?;
+        let (_, text) = files.iter().next().ok_or_else(|| anyhow::anyhow!("the generator produced no file"))?;
         Ok(String::from_utf8(text.to_vec())?)
     }
 }
 
-/// S7, P12: if the contract or wit-bindgen changes, copy the files that this test generates.
+/// S7, P12: the bindings match the contract. After a change of the contract or wit-bindgen, copy the files that this
+/// test generates. The message of the failed test contains the commands.
 #[test]
 fn s7_bindings_match_the_contract() {
     let sdk = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bindings");
     let mut commands = Vec::new();
-    for bindings in all() {
+    for bindings in all_bindings() {
         let text = bindings.generate().expect(bindings.file);
-        let (from, to) = (folder.join(bindings.file), sdk.join(bindings.file));
-        if std::fs::read_to_string(&to).unwrap_or_default() != text {
-            std::fs::create_dir_all(from.parent().expect("a folder")).expect("made");
-            std::fs::write(&from, text).expect("written");
-            commands.push(format!("cp {} {}", from.display(), to.display()));
+        let (new_file, old_file) = (folder.join(bindings.file), sdk.join(bindings.file));
+        if std::fs::read_to_string(&old_file).unwrap_or_default() != text {
+            std::fs::create_dir_all(new_file.parent().expect("the file is in a folder"))
+                .expect("the folder is created");
+            std::fs::write(&new_file, text).expect("the file is written");
+            commands.push(format!("cp {} {}", new_file.display(), old_file.display()));
         }
     }
     assert!(

@@ -1,4 +1,4 @@
-//! Tools as an author writes them, called without a host (S7, P2).
+//! Defines tools as a plugin author does, and calls them without a host (S7, P2).
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::testing::Host;
@@ -12,9 +12,9 @@ struct Plugin;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Order {
-    /// What is ordered.
+    /// The ordered articles.
     rows: Vec<Row>,
-    /// How it is sent.
+    /// The way in which the articles are delivered.
     #[serde(default)]
     delivery: Delivery,
 }
@@ -95,7 +95,7 @@ fn p2_definitions_describe_argument_types() {
         "type": "object",
         "properties": {
             "rows": {
-                "description": "What is ordered.",
+                "description": "The ordered articles.",
                 "type": "array",
                 "items": {
                     "type": "object",
@@ -108,7 +108,7 @@ fn p2_definitions_describe_argument_types() {
                 },
             },
             "delivery": {
-                "description": "How it is sent.",
+                "description": "The way in which the articles are delivered.",
                 "type": "string",
                 "enum": ["post", "pick-up"],
             },
@@ -122,21 +122,21 @@ fn p2_definitions_describe_argument_types() {
 }
 
 #[test]
-fn tool_without_arguments_takes_an_empty_object() {
+fn schema_of_tool_without_arguments_allows_only_an_empty_object() {
     let schema = &Plugin::tools().definitions()[1].input_schema;
     let expected = json!({ "type": "object", "additionalProperties": false, "properties": {} });
     assert_eq!(serde_json::from_str::<Value>(schema).ok(), Some(expected));
 }
 
 #[test]
-fn recursive_type_refers_only_to_its_own_schema() {
+fn schema_of_recursive_type_refers_only_to_itself() {
     let schema = &Plugin::tools().definitions()[2].input_schema;
     let references = schema.matches("$ref").count();
     assert!(references > 0 && schema.matches("\"$ref\":\"#").count() == references, "{schema}");
 }
 
 #[test]
-fn json_result_with_output_type_is_structured() {
+fn json_result_of_tool_with_output_type_is_structured() {
     let outcome = order(json!({ "rows": [{ "article": "pen", "count": 2 }, { "article": "ink", "count": 1 }] }));
     let done = outcome.ok().and_then(Outcome::done);
     assert_eq!(done.as_ref().map(Done::texts).as_deref(), Some(r#"{"articles":3}"#));
@@ -159,7 +159,7 @@ fn p2_argument_errors_have_json_pointers() {
                 assert_eq!(violations[0].pointer, pointer, "{arguments}: {violations:?}");
                 assert!(!violations[0].message.contains("column"), "{violations:?}");
             }
-            other => panic!("{arguments} gave {other:?}"),
+            other => panic!("{arguments} returned {other:?}"),
         }
     }
 }
@@ -170,7 +170,7 @@ fn unknown_tool_is_not_found() {
 }
 
 #[test]
-fn service_request_carries_its_routing() {
+fn service_request_contains_type_data_domain_and_time_limit() {
     match Plugin::tools().call("shop.cancel", json!({})) {
         Ok(Outcome::Pending(request)) => {
             assert_eq!(request.event_type, "com.example.order.cancel.v1");
@@ -209,5 +209,5 @@ fn reads_media_in_ranges() {
         assert!(matches!(media::open("sha256:0"), Err(media::Error::NotFound)));
         Ok::<(), media::Error>(())
     })
-    .expect("the medium is readable");
+    .expect("the media item is readable");
 }

@@ -236,7 +236,7 @@ fn scripts_model_faults() {
     assert!(printed.contains("the scenario to finish in 200 ms"), "{printed}");
     let (code, printed) = folder.shown(&[".", "more"]);
     assert_eq!(code, Some(1));
-    assert!(printed.contains("the turn asks the model more often than it has replies (1)"), "{printed}");
+    assert!(printed.contains("the turn sends more requests to the model than it has replies (1)"), "{printed}");
 }
 
 /// S4, P5: Pictures are sent with the user's text, in full the first time; a file that is not a picture is refused with

@@ -1,5 +1,5 @@
-//! Reads an agent's configuration file, `agent.toml`, into validated values. Every error names the file, the line, the key
-//! and what is allowed (I2).
+//! Reads an agent's configuration file, `agent.toml`, into validated values. Every error names the file, the line, the
+//! key and what is allowed (I2).
 
 mod agents;
 mod approval;
@@ -48,7 +48,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Largest `agent.toml` that is read, in bytes.
+/// Maximum size of an `agent.toml`, in bytes. Reading a larger file fails.
 pub const MAX_BYTES: u64 = 1024 * 1024;
 /// Name of an agent that has neither a configured name nor a file.
 pub const UNNAMED: &str = "agent";
@@ -58,19 +58,19 @@ pub const UNNAMED: &str = "agent";
 pub struct AgentFile {
     /// Name of the agent. Sessions, memory and approvals belong to it.
     pub name: Option<String>,
-    /// Model that is asked first.
-    pub model: Option<Placed>,
-    /// Models that are asked, in this order, if the models before them fail.
-    pub fallback_models: Vec<Placed>,
-    /// Output of a turn in which no model answers.
+    /// Model that is called first.
+    pub model: Option<Located>,
+    /// Models that are called, in this order, after `model` has failed.
+    pub fallback_models: Vec<Located>,
+    /// Output of a turn in which every model fails.
     pub fallback_text: Option<String>,
     /// Milliseconds for which a model that kept failing is skipped.
     pub model_cooldown_ms: Option<u32>,
-    /// When a model that did not answer is asked again.
+    /// When a failed model request is retried.
     pub retry: RetryTable,
-    /// How providers are reached, by the provider's name.
+    /// Connection settings of model providers, by the provider's name.
     pub providers: BTreeMap<String, ProviderTable>,
-    /// Folder with the plugins. The folder of the file is already joined to it.
+    /// Plugin directory. A relative path has already been joined to `folder`.
     pub plugin_directory: Option<PathBuf>,
     /// Instructions at the beginning of the agent's prompt.
     pub instructions: Option<String>,
@@ -85,11 +85,11 @@ pub struct AgentFile {
     /// Maximum number of tools that are offered to the model at once.
     pub offered_tools: Option<u32>,
     /// Embedding model that selects the offered tools.
-    pub embedding_model: Option<Placed>,
+    pub embedding_model: Option<Located>,
     /// Model that makes plans.
-    pub planner: Option<Placed>,
+    pub planner: Option<Located>,
     /// Model that carries out plans.
-    pub executor: Option<Placed>,
+    pub executor: Option<Located>,
     /// Maximum number of model calls in a turn.
     pub max_interactions: Option<u32>,
     /// What happens when a turn reaches `max_interactions`.
@@ -111,12 +111,12 @@ pub struct AgentFile {
     /// How evicted messages are summarised.
     pub summary: Option<SummaryWriter>,
     /// Model that summarises evicted messages.
-    pub summary_model: Option<Placed>,
+    pub summary_model: Option<Located>,
     /// Which memories are recalled from earlier sessions and kept for later ones.
     pub memory: Option<MemoryUse>,
     /// Kind of model reply that ends a turn.
     pub finish: Option<Finish>,
-    /// Milliseconds that a question to the user waits for its answer.
+    /// Time that a question waits for the user's answer, in milliseconds.
     pub answer_within_ms: Option<u32>,
     /// Whether the model is asked to continue when it gives up too early.
     pub persistence: Option<bool>,
@@ -132,9 +132,9 @@ pub struct AgentFile {
     pub media_policies: BTreeMap<String, String>,
     /// Rules that decide which tool calls need an approval.
     pub approvals: ApprovalRules,
-    /// File, line and key of each rule about single tools, by the tool's name or pattern.
-    pub approval_places: BTreeMap<String, String>,
-    /// Services, by the name of the tool that asks them.
+    /// Location (file, line and key) of each approval rule for a single tool, by the tool's name or pattern.
+    pub approval_locations: BTreeMap<String, String>,
+    /// Services, by the name of the tool that calls the service.
     pub services: BTreeMap<String, ServiceTable>,
     /// Folder for outgoing events, and which events are written.
     pub outbox: OutboxTable,
@@ -142,11 +142,11 @@ pub struct AgentFile {
     pub sharing: Trust,
     /// Limits that apply to each call of each plugin.
     pub call_limits: LimitValues,
-    /// Limits for single plugins, by plugin. They override `call_limits`.
+    /// Limits for individual plugins, by the plugin's name. They override `call_limits`.
     pub limits: BTreeMap<String, LimitValues>,
     /// Limits that apply to all plugins of the host together.
     pub host_limits: LimitValues,
-    /// Agents that this agent may delegate to, by the name of the tool.
+    /// Agents that this agent may delegate to, by the name of the tool that delegates.
     pub agents: BTreeMap<String, AgentTable>,
     /// Maximum depth of a chain of delegations.
     pub max_depth: Option<u32>,
@@ -159,8 +159,8 @@ pub struct AgentFile {
     /// Plugins for which the user is not asked for missing grants at the first use.
     pub never_ask: BTreeSet<String>,
     /// File and line, such as `agent.toml:3`, of the keys that can be fully checked only when the agent is loaded.
-    pub places: BTreeMap<&'static str, String>,
-    /// File, line and key of the table of each plugin, by plugin.
+    pub locations: BTreeMap<&'static str, String>,
+    /// Location (file, line and key) of the table `[plugins.NAME]` of each plugin, by the plugin's name.
     pub plugin_tables: BTreeMap<String, String>,
     /// Folder that contains the file.
     pub folder: PathBuf,
@@ -172,25 +172,25 @@ pub struct AgentFile {
 const CHECKED_LATER: [&str; 7] =
     ["plugin_directory", "fallback_text", "output_schema", "validators", "context_builder", "media_policies", "mcp"];
 
-/// A string with the place where it was written, such as `agent.toml:3: model`, for messages.
+/// A configured string with its location, such as `agent.toml:3: model`, for error messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed {
-    /// The string.
+pub struct Located {
+    /// The configured string.
     pub value: String,
-    /// File, line and key, or the command-line option.
-    pub place: String,
+    /// Location of the string: file, line and key, or the command-line option.
+    pub location: String,
 }
 
-/// When a model that did not answer is asked again.
+/// The table `[retry]`: when a failed model request is retried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetryTable {
-    /// Number of attempts, including the first one.
+    /// Maximum number of attempts of a request, including the first attempt.
     pub attempts: Option<u32>,
     /// Milliseconds before the second attempt.
     pub first_wait_ms: Option<u32>,
-    /// Longest wait between two attempts, in milliseconds.
+    /// Maximum wait between two attempts, in milliseconds.
     pub longest_wait_ms: Option<u32>,
-    /// Longest total time of all attempts and waits, in milliseconds.
+    /// Maximum total time of all attempts and waits, in milliseconds.
     pub total_ms: Option<u32>,
 }
 
@@ -232,11 +232,11 @@ impl AgentFile {
         let number = |key| root.get(key).and_then(|value| value.number());
         let mut file = Self {
             name: text("name"),
-            model: root.get("model").and_then(|value| placed_string(&value)),
-            fallback_models: root.get("fallback_models").map(|value| placed_strings(&value)).unwrap_or_default(),
+            model: root.get("model").and_then(|value| located_string(&value)),
+            fallback_models: root.get("fallback_models").map(|value| located_strings(&value)).unwrap_or_default(),
             fallback_text: text("fallback_text"),
             model_cooldown_ms: number("model_cooldown_ms"),
-            retry: root.table("retry").map(|table| retry(&table)).unwrap_or_default(),
+            retry: root.table("retry").map(|table| retry_table(&table)).unwrap_or_default(),
             providers: providers::read(root),
             plugin_directory: text("plugin_directory").map(|path| folder.join(path)),
             instructions: text("instructions"),
@@ -246,12 +246,12 @@ impl AgentFile {
             tool_dialect: text("tool_dialect")
                 .map(|word| if word == "text" { ToolDialect::Text } else { ToolDialect::Native }),
             offered_tools: number("offered_tools"),
-            embedding_model: root.get("embedding_model").and_then(|value| placed_string(&value)),
-            planner: root.get("planner").and_then(|value| placed_string(&value)),
-            executor: root.get("executor").and_then(|value| placed_string(&value)),
+            embedding_model: root.get("embedding_model").and_then(|value| located_string(&value)),
+            planner: root.get("planner").and_then(|value| located_string(&value)),
+            executor: root.get("executor").and_then(|value| located_string(&value)),
             max_interactions: number("max_interactions"),
             at_limit: text("at_limit").map(|word| if word == "error" { AtLimit::Error } else { AtLimit::Finish }),
-            execution_units: root.table("execution_units").map(|table| units(&table)).unwrap_or_default(),
+            execution_units: root.table("execution_units").map(|table| unit_weights(&table)).unwrap_or_default(),
             max_corrections: number("max_corrections"),
             parallel_calls: number("parallel_calls"),
             result_characters: number("result_characters"),
@@ -262,7 +262,7 @@ impl AgentFile {
                 "extract" => SummaryWriter::Extract,
                 _ => SummaryWriter::Model,
             }),
-            summary_model: root.get("summary_model").and_then(|value| placed_string(&value)),
+            summary_model: root.get("summary_model").and_then(|value| located_string(&value)),
             memory: text("memory").map(|word| match word.as_str() {
                 "agent" => MemoryUse::Agent,
                 "off" => MemoryUse::Off,
@@ -272,12 +272,12 @@ impl AgentFile {
             answer_within_ms: number("answer_within_ms"),
             persistence: root.get("persistence").and_then(|value| value.flag()),
             include_history: root.get("include_history").and_then(|value| value.flag()),
-            output_schema: root.get("output_schema").and_then(|value| output_schema::output_schema(&value, &folder)),
+            output_schema: root.get("output_schema").and_then(|value| output_schema::read_schema(&value, &folder)),
             validators: root.get("validators").map(|value| strings(&value)),
             context_builder: text("context_builder"),
             media_policies: root.get("media_policies").map(|value| string_map(&value)).unwrap_or_default(),
             approvals: ApprovalRules::default(),
-            approval_places: BTreeMap::new(),
+            approval_locations: BTreeMap::new(),
             services: services::services(root, &folder),
             outbox: services::outbox(root),
             sharing: root.table("sharing").map(|table| sharing::trust(&table)).unwrap_or_default(),
@@ -290,16 +290,19 @@ impl AgentFile {
             grants: Vec::new(),
             secrets: Vec::new(),
             never_ask: BTreeSet::new(),
-            places: CHECKED_LATER.into_iter().filter_map(|key| Some((key, root.get(key)?.line()))).collect(),
+            locations: CHECKED_LATER
+                .into_iter()
+                .filter_map(|key| Some((key, root.get(key)?.file_and_line())))
+                .collect(),
             plugin_tables: BTreeMap::new(),
             folder,
             named_files: Vec::new(),
         };
         if let (Some(value), None) = (root.get("fallback_models"), root.get("model")) {
-            value.problem("needs `model`", "`model` is asked first, and these models after it: add `model = \"…\"`");
+            value.problem("needs `model`", "`model` is called first, and these models after it: add `model = \"…\"`");
         }
         if let Some(table) = root.table("approval") {
-            (file.approvals, file.approval_places) = approval::rules(&table);
+            (file.approvals, file.approval_locations) = approval::rules(&table);
         }
         if let (Some(value), None) = (root.get("executor"), root.get("planner")) {
             value.problem("needs `planner`", "the executor carries out what `planner` plans: add `planner = \"…\"`");
@@ -311,18 +314,18 @@ impl AgentFile {
     fn read_plugins(&mut self, root: &Table<'_>) {
         if let Some(host) = root.table("host") {
             if let Some(grants) = host.table("grants") {
-                self.add_lists(&grants, &Receiver::Host, &[("read", Kind::Read)]);
+                self.add_grant_lists(&grants, &Receiver::Host, &[("read", Kind::Read)]);
             }
             if let (Some(value), Some(table)) = (host.get("limits"), host.table("limits")) {
-                self.places.insert("host.limits", value.line());
+                self.locations.insert("host.limits", value.file_and_line());
                 self.host_limits = limits::read(&table, &HOST_LIMITS);
             }
         }
         for entry in root.table("plugins").iter().flat_map(Table::entries) {
-            self.plugin_tables.insert(entry.name.clone(), entry.value.place());
+            self.plugin_tables.insert(entry.name.clone(), entry.value.location());
             let Some(plugin) = entry.value.table() else { continue };
             if let Some(grants) = plugin.table("grants") {
-                self.read_grants(&grants, &Receiver::Plugin(entry.name.clone()));
+                self.read_plugin_grants(&grants, &Receiver::Plugin(entry.name.clone()));
                 if grants.get("ask").and_then(|value| value.flag()) == Some(false) {
                     self.never_ask.insert(entry.name.clone());
                 }
@@ -336,8 +339,8 @@ impl AgentFile {
         }
     }
 
-    fn read_grants(&mut self, grants: &Table<'_>, receiver: &Receiver) {
-        self.add_lists(
+    fn read_plugin_grants(&mut self, grants: &Table<'_>, receiver: &Receiver) {
+        self.add_grant_lists(
             grants,
             receiver,
             &[
@@ -350,33 +353,33 @@ impl AgentFile {
         );
         if let Some(setting) = grants.get("key_value_mib") {
             let value = setting.number().map(|number| number.to_string()).unwrap_or_default();
-            self.add(receiver, Kind::KeyValue, Placed { value, place: setting.place() });
+            self.add_grant(receiver, Kind::KeyValue, Located { value, location: setting.location() });
         }
         if let Some(setting) = grants.get("model_tokens") {
             let value = setting.number().map(|number| number.to_string()).unwrap_or_default();
-            self.add(receiver, Kind::ModelTokens, Placed { value, place: setting.place() });
+            self.add_grant(receiver, Kind::ModelTokens, Located { value, location: setting.location() });
         }
         if let Some(setting) = grants.get("media").filter(|setting| setting.flag() == Some(true)) {
-            self.add(receiver, Kind::Media, Placed { value: "true".to_owned(), place: setting.place() });
+            self.add_grant(receiver, Kind::Media, Located { value: "true".to_owned(), location: setting.location() });
         }
         for entry in grants.table("config").iter().flat_map(Table::entries) {
             if let Some(text) = entry.value.text() {
                 let value = format!("{}={text}", entry.name);
-                self.add(receiver, Kind::Config, Placed { value, place: entry.value.place() });
+                self.add_grant(receiver, Kind::Config, Located { value, location: entry.value.location() });
             }
         }
     }
 
-    fn add_lists(&mut self, grants: &Table<'_>, receiver: &Receiver, lists: &[(&str, Kind)]) {
+    fn add_grant_lists(&mut self, grants: &Table<'_>, receiver: &Receiver, lists: &[(&str, Kind)]) {
         for (key, kind) in lists {
-            for granted in grants.get(key).map(|value| placed_strings(&value)).unwrap_or_default() {
-                self.add(receiver, *kind, granted);
+            for granted in grants.get(key).map(|value| located_strings(&value)).unwrap_or_default() {
+                self.add_grant(receiver, *kind, granted);
             }
         }
     }
 
-    fn add(&mut self, receiver: &Receiver, kind: Kind, granted: Placed) {
-        let Placed { value, place: origin } = granted;
+    fn add_grant(&mut self, receiver: &Receiver, kind: Kind, granted: Located) {
+        let Located { value, location: origin } = granted;
         self.grants.push(Grant { receiver: receiver.clone(), kind, value, base: self.folder.clone(), origin });
     }
 }
@@ -391,25 +394,25 @@ pub fn is_name(text: &str) -> bool {
     text_format::TextFormat::Name.problem(text).is_none()
 }
 
-/// Counts the top-level keys of a TOML text that are keys of `agent.toml`, and those that are not. None if the text is not
-/// TOML.
+/// Counts the top-level keys of a TOML document: first the keys that `agent.toml` defines, then all other keys. Returns
+/// None if `text` is not valid TOML.
 pub fn own_and_foreign_keys(text: &str) -> Option<(usize, usize)> {
     let table: toml::Table = text.parse().ok()?;
-    let own = table.keys().filter(|key| check::is_top_key(key)).count();
-    Some((own, table.len() - own))
+    let known = table.keys().filter(|key| check::is_top_key(key)).count();
+    Some((known, table.len() - known))
 }
 
-/// Reads a UTF-8 file of at most `most` bytes.
-pub fn read_bounded(path: &Path, most: u64) -> std::io::Result<String> {
-    String::from_utf8(agent_plugins::read_regular_file(path, most)?).map_err(|error| {
+/// Reads a UTF-8 file. Fails if the file is larger than `max_bytes`.
+pub fn read_bounded(path: &Path, max_bytes: u64) -> std::io::Result<String> {
+    String::from_utf8(agent_plugins::read_regular_file(path, max_bytes)?).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
         std::io::Error::other(format!("line {line} contains a byte that is not valid UTF-8: save the file as UTF-8"))
     })
 }
 
-fn units(table: &Table<'_>) -> UnitWeights {
-    let weight = |key, default| table.get(key).and_then(|value| Weight::of(value.amount()?)).unwrap_or(default);
+fn unit_weights(table: &Table<'_>) -> UnitWeights {
+    let weight = |key, default| table.get(key).and_then(|value| Weight::of(value.number_f64()?)).unwrap_or(default);
     let defaults = UnitWeights::default();
     UnitWeights {
         prompt_token: weight("prompt_token", defaults.prompt_token),
@@ -418,7 +421,7 @@ fn units(table: &Table<'_>) -> UnitWeights {
     }
 }
 
-fn retry(table: &Table<'_>) -> RetryTable {
+fn retry_table(table: &Table<'_>) -> RetryTable {
     let number = |key| table.get(key).and_then(|value| value.number());
     RetryTable {
         attempts: number("attempts"),
@@ -428,12 +431,12 @@ fn retry(table: &Table<'_>) -> RetryTable {
     }
 }
 
-fn placed_string(value: &TomlValue<'_>) -> Option<Placed> {
-    Some(Placed { value: value.text()?, place: value.place() })
+fn located_string(value: &TomlValue<'_>) -> Option<Located> {
+    Some(Located { value: value.text()?, location: value.location() })
 }
 
-fn placed_strings(value: &TomlValue<'_>) -> Vec<Placed> {
-    value.items().iter().flatten().filter_map(placed_string).collect()
+fn located_strings(value: &TomlValue<'_>) -> Vec<Located> {
+    value.items().iter().flatten().filter_map(located_string).collect()
 }
 
 fn strings(value: &TomlValue<'_>) -> Vec<String> {

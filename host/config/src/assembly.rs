@@ -1,4 +1,5 @@
-//! Makes what runs from settings: the store, the sandbox, the loaded plugins, the models and the agents.
+//! Builds the parts of a running host from settings: the store, the sandbox, the loaded plugins, the models and the
+//! agents.
 
 mod store;
 

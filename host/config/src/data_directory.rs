@@ -1,4 +1,4 @@
-//! The data folder: data that is kept between runs, readable by its owner only.
+//! The data folder, which stores the host's data between runs. Only its owner can access it.
 
 mod owner_only;
 
@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 pub struct DataDirectory {
     root: PathBuf,
     is_explicit: bool,
-    /// User whose sessions are used. None: the user who is logged in.
+    /// User whose sessions are used. None: the user in `logged_in`.
     user: Option<String>,
     logged_in: Option<String>,
 }
 
 impl DataDirectory {
-    /// Opens the requested folder, or the platform's folder for application data. Missing folders are created, for their owner
-    /// only. An error if other users can access the folder or if it contains symbolic links.
+    /// Opens the requested folder, or the default data folder of the environment. Missing folders are created so that
+    /// only their owner can access them. Fails if other users can access the folder or if it contains symbolic links.
     pub fn open(requested: Option<&Path>, environment: &HostEnvironment) -> Result<Self, ConfigError> {
         let root = match requested {
             Some(path) => path.to_owned(),
@@ -40,7 +40,7 @@ impl DataDirectory {
             owner_only::create(folder).map_err(|error| unusable(folder, with_advice(error)))
         };
         create(&data.root)?;
-        // Other users must not read or replace the files, and no link in the folder may lead elsewhere (row 56).
+        // Other users must not read or replace the files, and the folder must not contain symbolic links (row 56).
         owner_only::check_owner(&data.root).map_err(|problem| unusable(&data.root, problem))?;
         create(&data.cache())?;
         create(&data.plugins())?;
@@ -50,12 +50,12 @@ impl DataDirectory {
         Ok(data)
     }
 
-    /// The same folder for another user. Only sessions of this user are found in it (row 56).
+    /// Returns the same data folder for another user. Only sessions of this user are found in it (row 56).
     pub fn for_user(self, user: Option<String>) -> Self {
         Self { user, ..self }
     }
 
-    /// User whose sessions are used, if known.
+    /// Returns the user whose sessions are used, or None if no user is known.
     pub fn user(&self) -> Option<String> {
         self.user.clone().or_else(|| self.logged_in.clone())
     }
@@ -67,12 +67,13 @@ impl DataDirectory {
         SessionFilter { user: self.user(), unowned, ..filter }
     }
 
-    /// Path of the folder.
+    /// Path of the data folder.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The option that a command line needs to use the same folder. Empty for the platform's folder.
+    /// Returns the option `--data DIR` that selects this folder on a command line, or an empty string for the default
+    /// folder.
     pub fn flag(&self) -> String {
         if self.is_explicit {
             format!(" --data {}", shell_word(&self.root.display().to_string()))
@@ -81,7 +82,7 @@ impl DataDirectory {
         }
     }
 
-    /// File in which the user edits the arguments of a tool call. Other users cannot read it.
+    /// Path of the file in which the user edits the arguments of a tool call. Other users cannot read this file.
     pub fn draft(&self, name: &str) -> PathBuf {
         self.root.join(format!("draft-{name}.json"))
     }
@@ -96,17 +97,18 @@ impl DataDirectory {
         self.root.join("history")
     }
 
-    /// Folder with compiled code.
+    /// Path of the folder with compiled components.
     pub fn cache(&self) -> PathBuf {
         self.root.join("cache")
     }
 
-    /// Folder with downloads of components that are not complete.
+    /// Path of the folder with incomplete downloads of components.
     pub fn downloads(&self) -> PathBuf {
         self.root.join("downloads")
     }
 
-    /// Folder with components by digest, to which turns are pinned.
+    /// Path of the folder that stores components by digest, so that a turn can keep using the component that it started
+    /// with.
     pub fn plugins(&self) -> PathBuf {
         self.root.join("plugins")
     }
@@ -165,7 +167,7 @@ mod tests {
         open(&folder).expect("private again");
     }
 
-    /// Class 14: a symbolic link in the folder is rejected, whatever it points to.
+    /// Class 14: every symbolic link in the folder is rejected.
     #[cfg(unix)]
     #[test]
     fn rejects_symbolic_links_in_the_folder() {

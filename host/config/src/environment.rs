@@ -1,35 +1,36 @@
-//! The process environment, as the caller passes it in. This crate does not read the environment itself.
+//! The process environment that the caller passes to this crate. The crate does not read the environment itself.
 
 use agent_plugins::CompilerCommand;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Name of the hidden command with which the host starts its own program to examine and compile one component. The program in
-/// [`HostEnvironment::compiler`] must handle this command by calling `agent_plugins::serve_compiler`.
+/// Name of a hidden command of the host's program, which examines and compiles a component in a separate process. The
+/// program in [`HostEnvironment::compiler`] must handle this command by calling `agent_plugins::serve_compiler`.
 pub const COMPILE_COMMAND: &str = "compile-component";
 
 type Variables = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// The environment in which agents run: variables, the user, and paths that depend on the process. It is cheap to clone.
+/// The environment in which agents run: variables, the user, and paths that depend on the process. Cloning is cheap.
 ///
 /// The default environment is empty: no variable is set, and every path and name is unknown.
 #[derive(Clone)]
 pub struct HostEnvironment {
     variables: Arc<Variables>,
-    /// Name of the user who is logged in. Sessions and memories belong to this user unless a request names another one.
+    /// Name of the user who is logged in. Sessions and memories belong to this user unless a request names another
+    /// user.
     pub user: Option<String>,
-    /// Command that examines and compiles one component in a separate process. Grants never cover the program's file. None: no
-    /// sandbox can be opened.
+    /// Command that examines and compiles one component in a separate process. Grants never cover the program's file.
+    /// If None, no sandbox can be opened.
     pub compiler: Option<CompilerCommand>,
-    /// File in which `docker login` stores credentials. Grants never cover it.
+    /// File in which `docker login` stores credentials. Grants never cover this file.
     pub docker_configuration: Option<PathBuf>,
-    /// Data folder that is used if the caller names none.
+    /// Default data folder, which is used if the caller names no data folder.
     pub data_directory: Option<PathBuf>,
 }
 
 impl HostEnvironment {
-    /// Makes an environment with these variables and nothing else.
+    /// Creates an environment with the given variables. All other values are unknown.
     pub fn new(variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self {
             variables: Arc::new(variables),
@@ -40,17 +41,17 @@ impl HostEnvironment {
         }
     }
 
-    /// The value of a variable. None if it is not set or is not valid Unicode.
+    /// Returns the value of a variable, or None if the variable is not set or is not valid Unicode.
     pub fn variable(&self, name: &str) -> Option<String> {
         (self.variables)(name)
     }
 
-    /// The variables as a function from name to value.
+    /// Returns the function that reads a variable by its name.
     pub fn variables(&self) -> &(dyn Fn(&str) -> Option<String> + Send + Sync) {
         &*self.variables
     }
 
-    /// The same environment with other variables.
+    /// Returns the same environment with other variables.
     pub fn with_variables(self, variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self { variables: Arc::new(variables), ..self }
     }
@@ -63,7 +64,7 @@ impl Default for HostEnvironment {
 }
 
 impl fmt::Debug for HostEnvironment {
-    /// Omits the variables, because they can contain keys.
+    /// Formats the environment without its variables, because they can contain secrets.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("HostEnvironment")

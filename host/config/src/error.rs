@@ -1,4 +1,4 @@
-//! The error of this crate.
+//! The error type of this crate.
 
 use crate::agent_file::ConfigurationError;
 use agent_plugins::{GenerationError, SandboxError};
@@ -6,17 +6,18 @@ use agent_runtime::swap::BeginError;
 use agent_store::StoreError;
 use std::fmt;
 
-/// Why an agent cannot be made from its configuration. The message says what happened, where, and what to do.
+/// The reason why an agent cannot be built from its configuration. The message contains the problem, its location, and
+/// how to fix it.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A configuration file cannot be read, or its contents are invalid.
     #[error(transparent)]
     File(#[from] ConfigurationError),
-    /// The settings cannot be used, because the options, the file, the environment and the loaded plugins do not fit together.
-    /// Contains one problem on each line. Most of them begin with the place where the cause is written.
+    /// The settings cannot be used, because the options, the file, the environment and the loaded plugins contradict
+    /// each other. Contains one problem on each line. Most problems begin with the location of their cause.
     #[error("{0}")]
     Settings(String),
-    /// The data folder cannot be used. Contains the reason and what to do.
+    /// The data folder cannot be used. Contains the reason and how to fix the problem.
     #[error("{0}")]
     DataDirectory(String),
     /// The database cannot be used.
@@ -25,21 +26,22 @@ pub enum ConfigError {
     /// The sandbox for plugins cannot be started.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
-    /// The folder with the plugins cannot be read.
+    /// The plugin directory cannot be read.
     #[error(transparent)]
     PluginFolder(Box<GenerationError>),
-    /// Files in the folder with the plugins cannot be loaded. Contains one file on each line, and then what to do.
+    /// Files in the plugin directory cannot be loaded. Contains one file on each line, and then advice on how to fix
+    /// the problem.
     #[error("{0}")]
     Plugins(String),
-    /// The host cannot determine which versions of the plugins should serve.
+    /// The host cannot determine the versions of the plugins to use.
     #[error(transparent)]
     PluginVersions(Box<BeginError>),
     /// A delegate cannot be used.
-    #[error("{place}: the agent that this key names cannot be used:\n{source}")]
+    #[error("{location}: the agent that this key names cannot be used:\n{source}")]
     Delegate {
         /// File, line and key that name the delegate.
-        place: String,
-        /// Why the delegate cannot be used.
+        location: String,
+        /// The error in the delegate's configuration.
         source: Box<ConfigError>,
     },
     /// The caller's build of plugin projects could not start.
@@ -51,12 +53,12 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// Makes an error about settings.
+    /// Creates a [`ConfigError::Settings`] with one problem.
     pub fn settings(problem: impl fmt::Display) -> Self {
         Self::Settings(problem.to_string())
     }
 
-    /// The error itself, or for [`ConfigError::Delegate`] the error of the innermost delegate.
+    /// Returns the error itself, or for [`ConfigError::Delegate`] the error of the innermost delegate.
     pub fn root(&self) -> &Self {
         match self {
             Self::Delegate { source, .. } => source.root(),

@@ -1,5 +1,5 @@
-//! The first use of a plugin that lacks grants (P6): what can be granted, the question to the user, and the effect of the
-//! answer.
+//! Asks the user at the first use of a plugin that lacks grants (P6). The modules contain the grants to offer, the
+//! question, the handler that applies the answer, and the report about its effect.
 
 mod offers;
 

@@ -1,4 +1,4 @@
-//! Grants as they are written on the command line and in `agent.toml` (P6).
+//! Parses grants from the command line and from `agent.toml`, and resolves their folders and variables (P6).
 
 use agent_core::event_type::EventTypeError;
 use agent_plugins::limits::MODEL_TOKENS;
@@ -8,18 +8,19 @@ use agent_plugins::{
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-/// One grant, from the command line or from a file.
+/// A grant from the command line or from a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Plugin or host tools that get the grant.
+    /// Plugin or built-in tools that get the grant.
     pub receiver: Receiver,
-    /// What kind of access is granted.
+    /// Kind of access that is granted.
     pub kind: Kind,
-    /// The value as it is written: a folder, the name of a variable, `KEY=VALUE` and so on.
+    /// The value in the syntax of its kind, such as a folder, the name of a variable, or `KEY=VALUE`.
     pub value: String,
-    /// Folder that a relative folder is relative to. Empty: the current folder.
+    /// Base of a relative folder in `value`. Empty: the current folder.
     pub base: PathBuf,
-    /// Place where the grant is written, for messages.
+    /// Location of the grant, such as `agent.toml:3: plugins.files.grants.read[0]` or `--grant files:read=.`, for
+    /// messages.
     pub origin: String,
 }
 
@@ -28,11 +29,11 @@ pub struct Grant {
 pub enum Receiver {
     /// The host's built-in file tools.
     Host,
-    /// The plugin with this name.
+    /// The plugin with the given name.
     Plugin(String),
 }
 
-/// What kind of access is granted.
+/// The kind of access that a grant allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Reading a folder.
@@ -55,7 +56,7 @@ pub enum Kind {
     Media,
 }
 
-/// The kinds of grants, with their keys.
+/// The kinds of grants, with their keys in `agent.toml` and in `--grant`.
 const KINDS: &[(&str, Kind)] = &[
     ("read", Kind::Read),
     ("write", Kind::Write),
@@ -69,13 +70,13 @@ const KINDS: &[(&str, Kind)] = &[
 ];
 
 impl Kind {
-    /// The key of this kind in `[plugins.NAME.grants]` and in `--grant`.
+    /// Returns the key of this kind in `[plugins.NAME.grants]` and in `--grant`.
     pub fn key(self) -> &'static str {
         KINDS.iter().find(|(_, kind)| *kind == self).map(|(key, _)| *key).unwrap_or_default()
     }
 }
 
-/// A secret for a plugin, as it is configured in the file.
+/// A secret for a plugin, as it is configured in `agent.toml`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretGrant {
     /// Name of the plugin.
@@ -84,30 +85,30 @@ pub struct SecretGrant {
     pub env: String,
     /// Hosts and header that the secret is sent to.
     pub template: SecretTemplate,
-    /// Place where the secret is configured, for messages.
+    /// Location of the secret's table in the file, for messages.
     pub origin: String,
 }
 
 /// All grants of an agent, with folders and variables resolved.
 #[derive(Clone, Debug, Default)]
 pub struct ResolvedGrants {
-    /// Grants for plugins, by plugin.
+    /// Grants for plugins, by the plugin's name.
     pub plugins: BTreeMap<String, Grants>,
     /// Folders that the host's built-in file tools may read.
     pub host: Vec<TreeGrant>,
 }
 
 impl Grant {
-    /// Parses `PLUGIN:KIND=VALUE`, the value of `--grant`. The error says how to write it.
+    /// Parses `PLUGIN:KIND=VALUE`, the value of `--grant`. The error explains the syntax.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let form = "write PLUGIN:KIND=VALUE, for example `files:read=.`; KIND is read, write, env, config, http, \
+        let syntax = "write PLUGIN:KIND=VALUE, for example `files:read=.`; KIND is read, write, env, config, http, \
                     key_value_mib, model_tokens, events or media";
-        let (receiver, rest) = text.split_once(':').ok_or_else(|| format!("there is no `:`; {form}"))?;
-        let (kind, value) = rest.split_once('=').ok_or_else(|| format!("there is no `=`; {form}"))?;
+        let (receiver, assignment) = text.split_once(':').ok_or_else(|| format!("there is no `:`; {syntax}"))?;
+        let (kind, value) = assignment.split_once('=').ok_or_else(|| format!("there is no `=`; {syntax}"))?;
         let kind = KINDS.iter().find(|(name, _)| *name == kind);
-        let (_, kind) = kind.ok_or_else(|| format!("the kind is not known; {form}"))?;
+        let (_, kind) = kind.ok_or_else(|| format!("the kind is not known; {syntax}"))?;
         if receiver.is_empty() || value.is_empty() {
-            return Err(format!("the plugin or the value is empty; {form}"));
+            return Err(format!("the plugin or the value is empty; {syntax}"));
         }
         let receiver = match receiver {
             "host" => Receiver::Host,
@@ -125,7 +126,7 @@ impl Grant {
 }
 
 impl Grant {
-    /// The plugin that gets the grant. None: the host's own tools.
+    /// Returns the plugin that gets the grant, or None if the host's built-in tools get it.
     pub fn plugin(&self) -> Option<&str> {
         match &self.receiver {
             Receiver::Host => None,
@@ -134,27 +135,29 @@ impl Grant {
     }
 }
 
-/// Resolves grants for the sandbox: checks folders and reads variables. The error has one message for each grant that cannot be
-/// resolved.
+/// Resolves grants for the sandbox: checks folders and reads variables. The error contains one message for each grant
+/// that cannot be resolved.
 pub fn resolve(grants: &[Grant], variable: &dyn Fn(&str) -> Option<String>) -> Result<ResolvedGrants, Vec<String>> {
     let mut resolved = ResolvedGrants::default();
     let mut problems = Vec::new();
     for grant in grants {
-        if let Err(problem) = add(grant, variable, &mut resolved) {
+        if let Err(problem) = add_grant(grant, variable, &mut resolved) {
             problems.push(format!("{}: {problem}", grant.origin));
         }
     }
     if problems.is_empty() { Ok(resolved) } else { Err(problems) }
 }
 
-/// Describes grants that have no effect, or only a part of it, because the plugin's manifest does not ask for them. Each
-/// text is the end of a sentence that begins with the plugin's name. A plugin without a manifest asks for everything.
+/// Describes grants that have no effect or only a partial effect, because the plugin's manifest does not request them.
+/// Each description is the end of a sentence that begins with the plugin's name. A plugin without a manifest requests
+/// everything.
 pub fn unused_grants(plugin: &LoadedPlugin, grants: &Grants) -> Vec<String> {
     plugin.manifest().map(|manifest| unused_by_asks(&manifest.asks, grants)).unwrap_or_default()
 }
 
 fn unused_by_asks(asks: &Asks, grants: &Grants) -> Vec<String> {
-    let nothing = |thing: String| format!("does not ask for {thing} in its manifest, so this grant has no effect");
+    let no_effect =
+        |permission: String| format!("does not ask for {permission} in its manifest, so this grant has no effect");
     let writes = grants.trees.iter().any(|tree| tree.access == Access::ReadWrite);
     let trees = match asks.files {
         Some(Access::ReadWrite) => None,
@@ -162,21 +165,21 @@ fn unused_by_asks(asks: &Asks, grants: &Grants) -> Vec<String> {
             Some("asks only for reading files in its manifest, so a grant for writing lets it only read".to_owned())
         }
         Some(Access::Read) => None,
-        None => (!grants.trees.is_empty()).then(|| nothing("files".to_owned())),
+        None => (!grants.trees.is_empty()).then(|| no_effect("files".to_owned())),
     };
     let env = grants.env.keys().filter(|name| !asks.env.contains(name));
-    let env = env.map(|name| nothing(format!("the variable {name}")));
+    let env = env.map(|name| no_effect(format!("the variable {name}")));
     let config = grants.config.keys().filter(|key| !asks.config.contains(key));
-    let config = config.map(|key| nothing(format!("the configuration value {key}")));
+    let config = config.map(|key| no_effect(format!("the configuration value {key}")));
     let requested: Vec<HttpPattern> = asks.http.iter().filter_map(|asked| asked.parse().ok()).collect();
     let http = grants.http.iter().filter(|pattern| http_within(std::slice::from_ref(pattern), &requested).is_empty());
-    let http = http.map(|pattern| nothing(format!("the request {pattern}")));
+    let http = http.map(|pattern| no_effect(format!("the request {pattern}")));
     let secrets =
         grants.secrets.iter().map(Secret::name).filter(|name| !asks.secrets.iter().any(|asked| asked == name));
-    let secrets = secrets.map(|name| nothing(format!("the secret {name}")));
-    let key_value = (grants.key_value.is_some() && !asks.key_value).then(|| nothing("storing values".to_owned()));
+    let secrets = secrets.map(|name| no_effect(format!("the secret {name}")));
+    let key_value = (grants.key_value.is_some() && !asks.key_value).then(|| no_effect("storing values".to_owned()));
     let model = match (grants.model_tokens, asks.model_tokens) {
-        (Some(_), None) => Some(nothing("the agent's model".to_owned())),
+        (Some(_), None) => Some(no_effect("the agent's model".to_owned())),
         (Some(granted), Some(asked)) if asked < granted => Some(format!(
             "asks only for {asked} tokens of the agent's model in its manifest, so it gets no more than that"
         )),
@@ -184,13 +187,17 @@ fn unused_by_asks(asks: &Asks, grants: &Grants) -> Vec<String> {
     };
     let events =
         grants.events.iter().filter(|event_type| !asks.events.iter().any(|asked| asked == event_type.as_str()));
-    let events = events.map(|event_type| nothing(format!("the service event {event_type}")));
-    let media = (grants.media && !asks.media).then(|| nothing("the media of the conversation".to_owned()));
-    let lists = trees.into_iter().chain(env).chain(config).chain(http).chain(secrets);
-    lists.chain(key_value).chain(model).chain(events).chain(media).collect()
+    let events = events.map(|event_type| no_effect(format!("the service event {event_type}")));
+    let media = (grants.media && !asks.media).then(|| no_effect("the media of the conversation".to_owned()));
+    let problems = trees.into_iter().chain(env).chain(config).chain(http).chain(secrets);
+    problems.chain(key_value).chain(model).chain(events).chain(media).collect()
 }
 
-fn add(grant: &Grant, variable: &dyn Fn(&str) -> Option<String>, resolved: &mut ResolvedGrants) -> Result<(), String> {
+fn add_grant(
+    grant: &Grant,
+    variable: &dyn Fn(&str) -> Option<String>,
+    resolved: &mut ResolvedGrants,
+) -> Result<(), String> {
     let Receiver::Plugin(plugin) = &grant.receiver else {
         resolved.host.push(tree(grant, Access::Read)?);
         return Ok(());
@@ -236,8 +243,8 @@ fn add(grant: &Grant, variable: &dyn Fn(&str) -> Option<String>, resolved: &mut 
     Ok(())
 }
 
-/// Adds secrets to the grants of their plugins. The error has one message for each secret that cannot be added, without its
-/// value.
+/// Adds secrets to the grants of their plugins. The error contains one message for each secret that cannot be added.
+/// The messages do not contain the values of secrets.
 pub fn add_secrets(
     secrets: &[SecretGrant],
     variable: &dyn Fn(&str) -> Option<String>,
@@ -270,8 +277,8 @@ fn tree(grant: &Grant, access: Access) -> Result<TreeGrant, String> {
     }
 }
 
-/// The error for a granted folder with `..`. A plugin uses the path of a folder as it is granted, and its paths must not
-/// contain `..`.
+/// Returns the error for a granted folder with `..`. Plugins use the path of a folder exactly as it is granted, and
+/// paths that plugins use must not contain `..`.
 fn parent_component_error(host: &Path) -> String {
     let advice = match std::fs::canonicalize(host) {
         Ok(absolute) => format!("write `{}`", absolute.display()),
@@ -284,11 +291,11 @@ fn parent_component_error(host: &Path) -> String {
 mod tests {
     use super::*;
 
-    fn none(_: &str) -> Option<String> {
+    fn no_variable(_: &str) -> Option<String> {
         None
     }
 
-    /// P6
+    /// P6: the value of `--grant` is parsed into receiver, kind and value.
     #[test]
     fn parses_valid_grants() {
         let cases = [
@@ -333,7 +340,7 @@ mod tests {
         assert_eq!(resolved.host[0].host, directory.path().join("docs"));
     }
 
-    /// P6: a plugin may do only what it asks for and what is granted.
+    /// P6: a warning describes each grant that exceeds the requests in the plugin's manifest.
     #[test]
     fn p6_reports_grants_that_the_manifest_does_not_ask_for() {
         let tree = |access| TreeGrant { host: "/srv".into(), guest: "srv".into(), access };
@@ -349,7 +356,7 @@ mod tests {
             media: true,
             ..Grants::default()
         };
-        let all = [
+        let permissions = [
             "files",
             "the variable HOME",
             "the configuration value key",
@@ -359,8 +366,9 @@ mod tests {
             "the service event com.example.paid",
             "the media of the conversation",
         ];
-        let all = all.map(|thing| format!("does not ask for {thing} in its manifest, so this grant has no effect"));
-        assert_eq!(unused_by_asks(&Asks::default(), &grants), all);
+        let expected = permissions
+            .map(|permission| format!("does not ask for {permission} in its manifest, so this grant has no effect"));
+        assert_eq!(unused_by_asks(&Asks::default(), &grants), expected);
         let asks = Asks {
             files: Some(Access::Read),
             env: vec!["HOME".into()],
@@ -372,11 +380,12 @@ mod tests {
             media: true,
             ..Asks::default()
         };
-        let less = "asks only for reading files in its manifest, so a grant for writing lets it only read";
-        assert_eq!(unused_by_asks(&asks, &grants), [less], "writing includes reading");
+        let partial_effect = "asks only for reading files in its manifest, so a grant for writing lets it only read";
+        assert_eq!(unused_by_asks(&asks, &grants), [partial_effect], "writing includes reading");
         let asks = Asks { files: Some(Access::ReadWrite), model_tokens: Some(6), ..asks };
-        let less = "asks only for 6 tokens of the agent's model in its manifest, so it gets no more than that";
-        assert_eq!(unused_by_asks(&asks, &grants), [less]);
+        let partial_effect =
+            "asks only for 6 tokens of the agent's model in its manifest, so it gets no more than that";
+        assert_eq!(unused_by_asks(&asks, &grants), [partial_effect]);
         let asks = Asks { model_tokens: Some(8), ..asks };
         assert!(unused_by_asks(&asks, &grants).is_empty());
         assert!(unused_by_asks(&Asks::default(), &Grants::default()).is_empty());
@@ -389,7 +398,7 @@ mod tests {
         std::fs::write(directory.path().join("file"), "").expect("written");
         let grant = |text: &str| Grant { base: directory.path().to_owned(), ..Grant::parse(text).expect(text) };
         let grants = [grant("a:read=absent"), grant("a:read=file"), grant("a:env=ABSENT")];
-        let problems = resolve(&grants, &none).expect_err("nothing of this can be granted");
+        let problems = resolve(&grants, &no_variable).expect_err("nothing of this can be granted");
         let shown = problems.join("\n").replace(&directory.path().display().to_string(), "/base");
         insta::assert_snapshot!(shown, @r"
         --grant a:read=absent: the folder `/base/absent` cannot be granted: No such file or directory (os error 2)
@@ -398,7 +407,7 @@ mod tests {
         ");
     }
 
-    /// P6: a plugin could not use the path of such a folder, so the grant is rejected.
+    /// P6: a grant for a folder with `..` is rejected, because the plugin could not use the path of the folder.
     #[test]
     fn p6_rejects_folders_with_parent_components() {
         let directory = tempfile::tempdir().expect("a temporary folder");
@@ -407,11 +416,11 @@ mod tests {
         let absolute = format!("a:read={}/docs/../docs", folder.display());
         for text in ["a:read=docs/..", "a:write=docs/../docs", "host:read=docs/..", absolute.as_str(), "a:read=x/.."] {
             let grant = Grant { base: folder.clone(), ..Grant::parse(text).expect(text) };
-            let problems = resolve(&[grant], &none).expect_err(text);
+            let problems = resolve(&[grant], &no_variable).expect_err(text);
             assert!(problems[0].contains("without `..`"), "{problems:?}");
         }
         let grant = Grant { base: folder.clone(), ..Grant::parse("a:read=docs/..").expect("a grant") };
-        let problems = resolve(&[grant], &none).expect_err("refused");
+        let problems = resolve(&[grant], &no_variable).expect_err("refused");
         assert!(problems[0].ends_with(&format!("write `{}`", folder.display())), "{problems:?}");
     }
 }

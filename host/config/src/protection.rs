@@ -1,9 +1,10 @@
-//! Protects the files that determine what plugins may do, so that no grant covers them (P13), and compares granted folders.
+//! Protects the files that determine the rights of plugins, so that no grant covers them (P13). Finds granted folders
+//! that overlap.
 
 mod native_builds;
 mod servers;
 
-use crate::agent_file::Placed;
+use crate::agent_file::Located;
 use crate::data_directory::DataDirectory;
 use crate::environment::HostEnvironment;
 use crate::error::ConfigError;
@@ -12,63 +13,65 @@ use agent_plugins::{Access, Grants, ProtectedKind, ProtectedPath, Sandbox, TreeG
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Paths that are protected for every agent, such as the data folder and the host's program.
+/// Returns the paths that are protected for every agent, such as the data folder and the host's program.
 pub fn paths_of_host(data: &DataDirectory, environment: &HostEnvironment) -> Vec<ProtectedPath> {
-    let folder = path(data.root().to_owned(), "the data folder of agent-host", ProtectedKind::PrivateFolder);
+    let folder = protected_path(data.root().to_owned(), "the data folder of agent-host", ProtectedKind::PrivateFolder);
     let program = environment.compiler.as_ref().map(|compiler| compiler.program.clone());
-    let program = program.map(|program| path(program, "the program agent-host", ProtectedKind::File));
-    // This file names programs that Docker runs to get passwords.
+    let program = program.map(|program| protected_path(program, "the program agent-host", ProtectedKind::File));
+    // The Docker configuration names programs that Docker runs to get passwords.
     let docker = environment.docker_configuration.clone();
-    let docker =
-        docker.map(|file| path(file, "the file in which `docker login` stores credentials", ProtectedKind::File));
+    let docker = docker
+        .map(|file| protected_path(file, "the file in which `docker login` stores credentials", ProtectedKind::File));
     std::iter::once(folder).chain(program).chain(docker).chain(agent_files(Path::new("."))).collect()
 }
 
-/// Paths that are protected for an agent: its configuration, and all files and folders that the configuration names.
+/// Returns the paths that are protected for an agent: its configuration, and all files and folders that it names.
 pub fn paths_of_agent(settings: &Settings) -> Vec<ProtectedPath> {
     let file = &settings.file;
     let folder = settings.folder();
-    let resolve = |placed: &Placed| folder.join(&placed.value);
-    let own = settings.path.clone().map(|file| path(file, "the agent's configuration", ProtectedKind::File));
+    let resolve = |located: &Located| folder.join(&located.value);
+    let configuration =
+        settings.path.clone().map(|file| protected_path(file, "the agent's configuration", ProtectedKind::File));
     let delegates = file.agents.iter().map(|(tool, table)| {
         let what = format!("the configuration of the agent that `{tool}` delegates to");
-        path(resolve(&table.agent), &what, ProtectedKind::File)
+        protected_path(resolve(&table.agent), &what, ProtectedKind::File)
     });
-    let plugins = settings.plugins.clone().map(|folder| path(folder, "the plugin folder", ProtectedKind::Folder));
+    let plugins =
+        settings.plugins.clone().map(|folder| protected_path(folder, "the plugin folder", ProtectedKind::Folder));
     let outbox = file.outbox.directory.as_ref().map(resolve);
-    let outbox = outbox.map(|folder| path(folder, "the outbox folder", ProtectedKind::Folder));
+    let outbox = outbox.map(|folder| protected_path(folder, "the outbox folder", ProtectedKind::Folder));
     let named = file
         .named_files
         .iter()
-        .map(|named| path(named.clone(), "a file that the agent's configuration names", ProtectedKind::File));
+        .map(|named| protected_path(named.clone(), "a file that the agent's configuration names", ProtectedKind::File));
     let scripts = settings.models.all_named().into_iter().filter_map(|model| {
         let script = model.base.join(model.name.strip_prefix("scripted:")?);
-        Some(path(script, "the scripted model's replies", ProtectedKind::File))
+        Some(protected_path(script, "the scripted model's replies", ProtectedKind::File))
     });
     let servers = file
         .mcp
         .iter()
         .flat_map(|(name, table)| servers::server_paths(name, table, folder, settings.environment.variables()));
-    let lists = own.into_iter().chain(delegates).chain(plugins).chain(outbox).chain(named);
+    let paths = configuration.into_iter().chain(delegates).chain(plugins).chain(outbox).chain(named);
     let sources = settings
         .plugins
         .iter()
         .chain(&settings.sources)
         .flat_map(|folder| native_builds::source_paths(folder, settings.folder()));
-    lists.chain(scripts).chain(servers).chain(sources).chain(agent_files(folder)).collect()
+    paths.chain(scripts).chain(servers).chain(sources).chain(agent_files(folder)).collect()
 }
 
-/// Files that are searched when an agent is looked up by name.
+/// Returns the files that are searched when an agent is looked up by name.
 fn agent_files(folder: &Path) -> [ProtectedPath; 2] {
-    let files = |folder: PathBuf| path(folder, "an agent's configuration", ProtectedKind::AgentFiles);
+    let files = |folder: PathBuf| protected_path(folder, "an agent's configuration", ProtectedKind::AgentFiles);
     [files(folder.to_owned()), files(folder.join(AGENT_FOLDER))]
 }
 
-fn path(path: PathBuf, what: &str, kind: ProtectedKind) -> ProtectedPath {
+fn protected_path(path: PathBuf, what: &str, kind: ProtectedKind) -> ProtectedPath {
     ProtectedPath { path, what: what.to_owned(), kind }
 }
 
-/// All granted folders of an agent, each with the plugin that has the grant, or `host`.
+/// Returns all granted folders of an agent. Each has the name of the plugin that has the grant, or `host`.
 pub fn granted_trees(settings: &Settings) -> Vec<(String, TreeGrant)> {
     let of_plugin = |(name, grants): (&String, &Grants)| {
         grants.trees.iter().map(|tree| (name.clone(), tree.clone())).collect::<Vec<_>>()
@@ -78,71 +81,72 @@ pub fn granted_trees(settings: &Settings) -> Vec<(String, TreeGrant)> {
     plugins.chain(host).collect()
 }
 
-/// Opens all granted folders of these agents, before any plugin can change where their paths lead.
+/// Opens all granted folders of the agents. Call this before a plugin runs, because a plugin could replace a folder by
+/// a link to another folder.
 pub fn open_granted_trees<'s>(
     sandbox: &Sandbox,
-    all: impl IntoIterator<Item = &'s Settings>,
+    agents: impl IntoIterator<Item = &'s Settings>,
 ) -> Result<(), ConfigError> {
-    let trees: Vec<_> = all.into_iter().flat_map(granted_trees).map(|(_, tree)| tree).collect();
+    let trees: Vec<_> = agents.into_iter().flat_map(granted_trees).map(|(_, tree)| tree).collect();
     let problems: Vec<_> = sandbox.open_trees(&trees).iter().map(ToString::to_string).collect();
     if problems.is_empty() { Ok(()) } else { Err(ConfigError::Settings(problems.join("\n"))) }
 }
 
-/// Number of entries that are shown from a long list.
+/// Maximum number of protected entries that are shown for each reason.
 const SHOWN_ENTRIES: usize = 4;
 
-/// The parts of a folder that a grant for writing does not cover, as relative paths and patterns for display. Files of
-/// agents are left out.
+/// Returns the parts of a folder that a grant for writing does not cover, as relative paths and patterns for display.
+/// Files of agents are left out.
 pub fn excluded_from_writing(protected: &[ProtectedPath], folder: &Path) -> Vec<String> {
     let Ok(folder) = folder.canonicalize() else { return Vec::new() };
-    // Grouped by reason, because a package manager reads many files.
-    let mut inside: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    // The entries are grouped by reason, because some reasons protect many files.
+    let mut entries_by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for protected in protected.iter().filter(|protected| protected.kind != ProtectedKind::AgentFiles) {
         let canonical = canonical_prefix(&protected.path);
         if protected.is_folder() && folder.starts_with(&canonical) {
             return vec![format!("everything, because it is in {}", protected.what)];
         }
-        let list = inside.entry(&protected.what).or_default();
+        let entries = entries_by_reason.entry(&protected.what).or_default();
         match protected.kind {
             ProtectedKind::CodeFiles(endings) if folder.starts_with(&canonical) || canonical.starts_with(&folder) => {
-                list.extend(endings.iter().map(|ending| pattern(ending)));
+                entries.extend(endings.iter().map(|ending| file_pattern(ending)));
             }
             ProtectedKind::CodeFiles(_) => {}
-            _ => list.extend(canonical.strip_prefix(&folder).ok().map(|below| {
+            _ => entries.extend(canonical.strip_prefix(&folder).ok().map(|below| {
                 let end = if protected.is_folder() { "/" } else { "" };
                 format!("{}{end}", below.display())
             })),
         }
     }
-    let mut all = Vec::new();
-    for (what, list) in inside {
-        let (patterns, mut names): (Vec<_>, Vec<_>) = list.into_iter().partition(|name| name.starts_with('*'));
+    let mut excluded = Vec::new();
+    for (reason, entries) in entries_by_reason {
+        let (patterns, mut names): (Vec<_>, Vec<_>) = entries.into_iter().partition(|name| name.starts_with('*'));
         names.extend(patterns);
         let mut seen = BTreeSet::new();
         names.retain(|name| seen.insert(name.clone()));
         let folders: Vec<_> = names.iter().filter(|name| name.ends_with('/')).cloned().collect();
         names.retain(|name| !folders.iter().any(|folder| folder != name && name.starts_with(folder)));
-        // If only one entry were hidden, showing it is as short as "and 1 more".
+        // A single hidden entry is shown, because it takes no more space than "and 1 more".
         if names.len() <= SHOWN_ENTRIES + 1 {
-            all.extend(names);
+            excluded.extend(names);
         } else {
             let more = names.len() - SHOWN_ENTRIES;
-            all.push(format!("{} and {more} more ({what})", names[..SHOWN_ENTRIES].join(", ")));
+            excluded.push(format!("{} and {more} more ({reason})", names[..SHOWN_ENTRIES].join(", ")));
         }
     }
-    all.sort();
-    all.dedup();
-    all
+    excluded.sort();
+    excluded.dedup();
+    excluded
 }
 
-fn pattern(ending: &str) -> String {
+fn file_pattern(ending: &str) -> String {
     match ending {
         WITHOUT_ENDING => "* without an extension".to_owned(),
         _ => format!("*{ending}"),
     }
 }
 
-/// A path with symbolic links resolved, as far as the path exists.
+/// Resolves symbolic links in the part of the path that exists.
 fn canonical_prefix(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     match (path.canonicalize(), path.parent(), path.file_name()) {
@@ -152,12 +156,13 @@ fn canonical_prefix(path: &Path) -> PathBuf {
     }
 }
 
-/// Warnings about MCP servers that plugins might influence by writing files that the servers load.
+/// Returns warnings about MCP servers that load files from folders that plugins may write.
 pub fn exposed_servers(settings: &Settings) -> Vec<String> {
     servers::in_writable_folders(settings, &granted_trees(settings))
 }
 
-/// Warnings about granted folders inside other folders that a plugin may write: their readers see what that plugin writes.
+/// Returns warnings about folders that one plugin may read and that are inside a folder that another plugin may write.
+/// The writing plugin controls the files that the reading plugin reads.
 pub fn overlapping_trees(trees: &[(String, TreeGrant)]) -> Vec<String> {
     let mut warnings = Vec::new();
     for (writer, outer) in trees.iter().filter(|(_, tree)| tree.access == Access::ReadWrite) {
@@ -189,8 +194,8 @@ mod tests {
     /// P13: a grant for the whole folder covers nothing that the configuration names.
     #[test]
     fn p13_grants_do_not_cover_files_that_the_configuration_names() {
-        let place = tempfile::tempdir().expect("a temporary folder");
-        let folder = place.path();
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let folder = directory.path();
         for name in ["plugins", "out", "agents", "servers/notes", "docs"] {
             std::fs::create_dir_all(folder.join(name)).expect("created");
         }

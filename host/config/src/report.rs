@@ -1,4 +1,4 @@
-//! Reports while agents are assembled: warnings, progress, and values that must stay secret.
+//! Reports to the caller while agents are built: warnings, progress, and values that must stay secret.
 
 use crate::text::one_line;
 use agent_core::message::Digest;
@@ -6,18 +6,18 @@ use agent_core::redaction::Redaction;
 use agent_plugins::LoadEvent;
 use std::path::PathBuf;
 
-/// Receives reports while agents are assembled. The caller decides whether to show, log or ignore them.
+/// Receives reports while agents are built. The caller decides whether to show, log or ignore them.
 pub trait Reporter: Send + Sync {
-    /// Reports that something is probably not what the author of the configuration wants. The work continues.
+    /// Reports a part of the configuration that is probably a mistake. The agents are still built.
     fn warn(&self, warning: &Warning);
 
     /// Reports progress of loading a plugin.
     fn loading(&self, event: &LoadEvent);
 
-    /// Reports that the plugins of a folder have been loaded.
+    /// Reports that all plugins of a plugin directory have been loaded.
     fn loaded(&self);
 
-    /// Tells the caller to hide these values in everything that it shows from now on.
+    /// Asks the caller to hide the given values in all text that it shows from now on.
     fn keep_secret(&self, secrets: &Redaction);
 }
 
@@ -32,11 +32,11 @@ impl Reporter for Silent {
     fn keep_secret(&self, _: &Redaction) {}
 }
 
-/// Something that is probably not what the author of the configuration wants. The message is one sentence without a full stop.
-/// It may contain text from plugins and servers.
+/// A part of the configuration that is probably a mistake. The message is one sentence without a full stop, and may
+/// contain text from plugins and servers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
-    /// No model is named although one is available, so the built-in `offline` answers.
+    /// No model is named although a model is available, so the built-in `offline` model is used.
     #[error(
         "no model is named, so the built-in `offline` answers, which is not a language model; {key_variable} is set, so you \
          can use --model {model}"
@@ -56,22 +56,22 @@ pub enum Warning {
         /// The delegate's file.
         path: PathBuf,
     },
-    /// The file of a delegate sets limits for the host, which only the file of the first agent can set.
+    /// The file of a delegate sets limits for the host, which only the file that the host is started with can set.
     #[error(
-        "{place}: `[host.limits]` has no effect here; limits for the host are read from the file that the host is started \
+        "{location}: `[host.limits]` has no effect here; limits for the host are read from the file that the host is started \
          with, so write them there"
     )]
     HostLimitsOfDelegate {
         /// File and line of the table in the delegate's file.
-        place: String,
+        location: String,
     },
-    /// The folder with the plugins contains no plugin.
+    /// The plugin directory contains no plugin.
     #[error("there are no plugins (*.wasm) in `{}`; --build builds the plugin projects in the folder", folder.display())]
     NoPlugins {
         /// Path of the folder.
         folder: PathBuf,
     },
-    /// The version of a plugin in the folder is rolled back, so another version serves.
+    /// The version of a plugin in the plugin directory is rolled back, so an earlier version is used.
     #[error(
         "{plugin} {} is rolled back, so {} serves instead; `agent-host plugin rollback {plugin} --undo` uses the version in \
          the folder again",
@@ -81,9 +81,9 @@ pub enum Warning {
     RolledBack {
         /// Name of the plugin.
         plugin: String,
-        /// The version in the folder, which does not serve.
+        /// The version in the plugin directory, which is not used.
         from: Digest,
-        /// The version that serves. None: it is not loaded.
+        /// The version that is used. None: no version of the plugin is loaded.
         to: Option<Digest>,
     },
     /// A plugin is not used because one of its tools has a name that is already taken.
@@ -91,15 +91,15 @@ pub enum Warning {
     PluginLeftOut {
         /// Name of the plugin.
         plugin: String,
-        /// The name of the tool, and where the other tool comes from.
+        /// The name of the tool, and the source of the other tool with this name.
         reason: String,
     },
-    /// A plugin version cannot serve, and the previous version continues to serve.
+    /// A plugin version cannot be used, and the previous version stays in use.
     #[error("{subject}: {reason}\n  the previous version continues to serve")]
     VersionRefused {
         /// The plugin or the file.
         subject: String,
-        /// Why the version cannot serve.
+        /// The reason why the version cannot be used.
         reason: String,
     },
     /// A new plugin version crashed too often and is rolled back.
@@ -114,21 +114,21 @@ pub enum Warning {
         plugin: String,
         /// The version that crashed.
         from: Digest,
-        /// The version that serves from now on.
+        /// The version that is used from now on.
         to: Digest,
     },
     /// The trial results of new plugin versions could not be stored, so the trials start again in the next process.
     #[error("the results of plugin trials could not be stored, so the trials start again next time: {reason}")]
     TrialsNotCounted {
-        /// Why the results could not be stored.
+        /// The reason why the results could not be stored.
         reason: String,
     },
-    /// A grant has no effect, or only a part of it has, because the plugin's manifest does not ask for it.
+    /// A grant has no effect or only a partial effect, because the plugin's manifest does not request it.
     #[error("`{plugin}` {problem}")]
     UnusedGrant {
         /// Name of the plugin.
         plugin: String,
-        /// The rest of the sentence after the plugin's name.
+        /// The end of the sentence that begins with the plugin's name.
         problem: String,
     },
     /// Requests with an unusual HTTP method are granted.
@@ -140,17 +140,17 @@ pub enum Warning {
         method: String,
     },
     /// An approval rule matches no tool.
-    #[error("{place}: there is no tool `{rule}`, so this rule has no effect")]
+    #[error("{location}: there is no tool `{rule}`, so this rule has no effect")]
     UnmatchedApprovalRule {
         /// File, line and key of the rule.
-        place: String,
-        /// Name of a tool, or pattern of names.
+        location: String,
+        /// Name of a tool, or a pattern in which `*` matches any characters.
         rule: String,
     },
-    /// Files in the folder with the plugins cannot be loaded, and the host continues without them.
+    /// Files in the plugin directory cannot be loaded, and the host continues without them.
     #[error("{problems}")]
     UnusablePlugins {
-        /// One file on each line, and then what to do.
+        /// One file with its problem on each line, and then advice on how to fix the problems.
         problems: String,
     },
 }

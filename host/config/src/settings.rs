@@ -1,4 +1,4 @@
-//! The validated settings of an agent, from `agent.toml` and the options of the caller.
+//! Reads the validated settings of an agent from `agent.toml` and the options of the caller.
 
 pub mod agent_lookup;
 mod mcp;
@@ -14,7 +14,7 @@ pub use model_offers::ModelOffer;
 pub use models::{Chain, Helpers, NamedModel, WantedModels, provider_of};
 pub use problems::Problems;
 
-use crate::agent_file::{AgentFile, Placed, UNNAMED, is_name, name_of_file};
+use crate::agent_file::{AgentFile, Located, UNNAMED, is_name, name_of_file};
 use crate::environment::HostEnvironment;
 use crate::error::ConfigError;
 use crate::grants::{self, Grant, ResolvedGrants};
@@ -31,9 +31,9 @@ type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
 pub struct AgentOptions {
     /// Path of the agent's file, or the name of an agent in the current folder. None: the agent has no file.
     pub agent: Option<PathBuf>,
-    /// Folder with the plugins, instead of the file's `plugin_directory`.
+    /// Plugin directory. Overrides the file's `plugin_directory`.
     pub plugins: Option<PathBuf>,
-    /// The only model to use, instead of the models of the file: `PROVIDER/MODEL`, `offline` or `scripted:FILE`.
+    /// Model to use instead of all models of the file: `PROVIDER/MODEL`, `offline` or `scripted:FILE`.
     pub model: Option<String>,
     /// Address of the first model's provider.
     pub base_url: Option<String>,
@@ -43,7 +43,7 @@ pub struct AgentOptions {
 
 /// Number of hexadecimal digits in a default name that identify the folder of the agent.
 const FOLDER_DIGITS: usize = 6;
-/// Maximum number of characters of a default name before these digits.
+/// Maximum number of characters of a default name, without the digits that identify the folder.
 const MAX_READABLE: usize = 50;
 
 /// The validated settings of one agent.
@@ -55,11 +55,11 @@ pub struct Settings {
     pub path: Option<PathBuf>,
     /// User that the agent works for. None: the user who is logged in.
     pub user: Option<String>,
-    /// What an approval rule with the exact name of a tool is bound to.
+    /// How approval rules with the exact name of a tool are bound to the tool.
     pub rule_binding: RuleBinding,
     /// Models that the agent uses.
     pub models: WantedModels,
-    /// Folder with the plugins. None: the agent has no plugins.
+    /// Plugin directory. None: the agent has no plugins.
     pub plugins: Option<PathBuf>,
     /// Folder with the plugin projects that `agent-host dev` builds.
     pub sources: Option<PathBuf>,
@@ -71,15 +71,15 @@ pub struct Settings {
     pub options: AgentOptions,
     /// The environment in which the settings were read.
     pub environment: HostEnvironment,
-    /// Names of plugins that the settings mention, each with the place where it is written.
+    /// Names of plugins that the settings mention, each with its location for messages.
     named_plugins: Vec<(String, String)>,
 }
 
 impl Settings {
-    /// Reads the agent's file, applies the options and resolves the grants. Options override the file, except that their grants
-    /// are added to those of the file.
+    /// Reads the agent's file, applies the options and resolves the grants. Options override the file, except that the
+    /// grants of the options are added to the grants of the file.
     ///
-    /// The error lists all problems that were found, each with its file, line and key if it has one.
+    /// The error lists all problems that were found, each with its file, line and key if they are known.
     ///
     /// ```
     /// use agent_config::{AgentOptions, HostEnvironment, Settings};
@@ -108,13 +108,13 @@ impl Settings {
         Self::read(&self.options, &self.environment)
     }
 
-    /// Folder of the agent's file. The current folder if the agent has no file.
+    /// Returns the folder of the agent's file, or the current folder if the agent has no file.
     pub fn folder(&self) -> &Path {
         if self.file.folder.as_os_str().is_empty() { Path::new(".") } else { &self.file.folder }
     }
 
-    /// Reads the settings like [`Settings::read`], but returns the problems together with the settings. Parts with problems are
-    /// left out of the settings. The error is for a file that cannot be read at all.
+    /// Reads the settings like [`Settings::read`], but returns the problems together with the settings. Parts with
+    /// problems are left out of the settings. Fails only if the file cannot be read at all.
     pub fn examine(options: &AgentOptions, environment: &HostEnvironment) -> Result<(Self, Problems), ConfigError> {
         let path = options.agent.as_deref().map(|agent| agent_lookup::find_agent(agent, Path::new("."))).transpose()?;
         let file = match &path {
@@ -127,7 +127,7 @@ impl Settings {
         Self::of_file((path, file), options, environment)
     }
 
-    /// Makes settings like [`Settings::examine`], from a file that has already been read.
+    /// Returns settings like [`Settings::examine`], from a file that has already been read.
     pub fn of_file(
         (path, mut file): (Option<PathBuf>, AgentFile),
         options: &AgentOptions,
@@ -139,17 +139,19 @@ impl Settings {
         let plugins = problems.collect(check_folder(plugins.as_deref(), options, &file)).and(plugins);
         problems.collect(check_outbox(&file));
         let models = WantedModels::new(options, &file).map_err(ConfigError::Settings)?;
-        let mut all = file.grants.clone();
-        all.extend(options.grants.iter().cloned());
+        let mut all_grants = file.grants.clone();
+        all_grants.extend(options.grants.iter().cloned());
         let settings_error = |problems: Vec<String>| ConfigError::Settings(problems.join("\n"));
-        let mut grants = problems.collect(grants::resolve(&all, variable).map_err(settings_error)).unwrap_or_default();
+        let mut grants =
+            problems.collect(grants::resolve(&all_grants, variable).map_err(settings_error)).unwrap_or_default();
         problems.collect(grants::add_secrets(&file.secrets, variable, &mut grants).map_err(settings_error));
         let granted = options.grants.iter().filter_map(|grant| Some((grant.plugin()?, grant.origin.as_str())));
-        let tables = file.plugin_tables.iter().map(|(name, place)| (name.as_str(), place.as_str()));
-        let named_plugins = tables.chain(granted).map(|(name, place)| (name.to_owned(), place.to_owned())).collect();
-        let named = name(path.as_deref(), &file)
+        let tables = file.plugin_tables.iter().map(|(name, location)| (name.as_str(), location.as_str()));
+        let named_plugins =
+            tables.chain(granted).map(|(name, location)| (name.to_owned(), location.to_owned())).collect();
+        let name = agent_name(path.as_deref(), &file)
             .map_err(|error| ConfigError::settings(format!("the current folder cannot be resolved: {error}")));
-        let name = problems.collect(named).unwrap_or_else(|| UNNAMED.to_owned());
+        let name = problems.collect(name).unwrap_or_else(|| UNNAMED.to_owned());
         let (user, rule_binding) = (None, RuleBinding::default());
         let (options, environment) = (options.clone(), environment.clone());
         let settings = Self {
@@ -169,8 +171,8 @@ impl Settings {
         Ok((settings, problems))
     }
 
-    /// The models in the order in which they are asked, followed by the summary model if there is one, and how each provider is
-    /// reached. The error lists all problems, each with the place where the model is named.
+    /// Returns the models in the order in which they are called, followed by the summary model if one is named, and the
+    /// configuration of each provider. The error lists all problems, each with the location of the model's name.
     pub fn models(&self) -> Result<(Vec<NamedModel>, Vec<ProviderConfig>), ConfigError> {
         let chain = self.models.chain_and_summary();
         let (providers, mut problems) = providers::providers(&self.models, &self.file, self.environment.variables());
@@ -188,43 +190,44 @@ impl Settings {
         Err(ConfigError::Settings(problems.join("\n")))
     }
 
-    /// The MCP servers of the agent. The error lists all problems, each with its place in the file.
+    /// Returns the MCP servers of the agent. The error lists all problems, each with its location in the file.
     pub fn servers(&self) -> Result<Vec<ServerConfig>, ConfigError> {
         mcp::servers(&self.file, self.environment.variables())
             .map_err(|problems| ConfigError::Settings(problems.join("\n")))
     }
 
-    /// A message for each plugin that the settings mention and that `known` does not know, with the place where it is written.
+    /// Returns a message for each plugin that the settings mention and for which `known` returns false. Each message
+    /// begins with the location of the plugin's name.
     pub fn unknown_plugins(&self, known: &dyn Fn(&str) -> bool) -> Vec<String> {
         let unknown = self.named_plugins.iter().filter(|(name, _)| !known(name));
-        unknown.map(|(name, place)| format!("{place}: there is no plugin `{name}`")).collect()
+        unknown.map(|(name, location)| format!("{location}: there is no plugin `{name}`")).collect()
     }
 
-    /// An error about a key of the file. Adds the file and line of the key if they are known.
+    /// Returns an error about a key of the file. Adds the file and line of the key if they are known.
     pub fn problem(&self, key: &str, problem: impl std::fmt::Display) -> ConfigError {
-        match self.file.places.get(key) {
-            Some(place) => ConfigError::settings(format!("{place}: {problem}")),
+        match self.file.locations.get(key) {
+            Some(location) => ConfigError::settings(format!("{location}: {problem}")),
             None => ConfigError::settings(problem),
         }
     }
 }
 
-/// Name of the agent. If the file sets none, the name is made from the folder and is unique to it, because agents with the same
-/// name share sessions, approvals and memory.
-fn name(path: Option<&Path>, file: &AgentFile) -> std::io::Result<String> {
+/// Returns the name of the agent. If the file sets no name, the name contains digits that identify the folder, because
+/// agents with the same name share sessions, approvals and memory.
+fn agent_name(path: Option<&Path>, file: &AgentFile) -> std::io::Result<String> {
     if let Some(name) = &file.name {
         return Ok(name.clone());
     }
     let folder = path.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = folder.canonicalize()?;
     let stem = path.map(name_of_file).filter(|stem| stem != UNNAMED);
-    let of_folder = || folder.file_name().map(|name| name.to_string_lossy().into_owned());
-    let base = stem.or_else(of_folder).unwrap_or_else(|| UNNAMED.to_owned());
+    let folder_name = || folder.file_name().map(|name| name.to_string_lossy().into_owned());
+    let base = stem.or_else(folder_name).unwrap_or_else(|| UNNAMED.to_owned());
     let folder_hash = blake3::hash(folder.as_os_str().as_encoded_bytes()).to_hex();
     Ok(format!("{}-{}", readable(&base), &folder_hash[..FOLDER_DIGITS]))
 }
 
-/// Replaces characters that are not allowed in a name, and shortens the text so that the digits of the folder fit.
+/// Replaces characters that are not allowed in a name, and shortens the text to `MAX_READABLE` characters.
 fn readable(text: &str) -> String {
     let allowed = |letter: char| if is_name(letter.encode_utf8(&mut [0; 4])) { letter } else { '-' };
     let trimmed = text.trim_start_matches(|letter: char| !letter.is_alphanumeric());
@@ -232,8 +235,8 @@ fn readable(text: &str) -> String {
     if is_name(&readable) { readable } else { UNNAMED.to_owned() }
 }
 
-/// The error if neither plugins nor an agent are named. An `agent.toml` in the current folder is not used automatically,
-/// because its author, and not the user, decides what it grants.
+/// Returns the error for options that name neither a plugin directory nor an agent. An `agent.toml` in the current
+/// folder is not used automatically, because its author, and not the user, decides about its grants.
 fn no_agent_error(folder: &Path) -> ConfigError {
     let advice = "name a folder with plugins (--plugins DIR) or an agent's configuration file (--agent FILE); \
                   `agent-host -h` shows an example";
@@ -249,21 +252,22 @@ fn no_agent_error(folder: &Path) -> ConfigError {
 fn check_folder(plugins: Option<&Path>, options: &AgentOptions, file: &AgentFile) -> Result<(), ConfigError> {
     let Some(directory) = plugins.filter(|directory| !directory.is_dir()) else { return Ok(()) };
     let problem = format!("`{}` is not a folder", directory.display());
-    let (place, origin) = match (&options.plugins, file.places.get("plugin_directory")) {
-        (None, Some(place)) => (format!("{place}: "), "`plugin_directory`"),
+    let (location, origin) = match (&options.plugins, file.locations.get("plugin_directory")) {
+        (None, Some(location)) => (format!("{location}: "), "`plugin_directory`"),
         _ => (String::new(), "--plugins"),
     };
-    Err(ConfigError::settings(format!("{place}{origin}: {problem}; name the folder with the plugins")))
+    Err(ConfigError::settings(format!("{location}{origin}: {problem}; name the folder with the plugins")))
 }
 
-/// Rejects an outbox folder that does not exist. Otherwise, undelivered events would be noticed only when answers are missing.
+/// Rejects an outbox folder that does not exist. Otherwise, events would not be delivered, and the user would notice
+/// this only when answers are missing.
 fn check_outbox(file: &AgentFile) -> Result<(), ConfigError> {
-    let absent = |directory: &&Placed| !file.folder.join(&directory.value).is_dir();
-    let Some(Placed { value, place }) = file.outbox.directory.as_ref().filter(absent) else { return Ok(()) };
-    Err(ConfigError::settings(format!("{place}: `{value}` is not a folder; create it, or name an existing folder")))
+    let absent = |directory: &&Located| !file.folder.join(&directory.value).is_dir();
+    let Some(Located { value, location }) = file.outbox.directory.as_ref().filter(absent) else { return Ok(()) };
+    Err(ConfigError::settings(format!("{location}: `{value}` is not a folder; create it, or name an existing folder")))
 }
 
-/// Folder in which `--build` builds the plugin projects. An error if the agent has no folder with plugins.
+/// Returns the folder in which `--build` builds the plugin projects. Fails if the agent has no plugin directory.
 pub fn build_directory(settings: &Settings) -> Result<&Path, ConfigError> {
     settings.plugins.as_deref().ok_or_else(|| {
         ConfigError::settings(

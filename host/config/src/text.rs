@@ -1,9 +1,9 @@
-//! Makes untrusted text and paths safe for a line that a person reads or copies into a shell.
+//! Makes untrusted text and paths safe for a line that a user reads or copies into a shell.
 
 use agent_core::visible::visible;
 
-/// The first line of a text that is not empty, shortened to `characters` characters. Control characters and invisible
-/// characters are escaped. A `…` at the end marks that something was cut off.
+/// Returns the first line of the trimmed text, shortened to `characters` characters. Control characters and invisible
+/// characters are escaped. A `…` at the end marks that text was removed.
 pub fn one_line(text: &str, characters: usize) -> String {
     let text = text.trim();
     let line = text.lines().next().unwrap_or_default();
@@ -15,10 +15,10 @@ pub fn one_line(text: &str, characters: usize) -> String {
     shown
 }
 
-/// Quotes a word for a shell: unchanged if it needs no quotes, otherwise in single quotes.
+/// Quotes a word for a shell. A word that needs no quotes is returned unchanged.
 pub fn shell_word(word: &str) -> String {
-    let is_plain = |character: char| character.is_alphanumeric() || "-_./:@+=,%".contains(character);
-    if !word.is_empty() && word.chars().all(is_plain) {
+    let needs_no_quotes = |character: char| character.is_alphanumeric() || "-_./:@+=,%".contains(character);
+    if !word.is_empty() && word.chars().all(needs_no_quotes) {
         return word.to_owned();
     }
     format!("'{}'", visible(word).replace('\'', r"'\''"))

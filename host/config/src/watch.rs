@@ -1,4 +1,4 @@
-//! Watches the plugin folders (P10) and the configuration files of running agents.
+//! Watches the plugin directories (P10) and the configuration files of running agents.
 
 mod agent_files;
 
@@ -11,13 +11,13 @@ use std::path::PathBuf;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Capacity of the channel of plugin events, and of the channel of file events.
+/// Capacity of the channel for plugin events and of the channel for file events.
 const CHANNEL_CAPACITY: usize = 64;
 
-/// A change that was applied, or that could not be applied.
+/// A change to a plugin or a configuration file that was applied, or that could not be applied.
 #[derive(Debug)]
 pub enum WatchEvent {
-    /// A plugin in a watched folder changed.
+    /// A plugin in a watched plugin directory changed.
     Plugins(Notice),
     /// An agent's file was changed. The change applies from the next turn on.
     Configured {
@@ -35,7 +35,7 @@ pub enum WatchEvent {
     },
 }
 
-/// Applies changes to the agents' files and plugin folders until it is dropped.
+/// Applies changes to the agents' files and plugin directories until this value is dropped.
 pub struct AgentWatch {
     notices: Option<Receiver<Notice>>,
     files: Receiver<WatchEvent>,
@@ -43,7 +43,8 @@ pub struct AgentWatch {
 }
 
 impl AgentWatch {
-    /// Starts to watch the plugin folders and the files of all agents. A folder that several agents use is watched once.
+    /// Starts to watch the plugin directories and the files of all agents. A directory that several agents use is
+    /// watched once.
     pub fn begin(host: &Host, agents: &[AssembledAgent]) -> Self {
         let (sender, notices) = channel(CHANNEL_CAPACITY);
         let stop = CancellationToken::new();
@@ -51,30 +52,30 @@ impl AgentWatch {
         for AssembledAgent { live, settings } in agents {
             let Some(folder) = settings.plugins.clone() else { continue };
             let canonical = std::fs::canonicalize(&folder).unwrap_or_else(|_| folder.clone());
-            let (_, lives, sandbox) =
+            let (_, live_agents, sandbox) =
                 folders.entry(canonical).or_insert_with(|| (folder, Vec::new(), host.sandbox.clone()));
-            lives.push(live.clone());
-            // A component that the signature rules of one agent reject is not used by any of them.
+            live_agents.push(live.clone());
+            // A component that the signature rules of one agent reject is not used by any agent of the directory.
             *sandbox = vetted_sandbox(sandbox, settings);
         }
         for (folder, agents, sandbox) in folders.into_values() {
-            let place = (host.store.clone(), sandbox);
-            let keeper = PluginWatcher::new(place, &folder, agents, sender.clone());
-            tokio::spawn(keeper.watch(stop.clone()));
+            let store_and_sandbox = (host.store.clone(), sandbox);
+            let watcher = PluginWatcher::new(store_and_sandbox, &folder, agents, sender.clone());
+            tokio::spawn(watcher.watch(stop.clone()));
         }
         let files = watch_files(host, agents, &stop);
         Self { notices: Some(notices), files, _stop_on_drop: stop.drop_guard() }
     }
 
-    /// Starts to watch only the agents' files, for a host that runs a single turn. Grants that are removed from the files
-    /// are revoked at once. Other changes have no effect, because there is no next turn.
+    /// Starts to watch only the agents' files, for a host that runs a single turn. Grants that are removed from the
+    /// files are revoked immediately. Other changes have no effect, because there is no next turn.
     pub fn revocations(host: &Host, agents: &[AssembledAgent]) -> Self {
         let stop = CancellationToken::new();
         let files = watch_files(host, agents, &stop);
         Self { notices: None, files, _stop_on_drop: stop.drop_guard() }
     }
 
-    /// The next event, if there is one. Does not wait.
+    /// Returns the next event, or None if there is no event yet. Does not wait.
     pub fn try_next(&mut self) -> Option<WatchEvent> {
         let notice = self.notices.as_mut().and_then(|notices| notices.try_recv().ok()).map(WatchEvent::Plugins);
         notice.or_else(|| self.files.try_recv().ok())
@@ -83,7 +84,7 @@ impl AgentWatch {
 
 fn watch_files(host: &Host, agents: &[AssembledAgent], stop: &CancellationToken) -> Receiver<WatchEvent> {
     let (sender, events) = channel(CHANNEL_CAPACITY);
-    let place = (host.store.clone(), host.sandbox.clone());
-    tokio::spawn(agent_files::watch(agents.to_vec(), place, sender, stop.clone()));
+    let store_and_sandbox = (host.store.clone(), host.sandbox.clone());
+    tokio::spawn(agent_files::watch(agents.to_vec(), store_and_sandbox, sender, stop.clone()));
     events
 }

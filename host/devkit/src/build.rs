@@ -1,4 +1,5 @@
-//! Builds plugin projects with the toolchains of their languages: one cargo call per workspace, one `NAME.wasm` per project (S2).
+//! Builds plugin projects with the toolchains of their languages (S2). Calls cargo once per workspace, and writes one
+//! `NAME.wasm` per project.
 
 mod build_cache;
 mod c;
@@ -67,7 +68,7 @@ pub enum BuildEvent<'a> {
     },
     /// The Rust target is missing, and rustup is about to add it.
     AddingTarget {
-        /// The command as a person would type it.
+        /// The command as a user would type it.
         command: &'a str,
     },
     /// The toolchain printed a line.
@@ -79,7 +80,7 @@ pub enum BuildEvent<'a> {
     },
     /// A project contains the SDK or the contract of another agent-host. The build uses them as they are.
     VersionMismatch(&'a VersionMismatch),
-    /// A component file is in place.
+    /// The component of a plugin has been built.
     Built(&'a BuiltPlugin),
 }
 
@@ -92,7 +93,7 @@ pub enum BuildError {
     /// A file or folder could not be read or written.
     #[error("{action} {}: {source}", path.display())]
     File {
-        /// The failed action in words, such as `cannot read`.
+        /// The failed action, such as `cannot read`.
         action: &'static str,
         /// Path of the file or folder.
         path: PathBuf,
@@ -139,7 +140,7 @@ pub enum BuildError {
     /// The Rust target is missing and could not be added.
     #[error("the Rust target {TARGET} is missing and could not be added: {reason}")]
     Target {
-        /// The reason, and what to do.
+        /// The reason, with advice on how to fix the problem.
         reason: String,
     },
     /// Cargo rejects the project's `Cargo.toml`.
@@ -172,7 +173,7 @@ pub enum BuildError {
     NotAComponent {
         /// Name of the plugin as written in its manifest.
         name: String,
-        /// What is wrong with the output.
+        /// The problem with the output.
         reason: String,
     },
 }
@@ -206,21 +207,22 @@ pub async fn build_directory(
     build_projects(toolchain, &projects_at(directory)?, out, progress).await
 }
 
-/// All local files and folders that the projects in `directory` are built from: `directory` itself, and sources elsewhere.
+/// Returns all local files and folders that the projects in `directory` are built from: `directory` itself, and sources
+/// in other folders.
 pub async fn sources(toolchain: &Toolchain, directory: &Path) -> Vec<PathBuf> {
     let mut sources = vec![directory.to_owned()];
-    // The build reports a folder that is not a project.
+    // A folder that is not a project is ignored here, because the build reports it.
     let projects = projects_at(directory).unwrap_or_default();
-    let mut elsewhere = cargo::local_dependencies(toolchain, &projects).await;
-    elsewhere.extend(projects.iter().flat_map(Project::named_paths));
-    let own = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
-    let elsewhere = elsewhere.into_iter().filter_map(|path| path.canonicalize().ok());
-    sources.extend(elsewhere.filter(|path| !path.starts_with(&own)));
+    let mut external = cargo::local_dependencies(toolchain, &projects).await;
+    external.extend(projects.iter().flat_map(Project::named_paths));
+    let canonical = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    let external = external.into_iter().filter_map(|path| path.canonicalize().ok());
+    sources.extend(external.filter(|path| !path.starts_with(&canonical)));
     sources
 }
 
-/// Builds these projects, one cargo call per workspace, and writes `OUT/NAME.wasm` for each. The results are in the order of
-/// `projects`.
+/// Builds the projects and writes `OUT/NAME.wasm` for each. Calls cargo once per workspace. The results are in the
+/// order of `projects`.
 pub async fn build_projects(
     toolchain: &Toolchain,
     projects: &[Project],
@@ -262,7 +264,7 @@ pub async fn build_projects(
     Ok(built.into_iter().flatten().collect())
 }
 
-/// Compiles a project that does not share its toolchain call with others, and returns the path of the component.
+/// Compiles a project that is not a member of a cargo workspace to build, and returns the path of the component.
 async fn compile(
     toolchain: &Toolchain,
     project: &Project,

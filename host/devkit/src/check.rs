@@ -1,4 +1,5 @@
-//! Checks a plugin before others use it: errors, problems for a model or a person, and possible improvements (S3).
+//! Checks a plugin before it is shared with others: finds errors, problems for models or users, and possible
+//! improvements (S3).
 
 mod authority;
 mod cost;
@@ -9,29 +10,29 @@ use agent_plugins::{Kind, LoadedPlugin, Manifest, SkippedExport};
 use serde::Serialize;
 use std::time::Duration;
 
-/// The facts about a plugin that the rules look at.
+/// The facts about a plugin that the rules check.
 #[derive(Clone, Debug, Default)]
 pub struct PluginFacts {
-    /// The manifest in the component; None if it has none.
+    /// The manifest in the component. None if the component has no manifest.
     pub manifest: Option<Manifest>,
-    /// The kinds of the contract that the component exports.
+    /// The plugin kinds of the contract that the component exports.
     pub kinds: Vec<Kind>,
     /// Names of the imported interfaces.
     pub imports: Vec<String>,
-    /// The plugin's tools, including plain functions that are offered as tools.
+    /// The plugin's tools, including exported functions that are offered as tools.
     pub tools: Vec<ToolDefinition>,
     /// Exported functions that cannot be offered as tools.
     pub left_out: Vec<SkippedExport>,
     /// Size of the component in bytes.
     pub size: u64,
-    /// How long compilation took; None if the compiled code came from the cache.
+    /// Duration of the compilation. None if the compiled code came from the cache.
     pub compiled_in: Option<Duration>,
-    /// The result of the canary call; None if the manifest has no canary or it was not called.
+    /// The result of the canary call. None if the manifest has no canary or the canary was not called.
     pub canary: Option<Result<CallCost, String>>,
 }
 
 impl PluginFacts {
-    /// Takes the facts from a loaded plugin, without compile time and canary.
+    /// Returns the facts about a loaded plugin. `compiled_in` and `canary` are None.
     pub fn of(plugin: &LoadedPlugin) -> Self {
         Self {
             manifest: plugin.manifest().cloned(),
@@ -45,7 +46,7 @@ impl PluginFacts {
         }
     }
 
-    /// Whether the component imports anything whose name starts with `beginning`.
+    /// Whether the component imports an interface whose name starts with `beginning`.
     fn imports(&self, beginning: &str) -> bool {
         self.imports.iter().any(|import| import.starts_with(beginning))
     }
@@ -55,9 +56,9 @@ impl PluginFacts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// The plugin, or part of it, does not work.
+    /// The plugin or a part of it does not work.
     Error,
-    /// The plugin works, but a model or a person will have a problem with it.
+    /// The plugin works, but models or users will have a problem with it.
     Warning,
     /// The plugin could be improved.
     Hint,
@@ -66,19 +67,19 @@ pub enum Level {
 /// A problem that the check found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The severity.
+    /// Severity of the finding.
     pub level: Level,
-    /// Stable name of the rule, for programs.
+    /// Name of the rule. It does not change between versions, so that programs can use it.
     pub rule: &'static str,
     /// The subject: a tool, a tool with a JSON pointer into its schema, or a key of `plugin.toml`. Empty for the
     /// whole plugin.
     pub subject: String,
-    /// The problem, and what to do about it.
+    /// The problem, with advice on how to fix it.
     pub message: String,
 }
 
 impl Finding {
-    /// The finding for a plugin that cannot be loaded.
+    /// Returns the finding for a plugin that cannot be loaded.
     pub fn unloadable(reason: String) -> Self {
         Self::new(Level::Error, "loads", "", reason)
     }
@@ -88,7 +89,7 @@ impl Finding {
     }
 }
 
-/// Runs all rules. The most severe findings come first.
+/// Runs all rules and returns their findings. The most severe findings come first.
 pub fn check(facts: &PluginFacts) -> Vec<Finding> {
     let mut findings = Vec::new();
     authority::check(facts, &mut findings);
@@ -117,8 +118,8 @@ mod tests {
         }
     }
 
-    /// A plugin without any finding.
-    fn good() -> PluginFacts {
+    /// Returns the facts about a plugin for which the check finds nothing.
+    fn facts_without_findings() -> PluginFacts {
         let text = json!({"text": {"type": "string", "description": "The text to look in."}});
         let manifest = Manifest {
             name: "words".to_owned(),
@@ -137,26 +138,26 @@ mod tests {
         }
     }
 
-    /// Level, rule and subject of the findings for the good plugin after this change.
+    /// Returns level, rule and subject of the findings after `change` is applied to a plugin without findings.
     fn found(change: impl FnOnce(&mut PluginFacts)) -> Vec<(Level, &'static str, String)> {
-        let mut facts = good();
+        let mut facts = facts_without_findings();
         change(&mut facts);
         check(&facts).into_iter().map(|finding| (finding.level, finding.rule, finding.subject)).collect()
     }
 
-    fn ask(facts: &mut PluginFacts, asks: Asks) {
+    fn set_asks(facts: &mut PluginFacts, asks: Asks) {
         facts.manifest.as_mut().expect("a manifest").asks = asks;
     }
 
     use Level::{Error, Hint, Warning};
 
-    /// S3: a good plugin has no findings.
+    /// S3: a plugin without problems has no findings.
     #[test]
     fn s3_good_plugin_has_no_findings() {
         assert_eq!(found(|_| ()), []);
     }
 
-    /// S3, P6: compares the manifest's requests with the imports, in both directions.
+    /// S3, P6: a request without import is a warning, and an import without request is an error.
     #[test]
     fn s3_requests_must_match_imports() {
         let imports = |names: &'static [&'static str]| {
@@ -173,7 +174,7 @@ mod tests {
             found(imports(&["agent-host:model/host-model@0.1.0"])),
             of("asks-too-little", "asks.model_tokens", Error)
         );
-        // Every toolchain adds these imports, whether they are used or not.
+        // Every toolchain adds these imports, even if the plugin does not use them.
         assert_eq!(
             found(imports(&["wasi:filesystem/types@0.2.9", "wasi:cli/environment@0.2.9", "wasi:http/types@0.2.3"])),
             []
@@ -186,15 +187,16 @@ mod tests {
             secrets: vec!["TOKEN".to_owned()],
             key_value: true,
             model_tokens: Some(1),
-            // No import shows whether a tool returns `pending`.
+            // This request needs no import, because imports do not show whether a tool returns `pending`.
             events: vec!["com.example.paid".to_owned()],
             media: true,
         };
         let keys = ["files", "env", "config", "http", "secrets", "key_value", "model_tokens", "media"];
-        let in_vain: Vec<_> = keys.iter().map(|key| (Warning, "asks-in-vain", format!("asks.{key}"))).collect();
-        assert_eq!(found(|facts| ask(facts, everything.clone())), in_vain);
-        let all = found(|facts| {
-            ask(facts, everything.clone());
+        let unnecessary_requests: Vec<_> =
+            keys.iter().map(|key| (Warning, "asks-in-vain", format!("asks.{key}"))).collect();
+        assert_eq!(found(|facts| set_asks(facts, everything.clone())), unnecessary_requests);
+        let with_all_imports = found(|facts| {
+            set_asks(facts, everything.clone());
             imports(&[
                 "wasi:filesystem/types@0.2.9",
                 "wasi:cli/environment@0.2.9",
@@ -205,18 +207,18 @@ mod tests {
                 "agent-host:model/host-model@0.1.0",
             ])(facts);
         });
-        assert_eq!(all, []);
+        assert_eq!(with_all_imports, []);
         let validator = found(|facts| {
             (facts.kinds, facts.tools) = (vec![Kind::OutputValidator], Vec::new());
             let manifest = facts.manifest.as_mut().expect("a manifest");
             (manifest.canary, facts.canary) = (None, None);
-            ask(facts, Asks { files: Some(Access::Read), ..Asks::default() });
+            set_asks(facts, Asks { files: Some(Access::Read), ..Asks::default() });
             facts.imports = vec!["wasi:filesystem/types@0.2.9".to_owned()];
         });
         assert_eq!(validator, of("asks-in-vain", "asks", Warning));
     }
 
-    /// S3: checks the texts that a model reads to choose and call a tool.
+    /// S3: finds missing, short and long descriptions of tools and arguments.
     #[test]
     fn s3_checks_descriptions() {
         let described =
@@ -227,7 +229,7 @@ mod tests {
         assert_eq!(described("words count"), of("description", Warning));
         let long = found(|facts| facts.tools[0].description = "long words ".repeat(200));
         assert_eq!(long, of("description-length", Warning));
-        // The canary's arguments do not match the other schemas.
+        // Findings about the canary are ignored, because its arguments do not match the schemas of this test.
         let argument = |schema: Value| {
             let found = found(move |facts| facts.tools[0].input_schema = schema).into_iter();
             found.filter(|(_, rule, _)| *rule != "canary").collect::<Vec<_>>()
@@ -241,12 +243,12 @@ mod tests {
             "$defs": {"Unit": {"description": "What is counted.", "enum": ["word"]}}});
         assert_eq!(argument(referred), []);
         assert_eq!(argument(json!({"type": "object"})), of("arguments-open", Hint));
-        let circle = json!({"type": "object", "additionalProperties": false, "properties": {"a": {"$ref": "#/$defs/A"}},
+        let circular = json!({"type": "object", "additionalProperties": false, "properties": {"a": {"$ref": "#/$defs/A"}},
             "$defs": {"A": {"description": "Itself.", "properties": {"a": {"$ref": "#/$defs/A"}}}}});
-        assert_eq!(argument(circle), []);
+        assert_eq!(argument(circular), []);
     }
 
-    /// S3: checks names, and tools that a model may confuse.
+    /// S3: finds names that do not follow conventions, and pairs of tools that a model may confuse.
     #[test]
     fn s3_checks_names_and_similar_tools() {
         let named = |name: &'static str| {
@@ -276,7 +278,7 @@ mod tests {
         assert_eq!(second("words.longest", other), []);
     }
 
-    /// S3: checks the declared side effects of tools.
+    /// S3: finds tools that declare no side effects or contradictory side effects.
     #[test]
     fn s3_checks_traits() {
         let with = |traits: Traits| found(move |facts| facts.tools[0].traits = traits);
@@ -286,7 +288,7 @@ mod tests {
         assert_eq!(with(Traits { destructive: true, ..Traits::default() }), []);
     }
 
-    /// S3, P10: the canary must be a call that the plugin can answer.
+    /// S3, P10: finds missing canaries, and canaries that cannot succeed.
     #[test]
     fn s3_checks_canary() {
         let canary = |change: fn(&mut Canary)| {
@@ -315,16 +317,19 @@ mod tests {
         assert_eq!(bare, [(Hint, "manifest", "description".to_owned())]);
     }
 
-    /// S3: checks how close the plugin is to limits, and its cost in every prompt.
+    /// S3: finds plugins that are close to a limit, or whose tool definitions make prompts large.
     #[test]
     fn s3_checks_costs() {
-        let one = |level, rule| vec![(level, rule, String::new())];
-        assert_eq!(found(|facts| facts.size = 20 << 20), one(Hint, "size"));
-        assert_eq!(found(|facts| facts.size = 28 << 20), one(Warning, "size"));
-        assert_eq!(found(|facts| facts.compiled_in = Some(Duration::from_secs(12))), one(Hint, "compile-time"));
+        let single_finding = |level, rule| vec![(level, rule, String::new())];
+        assert_eq!(found(|facts| facts.size = 20 << 20), single_finding(Hint, "size"));
+        assert_eq!(found(|facts| facts.size = 28 << 20), single_finding(Warning, "size"));
+        assert_eq!(
+            found(|facts| facts.compiled_in = Some(Duration::from_secs(12))),
+            single_finding(Hint, "compile-time")
+        );
         assert_eq!(found(|facts| facts.compiled_in = Some(Duration::from_secs(2))), []);
         let memory = |bytes| CallCost { memory_bytes: bytes, ..CallCost::default() };
-        assert_eq!(found(|facts| facts.canary = Some(Ok(memory(40 << 20)))), one(Warning, "memory"));
+        assert_eq!(found(|facts| facts.canary = Some(Ok(memory(40 << 20)))), single_finding(Warning, "memory"));
         let definitions = found(|facts| {
             let filler = json!({"type": "string", "description": "x".repeat(400)});
             let properties: serde_json::Map<_, _> =
@@ -333,7 +338,7 @@ mod tests {
             facts.manifest.as_mut().and_then(|manifest| manifest.canary.as_mut()).expect("a canary").arguments =
                 json!({});
         });
-        assert_eq!(definitions, one(Hint, "definitions"));
+        assert_eq!(definitions, single_finding(Hint, "definitions"));
         let left_out = SkippedExport { function: "a.b".to_owned(), reason: "it takes a stream".to_owned() };
         assert_eq!(found(|facts| facts.left_out = vec![left_out]), [(Hint, "not-offered", "a.b".to_owned())]);
     }

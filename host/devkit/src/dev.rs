@@ -1,8 +1,8 @@
-//! Watches the sources of plugins and builds each change in the background. A newer change replaces a running build
-//! (S5).
+//! Watches the sources of plugins and builds each change in the background. A newer change stops the running build and
+//! starts a new build (S5).
 //!
-//! The sources are polled, as plugins are: polling works the same on every file system, and only comparing two states
-//! shows that all writes are finished.
+//! The sources are polled, because polling works in the same way on every file system, and because comparing two states
+//! shows whether all writes are finished.
 
 use crate::build::{BuildError, BuildProgress, BuiltPlugin, Toolchain, build_directory, sources};
 use crate::source_files::{SourceFiles, collect};
@@ -13,23 +13,23 @@ use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-/// Interval between two looks at the sources.
+/// Interval between two checks of the sources.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// How long nothing may change before a build starts, because editors write in several steps.
+/// Time without changes after which a build starts, because editors write files in several steps.
 const QUIET: Duration = Duration::from_millis(300);
 /// An event of the watcher.
 #[derive(Debug)]
 pub enum DevEvent {
     /// A build started.
     Building {
-        /// The first of the files that changed; None for the first build.
+        /// The first of the files that changed. None for the first build.
         changed: Option<PathBuf>,
     },
     /// The build was stopped because a source changed again.
     Superseded,
-    /// The components are in place. Those that did not change were not written.
+    /// All components have been built. Components that did not change were not written.
     Built(Vec<BuiltPlugin>),
-    /// The build failed. The previous components stay in place.
+    /// The build failed. The files of the previous components were not changed.
     Failed(BuildError),
 }
 
@@ -45,13 +45,13 @@ pub struct SourceWatcher {
 }
 
 impl SourceWatcher {
-    /// Builds now, and again whenever a source changes, until cancelled. It waits while the channel for events is
-    /// full. Events of the toolchain go to `progress`.
+    /// Builds the projects, and builds them again whenever a source changes, until `cancel` is cancelled. Waits while
+    /// the channel for events is full. Sends events of the toolchain to `progress`.
     pub async fn run(&self, events: Sender<DevEvent>, progress: &BuildProgress<'_>, cancel: CancellationToken) {
         let watch = async {
             let mut changed = None;
             loop {
-                // A build may change which sources the projects depend on.
+                // The sources are determined before each build, because a change can add dependencies on other sources.
                 let watched = WatchedPaths { paths: sources(&self.toolchain, &self.sources).await.into() };
                 let seen = watched.read().await;
                 if events.send(DevEvent::Building { changed }).await.is_err() {
@@ -90,7 +90,7 @@ impl WatchedPaths {
         }
     }
 
-    /// Waits until a file differs from `before` and nothing has changed for a while; returns the first changed file.
+    /// Waits until a file differs from `before` and no file has changed for [`QUIET`]. Returns the first changed file.
     async fn until_settled(&self, before: SourceFiles) -> Option<PathBuf> {
         let (mut seen, mut since) = (self.read().await, Instant::now());
         loop {
@@ -105,7 +105,7 @@ impl WatchedPaths {
         }
     }
 
-    /// Runs on a blocking thread, because reading a large tree or a network file system takes time.
+    /// Reads the state of all files on a blocking thread, because a large tree or a network file system takes time.
     async fn read(&self) -> SourceFiles {
         let paths = self.paths.clone();
         let files = tokio::task::spawn_blocking(move || {

@@ -1,13 +1,13 @@
-//! Line-based differences of two texts, for error messages.
+//! Line-based differences between two texts, for error messages.
 
 use similar::TextDiff;
 
-/// A unified diff from `expected` to `found`.
+/// Returns a unified diff from `expected` to `found`.
 pub(crate) fn diff(expected: &str, found: &str) -> String {
     labelled(("expected", "found"), expected, found)
 }
 
-/// A unified diff of two texts with these labels.
+/// Returns a unified diff of two texts. The labels are the names of the texts in its header.
 pub(crate) fn labelled((old, new): (&str, &str), expected: &str, found: &str) -> String {
     let ends_with_newline = |text: &str| text.is_empty() || text.ends_with('\n');
     let terminated = |text: &str| if ends_with_newline(text) { text.to_owned() } else { format!("{text}\n") };

@@ -1,4 +1,4 @@
-//! The files in this binary for new projects: the SDK and the contract of its checkout, and the templates.
+//! The files for new plugin projects that are embedded in this binary: the SDK, the WIT contract and the templates.
 
 mod sdk;
 
@@ -6,10 +6,10 @@ pub(crate) use sdk::{SDK_ABOUT, sdk_files};
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
-/// A file to write into a project: its path there, and its text.
+/// A file to write into a project: its path in the project, and its text.
 pub(crate) type ProjectFile = (String, String);
 
-/// The folders in `wit/deps` of a project for the parts of the contract.
+/// Folders of the checkout that contain parts of the contract, with their folders in `wit/deps` of a project.
 const DEPENDENCIES: [(&str, &str); 5] = [
     ("wit/model/", "agent-host-model/"),
     ("sdk/wit/deps/config/", "wasi-config/"),
@@ -18,22 +18,22 @@ const DEPENDENCIES: [(&str, &str); 5] = [
     ("wit/", "agent-host-plugin/"),
 ];
 
-/// The text of an embedded file, by its path in the checkout.
+/// Returns the text of an embedded file by its path in the checkout, or an empty text if there is no such file.
 pub(crate) fn file(path: &str) -> &'static str {
     FILES.iter().find(|(name, _)| *name == path).map_or("", |(_, text)| text)
 }
 
-/// The embedded files below a folder, which ends with a slash. Their paths are relative to the folder.
+/// Returns the embedded files below `folder`, with their paths relative to the folder. `folder` must end with a slash.
 pub(crate) fn below(folder: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     FILES.iter().filter_map(move |(name, text)| Some((name.strip_prefix(folder)?, *text)))
 }
 
-/// The files in `wit/deps` of a project that is not in Rust: the released contract and the standard interfaces that
-/// it uses.
+/// Returns the files in `wit/deps` of a project in a language other than Rust: the released contract, and the standard
+/// interfaces that the contract uses.
 pub(crate) fn wit_files() -> Vec<ProjectFile> {
     let files = FILES.iter().filter(|(name, _)| name.ends_with(".wit")).filter_map(|(name, text)| {
-        let place = |(from, to): &(&str, &str)| name.strip_prefix(from).map(|rest| format!("{to}{rest}"));
-        Some((DEPENDENCIES.iter().find_map(place)?, (*text).to_owned()))
+        let target_path = |(from, to): &(&str, &str)| name.strip_prefix(from).map(|relative| format!("{to}{relative}"));
+        Some((DEPENDENCIES.iter().find_map(target_path)?, (*text).to_owned()))
     });
     files.collect()
 }
@@ -42,7 +42,7 @@ pub(crate) fn wit_files() -> Vec<ProjectFile> {
 mod tests {
     use super::*;
 
-    /// P12: new projects get exactly the released contract.
+    /// P12: new projects contain exactly the released contract.
     #[test]
     fn embeds_released_contract_unchanged() {
         let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -1,29 +1,30 @@
-//! The list of the files that agent-host wrote into a project, with their digests, in the format of `sha256sum -c`.
+//! The list of the files that agent-host wrote into a project. It contains their digests in the format of `sha256sum
+//! -c`.
 
 use agent_plugins::digest_of;
 use std::collections::BTreeMap;
 
-/// Name of the list, in the folder of the files.
+/// Name of the list. It is in the same folder as the files.
 pub(crate) const LIST: &str = "agent-host.sha256";
 /// The folder of a Rust project that contains the SDK.
 pub(crate) const SDK_FOLDER: &str = "agent-host";
 
-/// Texts of files by their path in the folder.
+/// Texts of files, by their paths in the folder.
 pub(crate) type Files = BTreeMap<String, String>;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileList {
-    /// Version of the agent-host that wrote the files; empty if the list does not say.
+    /// Version of the agent-host that wrote the files. Empty if the list does not contain it.
     pub(crate) version: String,
-    /// Digests by path.
+    /// Digests of the files, by path.
     pub(crate) files: BTreeMap<String, String>,
 }
 
-/// The beginning of the first line, before the version.
+/// The beginning of the first line of the list. The version follows it.
 const BEGINNING: &str = "# Written by agent-host ";
 
 impl FileList {
-    /// The list of files that this agent-host writes.
+    /// Returns the list for files that this version of agent-host writes.
     pub(crate) fn of(files: &Files) -> Self {
         let digest = |text: &String| digest_of(text.as_bytes()).hex().to_owned();
         let files = files.iter().map(|(path, text)| (path.clone(), digest(text))).collect();
@@ -33,8 +34,8 @@ impl FileList {
     pub(crate) fn parse(text: &str) -> Self {
         let mut list = Self::default();
         for line in text.lines() {
-            if let Some(rest) = line.strip_prefix(BEGINNING) {
-                list.version = rest.split([';', ' ']).next().unwrap_or_default().to_owned();
+            if let Some(after_beginning) = line.strip_prefix(BEGINNING) {
+                list.version = after_beginning.split([';', ' ']).next().unwrap_or_default().to_owned();
             } else if let Some((digest, path)) = line.split_once("  ").filter(|_| !line.starts_with('#')) {
                 list.files.insert(path.to_owned(), digest.to_owned());
             }

@@ -6,14 +6,14 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Language {
-    /// Built with cargo.
+    /// Rust, built with cargo.
     Rust,
-    /// Built with componentize-py.
+    /// Python, built with componentize-py.
     Python,
-    /// Built with jco and QuickJS.
+    /// JavaScript, built with jco and QuickJS.
     #[serde(alias = "js")]
     JavaScript,
-    /// Built with Zig's compiler, or with the clang of a wasi-sdk.
+    /// C, built with Zig's compiler or with the clang of a wasi-sdk.
     C,
 }
 
@@ -21,7 +21,7 @@ impl Language {
     /// All languages, in the order in which help texts list them.
     pub const ALL: [Language; 4] = [Language::Rust, Language::Python, Language::JavaScript, Language::C];
 
-    /// The language's name in lower case, for options and `plugin.toml`.
+    /// Returns the language's name in lower case, for options and `plugin.toml`.
     pub fn key(self) -> &'static str {
         match self {
             Language::Rust => "rust",

@@ -1,7 +1,8 @@
-//! Tools for plugin authors: create plugin projects (S1), build them into components (S2), check the components (S3), play
-//! scenarios on them (S4), rebuild when a source changes (S5), and replay stored sessions with other plugin versions (S6).
+//! Tools for plugin authors: create plugin projects (S1), build them into components (S2), check the components (S3),
+//! test them with scenarios (S4), rebuild them when a source changes (S5), and replay stored sessions with other plugin
+//! versions (S6).
 //!
-//! A scenario is a TOML file. Parsing it reports every mistake with file, line and key:
+//! A scenario is a TOML file that describes a test. Parsing it reports every mistake with file, line and key:
 //!
 //! ```
 //! use agent_devkit::scenario::Scenario;

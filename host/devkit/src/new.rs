@@ -1,4 +1,5 @@
-//! Creates new plugin projects of every kind in every language. Each builds as it is, and has a test (S1).
+//! Creates new plugin projects of every kind in every language. A new project can be built without changes, and has a
+//! test (S1).
 
 mod name;
 mod rust;
@@ -21,7 +22,7 @@ pub struct NewProject {
     pub language: Language,
     /// Existing folder in which the project's folder is created.
     pub directory: PathBuf,
-    /// Where a Rust project gets the SDK from.
+    /// Source of the SDK for a Rust project.
     pub sdk: Sdk,
 }
 
@@ -43,7 +44,7 @@ impl ProjectKind {
     pub const ALL: [ProjectKind; 4] =
         [ProjectKind::Tool, ProjectKind::ContextBuilder, ProjectKind::OutputValidator, ProjectKind::MediaPolicy];
 
-    /// The name of the kind in the contract, such as `context-builder`.
+    /// Returns the name of the kind in the contract, such as `context-builder`.
     pub fn key(self) -> &'static str {
         match self {
             ProjectKind::Tool => "tool",
@@ -53,7 +54,7 @@ impl ProjectKind {
         }
     }
 
-    /// The kind in words, with its article, such as `a context builder`.
+    /// Returns the kind with its article for messages, such as `a context builder`.
     pub fn with_article(self) -> &'static str {
         match self {
             ProjectKind::Tool => "a tool",
@@ -64,13 +65,13 @@ impl ProjectKind {
     }
 }
 
-/// Where a Rust project gets the SDK from.
+/// The source of the SDK for a Rust project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sdk {
-    /// From the Cargo workspace that the project becomes a member of, if that workspace declares the SDK; otherwise
-    /// the SDK in this binary is written into the project.
+    /// The SDK of the Cargo workspace that the project becomes a member of, if this workspace declares the SDK.
+    /// Otherwise, the SDK that is embedded in this binary is written into the project.
     Embedded,
-    /// From this folder.
+    /// The SDK in the given folder.
     At(PathBuf),
 }
 
@@ -79,11 +80,11 @@ pub enum Sdk {
 pub struct CreatedProject {
     /// Path of the project's folder.
     pub path: PathBuf,
-    /// Commands to run in that folder, in order.
+    /// Commands for the user to run in the project's folder, in this order.
     pub commands: Vec<String>,
 }
 
-/// The reason why no project was created. In this case nothing was written.
+/// The reason why no project was created. If there is an error, nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub enum NewError {
     /// The name is not allowed for a plugin.
@@ -117,7 +118,7 @@ pub enum NewError {
     /// The files in this binary cannot be used.
     #[error("the SDK in this agent-host cannot be written: {reason}; choose another one with --sdk")]
     Embedded {
-        /// Why the files cannot be used.
+        /// The reason why the files cannot be used.
         reason: String,
     },
     /// A file could not be read or written.
@@ -132,9 +133,9 @@ pub enum NewError {
     },
 }
 
-/// The plugin's name in the templates.
+/// The plugin's name in the templates. It is replaced by the name of the new plugin.
 const SAMPLE_NAME: &str = "my-plugin";
-/// The line in the README templates that is replaced by instructions to try and to share the plugin.
+/// The line in the README templates that is replaced by instructions for trying and sharing the plugin.
 const TRY_MARK: &str = "<!-- try -->\n";
 
 /// Creates the project completely or not at all.
@@ -153,7 +154,7 @@ pub fn create(project: &NewProject) -> Result<CreatedProject, NewError> {
     if path.symlink_metadata().is_ok() {
         return Err(NewError::Exists { path });
     }
-    let files = files(project)?;
+    let files = project_files(project)?;
     // The files are written to a hidden folder next to the target, which is then renamed in one step.
     let unfinished = project.directory.join(format!(".{}.{}.unfinished", project.name, std::process::id()));
     let written = write_all(&unfinished, &files).and_then(|()| {
@@ -167,10 +168,10 @@ pub fn create(project: &NewProject) -> Result<CreatedProject, NewError> {
         let _ = std::fs::remove_dir_all(&unfinished);
         return Err(error);
     }
-    Ok(CreatedProject { path, commands: commands(project) })
+    Ok(CreatedProject { path, commands: next_commands(project) })
 }
 
-fn files(project: &NewProject) -> Result<Vec<ProjectFile>, NewError> {
+fn project_files(project: &NewProject) -> Result<Vec<ProjectFile>, NewError> {
     let (language, kind) = (project.language.key(), project.kind.key());
     let named = |text: &str| text.replace(SAMPLE_NAME, &project.name);
     let template = |path: &str| embedded::file(&format!("host/devkit/templates/{path}"));
@@ -181,7 +182,7 @@ fn files(project: &NewProject) -> Result<Vec<ProjectFile>, NewError> {
     let how_to_try = [template(&format!("manifest/{kind}.md")), template("manifest/share.md")].concat();
     for folder in ["all", kind] {
         for (name, text) in embedded::below(&format!("host/devkit/templates/{language}/{folder}/")) {
-            // A template named `.gitignore` would affect this checkout.
+            // The template is not named `.gitignore`, because git would apply the file to this checkout.
             let name = if name == "gitignore" { ".gitignore" } else { name };
             let text = text.replace(TRY_MARK, &how_to_try);
             files.push((name.to_owned(), named(&text)));
@@ -194,11 +195,11 @@ fn files(project: &NewProject) -> Result<Vec<ProjectFile>, NewError> {
     Ok(files)
 }
 
-/// Adds the project's own world, and the contract in `wit/deps`.
+/// Adds a WIT file with the project's own world, and the contract in `wit/deps`.
 fn add_wit(kind: ProjectKind, files: &mut Vec<ProjectFile>) {
     let imports = match kind {
         ProjectKind::Tool | ProjectKind::ContextBuilder => {
-            "\n  // Imports other than the contract; `deps` has their WIT, and plugin.toml must ask for them too:\n  \
+            "\n  // Interfaces that are not part of the contract. `deps` contains their WIT, and plugin.toml must request them:\n  \
              // import wasi:config/store@0.2.0-rc.1;\n  // import wasi:logging/logging;\n"
         }
         ProjectKind::OutputValidator | ProjectKind::MediaPolicy => "",
@@ -215,8 +216,8 @@ fn add_wit(kind: ProjectKind, files: &mut Vec<ProjectFile>) {
     files.extend(below.map(|(name, text)| (format!("wit/deps/{name}"), text)));
 }
 
-fn commands(project: &NewProject) -> Vec<String> {
-    let first: &[&str] = match (project.language, project.kind) {
+fn next_commands(project: &NewProject) -> Vec<String> {
+    let language_commands: &[&str] = match (project.language, project.kind) {
         (Language::Rust, _) => &["cargo test"],
         (Language::Python, _) => {
             &["python3 -m venv .venv && .venv/bin/pip install -r requirements.txt", "python3 -m unittest"]
@@ -227,8 +228,9 @@ fn commands(project: &NewProject) -> Vec<String> {
             ".venv/bin/python -m ziglang run -lc test_logic.c logic.c",
         ],
     };
-    let then = ["agent-host plugin build .", "agent-host plugin check .", "agent-host test .", "agent-host dev ."];
-    first.iter().chain(&then).map(|command| (*command).to_owned()).collect()
+    let host_commands =
+        ["agent-host plugin build .", "agent-host plugin check .", "agent-host test .", "agent-host dev ."];
+    language_commands.iter().chain(&host_commands).map(|command| (*command).to_owned()).collect()
 }
 
 fn write_all(folder: &Path, files: &[ProjectFile]) -> Result<(), NewError> {

@@ -6,9 +6,9 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The Python module that is built if `plugin.toml` names none.
+/// The Python module that is built if `plugin.toml` sets no source.
 pub(crate) const PYTHON_SOURCE: &str = "app.py";
-/// The JavaScript module that is built if `plugin.toml` names none.
+/// The JavaScript module that is built if `plugin.toml` sets no source.
 pub(crate) const JAVASCRIPT_SOURCE: &str = "app.js";
 
 /// A plugin project whose manifest has been read.
@@ -20,18 +20,21 @@ pub struct Project {
     language: Language,
 }
 
-/// The `[build]` table of `plugin.toml`: overrides for what the build cannot tell from the project's files. It does not become
-/// part of the component.
+/// The `[build]` table of `plugin.toml`, which overrides the settings that are detected from the project's files. It is
+/// not embedded in the component.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BuildTable {
-    /// Language of the project. Default: detected from its files, that is `Cargo.toml`, `app.py`, `app.js` or `*.c`.
+    /// Language of the project. Default: detected from the files `Cargo.toml`, `app.py`, `app.js` or `*.c`.
     pub language: Option<Language>,
-    /// The module that implements the world; for C, the folder of the sources. Default: `app.py`, `app.js`, the project's folder.
+    /// The module that implements the world, or for C the folder of the sources. Default: `app.py`, `app.js`, or for C
+    /// the project's folder.
     pub source: Option<String>,
-    /// The folder of the project's WIT. Default: `wit` if it exists, otherwise the contract in this binary.
+    /// The folder of the project's WIT. Default: `wit` if it exists, otherwise the contract that is embedded in this
+    /// binary.
     pub wit: Option<String>,
-    /// The world that the project implements. Default: the only world in its own WIT, or `tool-plugin` in the contract.
+    /// The world that the project implements. Default: the only world in the project's own WIT, or `tool-plugin` in the
+    /// contract.
     pub world: Option<String>,
 }
 
@@ -47,7 +50,7 @@ pub enum ProjectError {
     /// A file or folder of the project could not be read or written.
     #[error("{action} {}: {source}", path.display())]
     File {
-        /// The failed action in words, such as `cannot read`.
+        /// The failed action, such as `cannot read`.
         action: &'static str,
         /// Path of the file or folder.
         path: PathBuf,
@@ -102,7 +105,7 @@ pub enum ProjectError {
     /// The manifest is invalid; the message names file, line and key.
     #[error("{message}")]
     Manifest {
-        /// The message for people.
+        /// The message for the user.
         message: String,
     },
     /// Two projects would write the same component file.
@@ -118,7 +121,7 @@ pub enum ProjectError {
     },
 }
 
-/// Explains what a plugin project is, at the end of error messages.
+/// Explanation of plugin projects that ends several error messages.
 const PROJECT: &str = "a plugin project is a folder with `plugin.toml` and a source, that is `Cargo.toml` (Rust), `app.py` \
                        (Python), `app.js` (JavaScript) or `*.c` (C); `agent-host plugin new NAME` creates one";
 
@@ -154,32 +157,32 @@ impl Project {
         Ok(Self { directory, manifest, build, language })
     }
 
-    /// The absolute path of the project's folder.
+    /// Returns the absolute path of the project's folder.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The manifest in `plugin.toml`.
+    /// Returns the manifest in `plugin.toml`.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The name of the plugin as written in its manifest.
+    /// Returns the name of the plugin as written in its manifest.
     pub fn name(&self) -> &str {
         &self.manifest.name
     }
 
-    /// The language that the project is written in.
+    /// Returns the language that the project is written in.
     pub fn language(&self) -> Language {
         self.language
     }
 
-    /// The `[build]` table of `plugin.toml`, with defaults where it is absent.
+    /// Returns the `[build]` table of `plugin.toml`. All its values are None if the table is absent.
     pub fn build(&self) -> &BuildTable {
         &self.build
     }
 
-    /// The paths of source and WIT that `plugin.toml` sets explicitly.
+    /// Returns the paths of source and WIT that `plugin.toml` sets explicitly.
     pub fn named_paths(&self) -> impl Iterator<Item = PathBuf> {
         let named = [&self.build.source, &self.build.wit].into_iter().flatten();
         named.map(|path| self.directory.join(path))
@@ -189,7 +192,7 @@ impl Project {
         self.directory.join("Cargo.toml")
     }
 
-    /// The path of the source, `default` unless `plugin.toml` sets it.
+    /// Returns the path of the source. It is `default` unless `plugin.toml` sets another path.
     pub(crate) fn source(&self, default: &str) -> Result<PathBuf, ProjectError> {
         let name = self.build.source.as_deref().unwrap_or(default);
         let path = self.directory.join(name);
@@ -235,7 +238,7 @@ pub fn projects_in(directory: &Path) -> Result<Vec<Project>, ProjectError> {
     folders.iter().map(|folder| Project::read(folder)).collect()
 }
 
-/// Whether the folder contains a manifest and something that can be built.
+/// Whether the folder contains a manifest, and a source or a `[build]` table.
 pub fn is_project(directory: &Path) -> bool {
     let manifest = directory.join("plugin.toml");
     manifest.is_file() && (!languages(directory).is_empty() || has_build_table(&manifest))
@@ -246,7 +249,8 @@ fn has_build_table(manifest: &Path) -> bool {
     text.lines().any(|line| line.trim() == "[build]")
 }
 
-/// The languages of the files in the folder. A crate counts as Rust even if it also contains sources in other languages.
+/// Returns the languages of the files in the folder. A folder with a `Cargo.toml` is a Rust project even if it also
+/// contains sources in other languages.
 fn languages(directory: &Path) -> Vec<Language> {
     if directory.join("Cargo.toml").is_file() {
         return vec![Language::Rust];
@@ -269,7 +273,7 @@ pub(crate) fn is_c_source(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "c") && !is_test && path.is_file()
 }
 
-/// The error for a folder that is not a project.
+/// Returns the error for a folder that is not a plugin project.
 fn no_project(directory: &Path) -> ProjectError {
     let path = directory.to_owned();
     match (directory.join("plugin.toml").is_file(), languages(directory).is_empty()) {
@@ -299,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_say_what_is_missing() {
+    fn errors_name_the_missing_file() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let problem = || Project::read(folder.path()).expect_err("not a project").to_string();
         assert!(problem().contains("is not a plugin project and contains none"), "{}", problem());
@@ -313,7 +317,7 @@ mod tests {
         assert!(problem().contains("no source to build"), "{}", problem());
     }
 
-    /// S2: the language is detected from the files, unless plugin.toml sets it.
+    /// S2: the language is detected from the files of the project, unless plugin.toml sets it.
     #[test]
     fn language_is_detected() {
         let folder = tempfile::tempdir().expect("a temporary folder");

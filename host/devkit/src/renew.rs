@@ -1,5 +1,6 @@
-//! Updates the files in a project that agent-host wrote: the SDK, or the contract as WIT. A list with their digests
-//! is next to them, so that a newer agent-host can replace them without touching what the author created or changed.
+//! Updates the files that agent-host wrote into a project: the SDK, or the contract as WIT. A list next to the files
+//! contains their digests, so that a newer agent-host can replace the files without overwriting files that the author
+//! created or changed.
 
 use crate::embedded::{sdk_files, wit_files};
 use crate::file_list::{FileList, Files, LIST, SDK_FOLDER};
@@ -20,27 +21,27 @@ pub enum Renewal {
     NothingToRenew,
     /// The project already contains the files of this agent-host.
     UpToDate,
-    /// The project contains the files of this agent-host now.
+    /// The files in the project were replaced by the files of this agent-host.
     Renewed {
-        /// Version of the agent-host that wrote the previous files; empty if it is unknown.
+        /// Version of the agent-host that wrote the previous files. Empty if the version is unknown.
         from: String,
         /// Number of files that were added, changed or removed.
         changed: usize,
     },
 }
 
-/// A project that contains the files of another agent-host.
+/// A project with files that another version of agent-host wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionMismatch {
     /// Name of the plugin.
     pub plugin: String,
     /// Folder of the project.
     pub project: PathBuf,
-    /// The files in words: `the SDK` or `the contract`.
+    /// Description of the files for messages: `the SDK` or `the contract`.
     pub description: &'static str,
-    /// Version of the agent-host that wrote them; empty if it is unknown.
+    /// Version of the agent-host that wrote the files. Empty if the version is unknown.
     pub version: String,
-    /// Whether that version is older or newer than this agent-host.
+    /// Whether the version of the files is older or newer than this agent-host.
     pub age: Age,
 }
 
@@ -53,17 +54,17 @@ pub enum Age {
     Newer,
 }
 
-/// The reason why a project was not renewed. In this case nothing was written.
+/// The reason why the files in a project were not renewed.
 #[derive(Debug, thiserror::Error)]
 pub enum RenewError {
-    /// The author changed the files.
+    /// The author of the project changed, added or removed files.
     #[error("in `{}`, these files were changed, added or removed since agent-host wrote them: {}; nothing was overwritten. \
              Restore the original files (for example with git), keep your own changes elsewhere, and run the command again",
         folder.display(), listed(files))]
     Changed {
         /// The folder of the files that agent-host wrote.
         folder: PathBuf,
-        /// Paths in that folder.
+        /// Paths of the changed files, relative to the folder.
         files: Vec<String>,
     },
     /// The list of the files that agent-host wrote is missing.
@@ -79,13 +80,13 @@ pub enum RenewError {
     Newer {
         /// The folder of the files that agent-host wrote.
         folder: PathBuf,
-        /// Version of the agent-host that wrote them.
+        /// Version of the agent-host that wrote the files.
         version: String,
     },
     /// The files in this binary cannot be used.
     #[error("the SDK in this agent-host cannot be written: {reason}")]
     Embedded {
-        /// Why the files cannot be used.
+        /// The reason why the files cannot be used.
         reason: String,
     },
     /// A file could not be read or written.
@@ -107,21 +108,21 @@ fn listed(files: &[String]) -> String {
     format!("{}{more}", named.join(", "))
 }
 
-/// The folder of a project with files that agent-host wrote.
+/// A folder in a project that contains files that agent-host wrote, and the current versions of these files.
 struct VendoredFiles {
     folder: PathBuf,
     description: &'static str,
     embedded: Files,
 }
 
-/// Replaces the files that agent-host wrote into the project with those of this agent-host.
+/// Replaces the files that agent-host wrote into the project with the files of this version of agent-host.
 pub fn renew(project: &Project) -> Result<Renewal, RenewError> {
     let Some(VendoredFiles { folder, embedded, .. }) = VendoredFiles::find(project)? else {
         return Ok(Renewal::NothingToRenew);
     };
-    let present = present(&folder, project.language())?;
+    let present = digests_of_files(&folder, project.language())?;
     let list = std::fs::read_to_string(folder.join(LIST)).ok().map(|text| FileList::parse(&text));
-    let wanted = FileList::of(&embedded);
+    let new_list = FileList::of(&embedded);
     let Some(list) = list.or_else(|| present.is_empty().then(FileList::default)) else {
         return Err(RenewError::Unlisted { folder });
     };
@@ -130,7 +131,7 @@ pub fn renew(project: &Project) -> Result<Renewal, RenewError> {
     }
     // An interrupted renewal may already have written some of the new files.
     let is_ours = |path: &String, digest: Option<&String>| {
-        digest == list.files.get(path) || digest == wanted.files.get(path) || (digest.is_none() && present.is_empty())
+        digest == list.files.get(path) || digest == new_list.files.get(path) || (digest.is_none() && present.is_empty())
     };
     let paths = list.files.keys().chain(present.keys());
     let mut foreign: Vec<String> = paths.filter(|path| !is_ours(path, present.get(*path))).cloned().collect();
@@ -139,10 +140,10 @@ pub fn renew(project: &Project) -> Result<Renewal, RenewError> {
     if !foreign.is_empty() {
         return Err(RenewError::Changed { folder, files: foreign });
     }
-    let changed: Vec<_> = embedded.iter().filter(|(path, _)| present.get(*path) != wanted.files.get(*path)).collect();
+    let changed: Vec<_> = embedded.iter().filter(|(path, _)| present.get(*path) != new_list.files.get(*path)).collect();
     let removed: Vec<_> = present.keys().filter(|path| !embedded.contains_key(*path)).collect();
     let number = changed.len() + removed.len();
-    if number == 0 && list.text() == wanted.text() {
+    if number == 0 && list.text() == new_list.text() {
         return Ok(Renewal::UpToDate);
     }
     for (path, text) in changed {
@@ -151,12 +152,12 @@ pub fn renew(project: &Project) -> Result<Renewal, RenewError> {
     for path in removed.into_iter().map(|path| folder.join(path)) {
         std::fs::remove_file(&path).map_err(|source| RenewError::File { action: "remove", path, source })?;
     }
-    write(&folder.join(LIST), &wanted.text())?;
+    write(&folder.join(LIST), &new_list.text())?;
     Ok(Renewal::Renewed { from: list.version, changed: number })
 }
 
-/// Reports that another agent-host wrote the files in the project. Files that cannot be read are ignored, because
-/// they do not hinder a build.
+/// Returns a mismatch if another version of agent-host wrote the files in the project. Files that cannot be read are
+/// ignored, because they do not prevent a build.
 pub(crate) fn version_mismatch(project: &Project) -> Option<VersionMismatch> {
     let VendoredFiles { folder, description, embedded } = VendoredFiles::find(project).ok()??;
     let list = std::fs::read_to_string(folder.join(LIST)).ok()?;
@@ -175,7 +176,7 @@ fn age(version: &str) -> Age {
 }
 
 impl VendoredFiles {
-    /// Returns None if the project uses an SDK elsewhere, or the contract that each build provides.
+    /// Returns None if the project uses an SDK in another folder, or the contract that is embedded in this binary.
     fn find(project: &Project) -> Result<Option<Self>, RenewError> {
         if project.language() == Language::Rust {
             if !uses_own_sdk(project) {
@@ -191,7 +192,7 @@ impl VendoredFiles {
     }
 }
 
-/// Whether the project depends on the SDK in its own folder.
+/// Whether the project depends on a copy of the SDK in its own folder.
 fn uses_own_sdk(project: &Project) -> bool {
     let text = std::fs::read_to_string(project.directory().join("Cargo.toml")).unwrap_or_default();
     let manifest: toml::Table = text.parse().unwrap_or_default();
@@ -200,9 +201,9 @@ fn uses_own_sdk(project: &Project) -> bool {
     path.is_some_and(|path| Path::new(path) == Path::new(SDK_FOLDER).join("sdk"))
 }
 
-/// Digests of the files in the folder. In `wit/deps`, only agent-host's packages count; the others belong to the
-/// author.
-fn present(folder: &Path, language: Language) -> Result<BTreeMap<String, String>, RenewError> {
+/// Returns the digests of the files in the folder, by path. In `wit/deps`, only the packages that agent-host wrote are
+/// included, because the author may have added other packages.
+fn digests_of_files(folder: &Path, language: Language) -> Result<BTreeMap<String, String>, RenewError> {
     let package = |path: &str| path.split('/').next().unwrap_or_default().to_owned();
     let packages: BTreeSet<String> = wit_files().iter().map(|(path, _)| package(path)).collect();
     let (mut present, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
@@ -219,7 +220,7 @@ fn present(folder: &Path, language: Language) -> Result<BTreeMap<String, String>
                 continue;
             }
             if path.is_dir() {
-                // Build output that cargo or rust-analyzer may create there.
+                // Skip build output that cargo or rust-analyzer may have created in the SDK.
                 if !matches!(name.as_str(), "target" | "sdk/target") {
                     folders.push(path);
                 }

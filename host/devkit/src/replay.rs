@@ -1,6 +1,8 @@
-//! Replays the plugin calls of a stored session and finds where another plugin version gives a different result (S6).
-//! Everything before the first difference matches the recording, so a full run would reach the same point: the loop
-//! is a function of its inputs.
+//! Replays the plugin calls of a stored session, and reports the calls for which another plugin version returns a
+//! different result (S6).
+//!
+//! The agent's loop depends only on its inputs. Until the first difference, all inputs are equal to the recorded
+//! inputs, so a complete run with the other version would reach the same call.
 
 use crate::diff::labelled;
 use agent_core::change::{CallRecord, CallResult, Denial};
@@ -18,10 +20,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The labels of the two sides of a difference.
+/// The labels of the recorded text and of the replayed text in a diff.
 const LABELS: (&str, &str) = ("then", "now");
 
-/// Which part of a session to replay, and with which plugins.
+/// A replay: the part of a session to replay, and the plugins to use.
 pub struct Replay {
     /// The store with the session. Replay writes nothing to it.
     pub store: Arc<dyn Store>,
@@ -29,24 +31,24 @@ pub struct Replay {
     pub sandbox: Sandbox,
     /// The session to replay.
     pub session: SessionSummary,
-    /// Plugins to use instead of the recorded ones, by name. If it is empty, each recorded plugin is replayed in its
-    /// recorded version.
+    /// Plugins to use instead of the recorded plugins, by name. Calls of other plugins are not replayed. If the map is
+    /// empty, every plugin is replayed in its recorded version.
     pub with: BTreeMap<String, Arc<LoadedPlugin>>,
-    /// Access and limits of the plugins in addition to what was recorded, by plugin name.
+    /// Grants and limits of the plugins, in addition to the recorded access, by plugin name.
     pub allowances: BTreeMap<String, PluginAllowance>,
-    /// Access and limits of all other plugins.
+    /// Grants and limits of the plugins that are not in `allowances`.
     pub otherwise: PluginAllowance,
-    /// The turn to replay; None for all turns.
+    /// Number of the turn to replay. None: all turns are replayed.
     pub turn: Option<u32>,
 }
 
 /// The reason why a session cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The store failed.
+    /// The store returned an error.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Part of the session cannot be replayed.
+    /// The session cannot be replayed.
     #[error(transparent)]
     Session(#[from] agent_runtime::replay::ReplayError),
 }
@@ -54,37 +56,37 @@ pub enum ReplayError {
 /// The result of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct ReplayReport {
-    /// Number of plugin calls with the recorded result.
+    /// Number of plugin calls whose result is equal to the recorded result.
     pub same: usize,
     /// The differences, in the order of the session.
     pub differences: Vec<Difference>,
-    /// Messages about plugin calls that were not replayed or compared, with the reason.
+    /// Messages about plugin calls that were not replayed or not compared. Each contains the reason.
     pub skipped: Vec<String>,
     /// Number of plugin calls that were not replayed. Their results are unknown.
     pub not_replayed: usize,
 }
 
-/// A plugin call with a different result.
+/// A plugin call whose replayed result differs from the recorded result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Turn, step and plugin call.
+    /// Description of the turn, the step and the plugin call.
     pub place: String,
-    /// The plugin that made the call when it was recorded, and the one that was used now.
+    /// The recorded version and the replayed version of the plugin, or one version if they are equal.
     pub plugin: String,
-    /// The differences of the result, line by line; empty if only `unrecorded` or `effects` differ.
+    /// A unified diff of the results. Empty if only `unrecorded` or `effects` differ.
     pub diff: String,
-    /// Access that the plugin requested now and that was not recorded.
+    /// Access that the plugin requested in the replay and that was not recorded.
     pub unrecorded: Vec<String>,
-    /// Different effects: stored values, files and requests.
+    /// Descriptions of effects that differ: stored values, files and requests.
     pub effects: Vec<String>,
 }
 
-/// When to stop a replay.
+/// The point at which a replay stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopAt {
-    /// Stop at the first difference.
+    /// The replay stops at the first difference.
     FirstDifference,
-    /// Replay to the end. Each call is replayed on its own, based on what was recorded before it.
+    /// All calls are replayed. Each call is replayed independently, with the inputs that were recorded before the call.
     End,
 }
 
@@ -99,7 +101,7 @@ impl Replay {
                 is_replaced && self.turn.is_none_or(|turn| action.turn == turn)
             };
             for action in turn.actions.iter().filter(is_selected) {
-                self.repeat((&session, &turn), (action, stop_at), &mut compared_tools, &mut report).await?;
+                self.replay_action((&session, &turn), (action, stop_at), &mut compared_tools, &mut report).await?;
                 if stop_at == StopAt::FirstDifference && !report.differences.is_empty() {
                     return Ok(report);
                 }
@@ -108,15 +110,16 @@ impl Replay {
         Ok(report)
     }
 
-    /// Replays one plugin call. `compared_tools` lists the plugins whose tool definitions were already compared.
-    async fn repeat(
+    /// Replays one plugin call. `compared_tools` contains name and digest of the plugins whose tool definitions were
+    /// already compared.
+    async fn replay_action(
         &self,
         (session, turn): (&RecordedSession, &RecordedTurn),
         (action, stop_at): (&PluginAction, StopAt),
         compared_tools: &mut Vec<(String, String)>,
         report: &mut ReplayReport,
     ) -> Result<(), ReplayError> {
-        let place = place(action);
+        let place = description_of(action);
         let mut skip = |why: &str| {
             report.not_replayed += 1;
             report.skipped.push(format!("{place} by {}: {why}", action.plugin));
@@ -125,8 +128,8 @@ impl Replay {
             skip(why);
             return Ok(());
         }
-        let then = self.recorded(action).await;
-        let now = match (self.with.get(&action.plugin), &then) {
+        let recorded = self.recorded_plugin(action).await;
+        let replaying = match (self.with.get(&action.plugin), &recorded) {
             (Some(plugin), _) => plugin.clone(),
             (None, Ok(plugin)) => plugin.clone(),
             (None, Err(why)) => {
@@ -137,7 +140,7 @@ impl Replay {
         let key = (action.plugin.clone(), action.digest.clone());
         if !compared_tools.contains(&key) {
             compared_tools.push(key);
-            match then.map(|then| tool_difference(action, &then, &now)) {
+            match recorded.map(|recorded| tool_difference(action, &recorded, &replaying)) {
                 Ok(None) => {}
                 Ok(Some(difference)) => {
                     report.differences.push(difference);
@@ -145,13 +148,13 @@ impl Replay {
                         return Ok(());
                     }
                 }
-                // The prompt's tool definitions come from the recorded version, which is known only by its digest.
-                Err(why) => report.skipped.push(format!("{}: {why}", of_prompt(action))),
+                // The recorded tool definitions cannot be compared, because the recorded version is not available.
+                Err(why) => report.skipped.push(format!("{}: {why}", tool_definitions_of(action))),
             }
         }
         let allowance = self.allowances.get(&action.plugin).unwrap_or(&self.otherwise);
-        let Some(replayed) = session.replay(turn, &now, action, allowance).await? else { return Ok(()) };
-        match difference(action, &replayed, &now) {
+        let Some(replayed) = session.replay(turn, &replaying, action, allowance).await? else { return Ok(()) };
+        match difference(action, &replayed, &replaying) {
             None => report.same += 1,
             Some(difference) => report.differences.push(difference),
         }
@@ -159,7 +162,7 @@ impl Replay {
     }
 
     /// Loads the recorded version of the plugin from the plugin store.
-    async fn recorded(&self, action: &PluginAction) -> Result<Arc<LoadedPlugin>, String> {
+    async fn recorded_plugin(&self, action: &PluginAction) -> Result<Arc<LoadedPlugin>, String> {
         let digest = match Digest::parse(&action.digest) {
             Ok(digest) => digest,
             Err(_) => self.full_digest(action).ok_or("the plugin store no longer has the recorded version")?,
@@ -169,38 +172,38 @@ impl Replay {
         generation.plugins().next().cloned().ok_or_else(|| "the recorded version cannot be loaded".to_owned())
     }
 
-    /// The digest in the plugin store that starts with the recorded short digest.
+    /// Returns the digest in the plugin store whose short form is the recorded short digest.
     fn full_digest(&self, action: &PluginAction) -> Option<Digest> {
         let stored = self.sandbox.store()?.list().ok()?;
         stored.into_iter().map(|stored| stored.digest).find(|digest| digest.short() == action.digest)
     }
 }
 
-fn place(action: &PluginAction) -> String {
-    let what = match &action.kind {
-        PluginActionKind::Call(call) => of_call(call),
-        PluginActionKind::Request(request) => of_call(&request.0),
+fn description_of(action: &PluginAction) -> String {
+    let action_text = match &action.kind {
+        PluginActionKind::Call(call) => call_text(call),
+        PluginActionKind::Request(request) => call_text(&request.0),
         PluginActionKind::Verdict(_) => "the verdict on the output".to_owned(),
         PluginActionKind::Decision(_) => "the decision on media".to_owned(),
         PluginActionKind::Context(_) => "the turn's context".to_owned(),
         PluginActionKind::Step(_) => "the step's context".to_owned(),
-        PluginActionKind::NotReplayable(what, _) => (*what).to_owned(),
+        PluginActionKind::NotReplayable(description, _) => (*description).to_owned(),
     };
-    format!("turn {}, step {}: {what}", action.turn, action.step)
+    format!("turn {}, step {}: {action_text}", action.turn, action.step)
 }
 
-fn of_call(call: &CallRecord) -> String {
+fn call_text(call: &CallRecord) -> String {
     let arguments = call.effective_arguments().to_string();
     format!("{} {}", call.name, arguments.chars().take(200).collect::<String>())
 }
 
-fn of_prompt(action: &PluginAction) -> String {
+fn tool_definitions_of(action: &PluginAction) -> String {
     format!("turn {}: the tool definitions of {} in the prompt", action.turn, action.plugin)
 }
 
 /// Compares the recorded and the current tool definitions of a plugin, which are part of each prompt.
-fn tool_difference(action: &PluginAction, then: &LoadedPlugin, now: &LoadedPlugin) -> Option<Difference> {
-    if then.digest() == now.digest() || then.tools() == now.tools() {
+fn tool_difference(action: &PluginAction, recorded: &LoadedPlugin, replaying: &LoadedPlugin) -> Option<Difference> {
+    if recorded.digest() == replaying.digest() || recorded.tools() == replaying.tools() {
         return None;
     }
     let definitions = |plugin: &LoadedPlugin| {
@@ -217,74 +220,81 @@ fn tool_difference(action: &PluginAction, then: &LoadedPlugin, now: &LoadedPlugi
         tools.map(|tool| format!("{tool:#}\n")).collect::<String>()
     };
     Some(Difference {
-        place: of_prompt(action),
-        plugin: between(&then.identity().to_string(), now),
-        diff: labelled(LABELS, &definitions(then), &definitions(now)),
+        place: tool_definitions_of(action),
+        plugin: version_change(&recorded.identity().to_string(), replaying),
+        diff: labelled(LABELS, &definitions(recorded), &definitions(replaying)),
         unrecorded: Vec::new(),
         effects: Vec::new(),
     })
 }
 
-fn difference(action: &PluginAction, replayed: &Replayed, now: &LoadedPlugin) -> Option<Difference> {
-    let (then, now_text) = (recorded_text(&action.kind), outcome_text(&replayed.outcome, &action.kind));
+fn difference(action: &PluginAction, replayed: &Replayed, replaying: &LoadedPlugin) -> Option<Difference> {
+    let (recorded_text, replayed_text) = (recorded_text(&action.kind), outcome_text(&replayed.outcome, &action.kind));
     let effects = replayed.effects.clone();
     let unrecorded: Vec<String> = replayed.unrecorded.iter().map(|Denial { thing, .. }| thing.clone()).collect();
-    if then == now_text && unrecorded.is_empty() && effects.is_empty() {
+    if recorded_text == replayed_text && unrecorded.is_empty() && effects.is_empty() {
         return None;
     }
     let short = action.digest.strip_prefix("sha256:").unwrap_or(&action.digest);
-    let then_by = format!("{}@{}", action.plugin, short.chars().take(12).collect::<String>());
-    let diff = if then == now_text { String::new() } else { labelled(LABELS, &then, &now_text) };
-    Some(Difference { place: place(action), plugin: between(&then_by, now), diff, unrecorded, effects })
+    let recorded_version = format!("{}@{}", action.plugin, short.chars().take(12).collect::<String>());
+    let diff =
+        if recorded_text == replayed_text { String::new() } else { labelled(LABELS, &recorded_text, &replayed_text) };
+    Some(Difference {
+        place: description_of(action),
+        plugin: version_change(&recorded_version, replaying),
+        diff,
+        unrecorded,
+        effects,
+    })
 }
 
-fn between(then: &str, now: &LoadedPlugin) -> String {
-    let now = now.identity().to_string();
-    if then == now { now } else { format!("{then} → {now}") }
+fn version_change(recorded: &str, replaying: &LoadedPlugin) -> String {
+    let replaying = replaying.identity().to_string();
+    if recorded == replaying { replaying } else { format!("{recorded} → {replaying}") }
 }
 
 fn recorded_text(kind: &PluginActionKind) -> String {
     match kind {
-        PluginActionKind::Call(call) => call.result.as_ref().map(result).unwrap_or_default(),
+        PluginActionKind::Call(call) => call.result.as_ref().map(call_result_text).unwrap_or_default(),
         PluginActionKind::Request(request) => match &request.1 {
             RecordedRequest::Whole(request) => request_text(request),
-            RecordedRequest::Type(event_type) => of_type(event_type),
+            RecordedRequest::Type(event_type) => event_type_text(event_type),
         },
         PluginActionKind::Verdict(verdict) => format!("{:#}\n", json!(verdict.1)),
         PluginActionKind::Decision(decision) => format!("{:#}\n", json!(decision.1)),
-        PluginActionKind::Context(built) => of_prompt_part(&built.answer),
-        PluginActionKind::Step(built) => of_prompt_part(&built.answer),
+        PluginActionKind::Context(built) => context_text(&built.answer),
+        PluginActionKind::Step(built) => context_text(&built.answer),
         PluginActionKind::NotReplayable(..) => String::new(),
     }
 }
 
 fn outcome_text(outcome: &ReplayedOutcome, recorded: &PluginActionKind) -> String {
     match outcome {
-        ReplayedOutcome::Result(new) => result(new),
+        ReplayedOutcome::Result(result) => call_result_text(result),
         ReplayedOutcome::Request(request) => match recorded {
             PluginActionKind::Request(recorded) if matches!(recorded.1, RecordedRequest::Type(_)) => {
-                of_type(request.event_type.as_str())
+                event_type_text(request.event_type.as_str())
             }
             _ => request_text(request),
         },
         ReplayedOutcome::Verdict(verdict) => format!("{:#}\n", json!(verdict)),
         ReplayedOutcome::Decision(decision) => format!("{:#}\n", json!(decision)),
-        ReplayedOutcome::Built(answer) => of_prompt_part(answer),
+        ReplayedOutcome::Built(answer) => context_text(answer),
         ReplayedOutcome::Failed(reason) => format!("failed: {reason}\n"),
     }
 }
 
-/// The request as the service receives it.
+/// Formats the request that the service receives.
 fn request_text(request: &ServiceRequest) -> String {
-    format!("{}{:#}\n", of_type(request.event_type.as_str()), json!(request))
+    format!("{}{:#}\n", event_type_text(request.event_type.as_str()), json!(request))
 }
 
-fn of_type(event_type: &str) -> String {
+fn event_type_text(event_type: &str) -> String {
     format!("requests the service {event_type}\n")
 }
 
-/// The answer of a context builder. Its opaque state is shown as a digest.
-fn of_prompt_part(answer: &Value) -> String {
+/// Formats the answer of a context builder. The opaque state in the answer is replaced by its size and digest.
+fn context_text(answer: &Value) -> String {
     let mut answer = answer.clone();
     if let Some(state) = answer.get_mut("state")
         && let Ok(bytes) = Vec::<u8>::deserialize(&*state)
@@ -294,8 +304,8 @@ fn of_prompt_part(answer: &Value) -> String {
     format!("{answer:#}\n")
 }
 
-/// The visible parts of a result, without its cost.
-fn result(result: &CallResult) -> String {
+/// Formats a result without its cost.
+fn call_result_text(result: &CallResult) -> String {
     let mut text = String::new();
     text.push_str(if result.is_error { "error\n" } else { "result\n" });
     text.push_str(result_text(&result.content).trim_end_matches('\n'));

@@ -1,5 +1,6 @@
-//! Scenarios: scripted conversations with an agent and what must come of them. They run real components, the real
-//! loop and a real store, without network and API key (S4). `host/docs/guide/scenarios.md` describes the file format.
+//! Scenarios: tests with scripted conversations and their expected results (S4). A scenario runs real components, the
+//! real agent loop and a real store, but needs neither network nor API key. `host/docs/guide/scenarios.md` describes
+//! the file format.
 
 mod answers;
 mod attached;

@@ -1,4 +1,4 @@
-//! Collects the files of a project that people write, without build output and temporary files of editors.
+//! Collects the source files of a project, without build output and temporary files of editors.
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
@@ -9,13 +9,13 @@ use std::time::SystemTime;
 pub(crate) const MAX_FILES: usize = 20_000;
 /// Maximum depth of folders that are searched.
 const MAX_DEPTH: usize = 12;
-/// Folders without source files.
+/// Names of folders without source files.
 const NOT_SOURCES: [&str; 6] = ["target", "node_modules", "build", "__pycache__", "dist", "venv"];
 
-/// Modification time and size of each file; enough to notice a change without reading the file.
+/// Modification time and size in bytes of each file, to detect changes without reading the files.
 pub(crate) type SourceFiles = BTreeMap<PathBuf, (SystemTime, u64)>;
 
-/// Adds a file, or all source files below a folder.
+/// Adds the file at `path`, or all source files in the folder at `path`.
 pub(crate) fn collect(path: &Path, sources: &mut SourceFiles) {
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => {
@@ -37,7 +37,7 @@ fn collect_folder(folder: &Path, depth: usize, sources: &mut SourceFiles) {
         }
         let (path, name) = (entry.path(), entry.file_name());
         let name = name.to_string_lossy();
-        // Links are not followed because they may form cycles.
+        // Links are not followed, because they may form cycles.
         let Ok(metadata) = entry.metadata() else { continue };
         if metadata.is_dir() {
             if depth < MAX_DEPTH && !name.starts_with('.') && !NOT_SOURCES.contains(&&*name) {
@@ -49,7 +49,7 @@ fn collect_folder(folder: &Path, depth: usize, sources: &mut SourceFiles) {
     }
 }
 
-/// Whether the file is neither written by the build, nor ignored by it, nor a temporary file of an editor.
+/// Whether a file with this name is a source file. Build output, test data and temporary files of editors are not.
 fn is_source(name: &str) -> bool {
     let is_generated = name.ends_with(".wasm") || matches!(name, "Cargo.lock" | "package-lock.json");
     let is_test_data = [".scenario.toml", ".golden"].iter().any(|ending| name.ends_with(ending));

@@ -1,4 +1,4 @@
-//! Builds real projects with the real toolchain (S2).
+//! Tests that build real projects with the real Rust toolchain (S2).
 
 use agent_devkit::build::{BuildError, BuildEvent, Toolchain, Written, build, build_directory, projects_in};
 use std::fs;
@@ -10,7 +10,7 @@ fn toolchain() -> Toolchain {
     Toolchain { cargo: Some(env!("CARGO").into()), ..Toolchain::default() }
 }
 
-/// A workspace with one project per name, each without dependencies, and a folder that is not a project.
+/// Creates a workspace with a project for each name, and a folder that is not a project.
 fn workspace(names: &[&str]) -> TempDir {
     let root = tempfile::tempdir().expect("a temporary folder");
     let write = |path: &str, text: &str| {
@@ -69,11 +69,15 @@ async fn s2_builds_projects_of_one_workspace_in_one_call() {
     assert_eq!(names, &["one"]);
     assert!(messages.contains("error[E0308]") && messages.contains("plugins/one/src/lib.rs:1"), "{messages}");
     assert!(!messages.contains("Compiling crate-one"), "{messages}");
-    assert_eq!(agent_plugins::digest_of(&fs::read(&again.path).expect("kept")), again.digest, "the old one stays");
+    assert_eq!(
+        agent_plugins::digest_of(&fs::read(&again.path).expect("kept")),
+        again.digest,
+        "the previous component is kept"
+    );
 }
 
-/// S2: two workspaces that share a target directory each get the component of their own sources, even if they have packages with
-/// the same name and the second's sources are older than the first's build output.
+/// S2: if two workspaces share a target directory, each build produces the component of its own sources. The packages
+/// have the same name, and the sources of the second workspace are older than the build output of the first.
 #[tokio::test]
 async fn s2_workspaces_can_share_a_target_directory() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -99,7 +103,7 @@ async fn s2_workspaces_can_share_a_target_directory() {
 }
 
 #[tokio::test]
-async fn s2_build_errors_give_the_reason() {
+async fn s2_build_errors_contain_the_reason() {
     let root = workspace(&["one", "two"]);
     let plugins = root.path().join("plugins");
     let failed = async |directory: &Path| {
@@ -130,7 +134,7 @@ async fn s2_build_errors_give_the_reason() {
 }
 
 #[tokio::test]
-async fn s2_missing_toolchain_error_says_what_to_install() {
+async fn s2_missing_toolchain_error_explains_what_to_install() {
     let root = workspace(&["one"]);
     let absent = Toolchain { cargo: Some(root.path().join("absent/cargo")), ..Toolchain::default() };
     let plugins = root.path().join("plugins");
@@ -149,7 +153,7 @@ fn finds_projects_with_manifest_and_source() {
     assert_eq!(names, ["one", "two"]);
 }
 
-/// A toolchain without the target: its rustc prints a folder that does not exist until its rustup has added the target.
+/// Creates a toolchain without the target. Its rustc prints the path of a folder that only its rustup creates.
 #[cfg(unix)]
 fn toolchain_without_target(root: &Path) -> Toolchain {
     use std::os::unix::fs::PermissionsExt;
@@ -187,7 +191,7 @@ async fn s2_adds_missing_target_and_reports_it() {
             commands.lock().expect("no panic").push(command.to_owned());
         }
     };
-    // Cargo itself runs the real rustc, which has the target.
+    // The build succeeds, because cargo runs the real rustc, which has the target.
     let built = build_directory(&toolchain, &plugins, &plugins, &progress).await.expect("built");
     assert_eq!(*commands.lock().expect("no panic"), ["rustup target add wasm32-wasip2"]);
     assert_eq!(built[0].name, "one");

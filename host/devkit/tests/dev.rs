@@ -1,4 +1,4 @@
-//! Builds in languages other than Rust, and watched sources, with a fake toolchain (S2, S5).
+//! Tests of builds in languages other than Rust, and of watched sources, with a fake toolchain (S2, S5).
 #![cfg(unix)]
 
 use agent_devkit::build::{BuildError, BuildEvent, Toolchain, Tools, Written, build_directory};
@@ -11,10 +11,11 @@ use tempfile::TempDir;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio_util::sync::CancellationToken;
 
-/// How long the tests wait for anything.
+/// Maximum time that a test waits for an event or a process.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// A JavaScript project whose fake `jco` copies the component that `app.js` names, or fails in the way that it names.
+/// A JavaScript project with a fake `jco`. The content of `app.js` selects the component that `jco` copies, or the way
+/// in which it fails.
 struct TestProject {
     folder: TempDir,
 }
@@ -29,7 +30,7 @@ impl TestProject {
             fs::write(project.path(&format!("{name}.wasm")), wat::parse_str(text).expect("a component"))
                 .expect("written");
         }
-        // The child processes of the script survive it unless somebody kills them.
+        // A child process of the script keeps running after the script, unless the build kills it.
         let script = format!(
             "#!/bin/sh\nfor last; do :; done\ncase $(cat app.js) in\nslow) sleep 600 & echo $! > '{0}/sleeper'; wait;;\n\
              bad) echo 'app.js:1: what is this?' >&2; exit 1;;\nmute) exit 3;;\nodd) echo no > \"$last\";;\n\
@@ -45,7 +46,7 @@ impl TestProject {
         self.folder.path().join(name)
     }
 
-    /// Saves as an editor does: writes a temporary file and renames it.
+    /// Saves the source like an editor: writes a temporary file and renames it.
     fn save(&self, source: &str) {
         fs::write(self.path("project/.app.js.new"), source).expect("written");
         fs::rename(self.path("project/.app.js.new"), self.path("project/app.js")).expect("renamed");
@@ -90,9 +91,9 @@ async fn wait_until_ended(process: &str) {
     }
 }
 
-/// S2: the toolchain's own errors are passed through, and the previous component stays.
+/// S2: the error contains the toolchain's own messages, and the previous component is kept.
 #[tokio::test]
-async fn s2_passes_toolchain_errors_through() {
+async fn s2_build_errors_contain_the_messages_of_the_toolchain() {
     let project = TestProject::new("one");
     assert_eq!(project.build().await.expect("built"), Written::Changed);
     assert_eq!(project.build().await.expect("built"), Written::Unchanged);
@@ -109,26 +110,26 @@ async fn s2_passes_toolchain_errors_through() {
     }
 }
 
-/// S2: a stopped build leaves neither processes nor incomplete files.
+/// S2: a build that is stopped leaves no processes and no incomplete files.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn s2_stopped_build_leaves_nothing() {
+async fn s2_stopped_build_leaves_no_processes_and_files() {
     let project = TestProject::new("slow");
     let sleeper = tokio::select! {
         built = project.build() => panic!("{built:?}"),
         sleeper = project.sleeper() => sleeper,
     };
     wait_until_ended(&sleeper).await;
-    let left =
+    let remaining =
         fs::read_dir(project.path("project")).expect("a folder").map(|entry| entry.expect("an entry").file_name());
-    let mut left: Vec<_> = left.map(|name| name.to_string_lossy().into_owned()).collect();
-    left.sort();
-    assert_eq!(left, ["app.js", "build", "plugin.toml"]);
+    let mut remaining: Vec<_> = remaining.map(|name| name.to_string_lossy().into_owned()).collect();
+    remaining.sort();
+    assert_eq!(remaining, ["app.js", "build", "plugin.toml"]);
 }
 
 /// S2: the error for a missing tool contains the command that installs it.
 #[tokio::test]
-async fn s2_missing_tool_error_says_how_to_install() {
+async fn s2_missing_tool_error_contains_the_install_command() {
     let silent = |_: BuildEvent<'_>| {};
     for (source, words) in [
         (
@@ -157,7 +158,7 @@ async fn s2_missing_tool_error_says_how_to_install() {
     }
 }
 
-/// S2: a tool that produces different bytes each time runs again only if an input has changed.
+/// S2: if no input has changed, a build does not call a tool that would produce different bytes.
 #[tokio::test]
 async fn s2_builds_unchanged_inputs_once() {
     let project = TestProject::new("new");
@@ -185,9 +186,9 @@ async fn s2_builds_unchanged_inputs_once() {
     assert_ne!(made().await, fourth, "the tool has changed");
 }
 
-/// S2: the project's WIT is read before anything is built, and its errors name the place.
+/// S2: the project's WIT is read before the toolchain is called. Errors name the file and the problem.
 #[tokio::test]
-async fn s2_finds_the_world_or_reports_what_is_wrong() {
+async fn s2_finds_the_world_or_reports_the_problem() {
     let project = TestProject::new("one");
     let wit = |text: &str| {
         fs::create_dir_all(project.path("project/wit")).expect("made");
@@ -206,19 +207,20 @@ async fn s2_finds_the_world_or_reports_what_is_wrong() {
     assert!(broken.contains("world.wit") && broken.contains("expected"), "{broken}");
 }
 
-/// The next event.
+/// Waits for the next event.
 async fn next(events: &mut Receiver<DevEvent>) -> DevEvent {
     tokio::time::timeout(WAIT_LIMIT, events.recv()).await.expect("an event in time").expect("the watcher runs")
 }
 
-/// The first changed file of the next build, and its outcome.
+/// Waits for the next build, and returns its first changed file and its outcome.
 async fn next_build(events: &mut Receiver<DevEvent>) -> (Option<String>, DevEvent) {
     let DevEvent::Building { changed } = next(events).await else { panic!("a build begins") };
     let changed = changed.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     (changed, next(events).await)
 }
 
-/// S5: a change is built; a newer change stops the running build with all its processes; the watcher continues after an error.
+/// S5: each change is built. A newer change stops the running build with all its processes. The watcher continues after
+/// an error.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn s5_builds_each_change_and_stops_superseded_builds() {
@@ -258,7 +260,8 @@ async fn s5_builds_each_change_and_stops_superseded_builds() {
     tokio::time::timeout(WAIT_LIMIT, watching).await.expect("it ends").expect("no panic");
 }
 
-/// S5: the local packages that a Rust project depends on, directly or indirectly, are watched too, even before the project builds.
+/// S5: local packages that a Rust project depends on, directly or indirectly, are also watched, even if the project
+/// cannot be built.
 #[tokio::test]
 async fn s5_watches_local_dependencies() {
     let folder = tempfile::tempdir().expect("a temporary folder");

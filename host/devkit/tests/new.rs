@@ -1,4 +1,4 @@
-//! New projects: their files, and that those in Rust build and pass their tests (S1).
+//! Tests of new projects: they have the expected files, and Rust projects can be built and pass their tests (S1).
 
 use agent_devkit::Language;
 use agent_devkit::build::{BuildEvent, Toolchain, build_directory};
@@ -12,7 +12,7 @@ fn project(name: &str, kind: ProjectKind, language: Language, directory: &Path) 
     NewProject { name: name.to_owned(), kind, language, directory: directory.to_owned(), sdk: Sdk::Embedded }
 }
 
-/// All files below a folder, by relative path.
+/// Returns the texts of all files in a folder and its subfolders, by relative path.
 fn files(folder: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -66,7 +66,7 @@ fn s1_creates_every_kind_in_every_language() {
     }
 }
 
-/// S1: nothing is overwritten, and a failure leaves nothing behind.
+/// S1: existing files are not overwritten, and a failure leaves no files.
 #[test]
 fn s1_does_not_overwrite_or_leave_partial_projects() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -80,13 +80,13 @@ fn s1_does_not_overwrite_or_leave_partial_projects() {
     let no_sdk = NewProject { sdk: Sdk::At(folder.path().to_owned()), language: Language::Rust, ..of("new") };
     assert!(matches!(create(&no_sdk), Err(NewError::NoSdk { .. })));
     assert!(matches!(create(&NewProject { language: Language::C, ..no_sdk }), Err(NewError::SdkNotForLanguage { .. })));
-    let left: Vec<_> =
+    let remaining: Vec<_> =
         fs::read_dir(folder.path()).expect("a folder").map(|entry| entry.expect("an entry").file_name()).collect();
-    assert_eq!(left, ["taken"]);
+    assert_eq!(remaining, ["taken"]);
     assert_eq!(fs::read_to_string(folder.path().join("taken")).expect("there"), "mine");
 }
 
-/// S1: in a workspace that declares the SDK, a project becomes a normal member; elsewhere it is independent.
+/// S1: in a workspace that declares the SDK, a new project becomes a member. In other folders, it is independent.
 #[test]
 fn s1_rust_project_joins_workspace_that_declares_sdk() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -110,45 +110,45 @@ fn s1_rust_project_joins_workspace_that_declares_sdk() {
     assert!(alone["Cargo.toml"].ends_with("[workspace]\n") && alone.contains_key("Cargo.lock"));
 }
 
-/// The folder of the projects of the next test. Compiled files are kept from run to run.
+/// Creates the folder for the projects of the next test. Keeps the compiled files of earlier runs of the test.
 fn projects_folder() -> PathBuf {
-    let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("new-projects");
-    fs::create_dir_all(&place).expect("made");
-    for entry in fs::read_dir(&place).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+    let projects = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("new-projects");
+    fs::create_dir_all(&projects).expect("made");
+    for entry in fs::read_dir(&projects).expect("a folder").map(|entry| entry.expect("an entry").path()) {
         if entry.is_dir() && entry.file_name().is_some_and(|name| name != "target") {
             fs::remove_dir_all(entry).expect("removed");
         }
     }
-    place
+    projects
 }
 
-/// S1, S2, S7: a Rust project of each kind passes its own test and builds into a component of that kind. The projects share a target
-/// folder and the SDK, which is embedded in the first project exactly as a person gets it.
+/// S1, S2, S7: a new Rust project of each kind passes its own test, and is built into a component of this kind. The
+/// projects share a target folder, and use the SDK that is embedded in the first project.
 #[tokio::test]
 async fn s1_rust_projects_pass_their_tests_and_build() {
-    let place = projects_folder();
+    let projects = projects_folder();
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let kinds = ProjectKind::ALL;
     let members: Vec<_> = kinds.iter().map(|kind| format!("\"{}\"", kind.key())).collect();
-    // Without optimisation, because the test only checks that the projects build.
+    // The profile does not optimise, because the test only checks that the projects can be built.
     let manifest = format!(
         "[workspace]\nresolver = \"3\"\nmembers = [{}]\n[profile.plugin]\ninherits = \"dev\"\n",
         members.join(", ")
     );
-    fs::write(place.join("Cargo.toml"), manifest).expect("written");
-    fs::copy(top.join("Cargo.lock"), place.join("Cargo.lock")).expect("copied");
+    fs::write(projects.join("Cargo.toml"), manifest).expect("written");
+    fs::copy(top.join("Cargo.lock"), projects.join("Cargo.lock")).expect("copied");
     for (index, kind) in kinds.into_iter().enumerate() {
-        let sdk = if index == 0 { Sdk::Embedded } else { Sdk::At(place.join("tool/agent-host/sdk")) };
-        let new = NewProject { sdk, ..project(kind.key(), kind, Language::Rust, &place) };
+        let sdk = if index == 0 { Sdk::Embedded } else { Sdk::At(projects.join("tool/agent-host/sdk")) };
+        let new = NewProject { sdk, ..project(kind.key(), kind, Language::Rust, &projects) };
         create(&new).expect("made");
     }
     let mut tests = Command::new(env!("CARGO"));
-    tests.current_dir(&place).args(["test", "--quiet", "--lib"]);
+    tests.current_dir(&projects).args(["test", "--quiet", "--lib"]);
     for kind in kinds {
         tests.args(["--package", kind.key()]);
     }
     let output =
-        tests.env("CARGO_TARGET_DIR", place.join("target")).env_remove("RUSTFLAGS").output().expect("cargo starts");
+        tests.env("CARGO_TARGET_DIR", projects.join("target")).env_remove("RUSTFLAGS").output().expect("cargo starts");
     let printed = [output.stdout, output.stderr].concat();
     let printed = String::from_utf8_lossy(&printed);
     assert!(output.status.success(), "{printed}");
@@ -157,7 +157,7 @@ async fn s1_rust_projects_pass_their_tests_and_build() {
 
     let toolchain = Toolchain { cargo: Some(env!("CARGO").into()), ..Toolchain::default() };
     let silent = |_: BuildEvent<'_>| {};
-    let built = build_directory(&toolchain, &place, &place, &silent).await.expect("built");
+    let built = build_directory(&toolchain, &projects, &projects, &silent).await.expect("built");
     assert_eq!(built.len(), kinds.len());
     for plugin in built {
         let interface = format!("agent-host:plugin/{}@0.1.0", plugin.name);
@@ -165,8 +165,8 @@ async fn s1_rust_projects_pass_their_tests_and_build() {
     }
 }
 
-/// S1: an independent project has the lock file that cargo would write for it, so that `--locked` works from the first build on. It
-/// contains the versions that the SDK is built with in this checkout.
+/// S1: an independent project has the lock file that cargo would write, so that the first build can use `--locked`. The
+/// lock file contains the versions that the SDK is built with in this checkout.
 #[test]
 fn s1_standalone_project_has_a_lock_file() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -188,7 +188,7 @@ fn s1_standalone_project_has_a_lock_file() {
         );
     }
     assert!(!embedded.contains("name = \"wit-parser\""), "authors do not build the bindings generator");
-    // Cargo does not need to change the lock file of projects with other names and kinds either.
+    // Cargo does not change the lock files of projects with other names and kinds either.
     for (name, kind) in
         [("a", ProjectKind::ContextBuilder), ("serde-words", ProjectKind::Tool), ("zzz", ProjectKind::MediaPolicy)]
     {
@@ -199,26 +199,27 @@ fn s1_standalone_project_has_a_lock_file() {
     }
 }
 
-/// Lets cargo resolve the project's dependencies.
+/// Runs cargo to resolve the project's dependencies, which may change the lock file.
 fn resolve_dependencies(project: &Path, arguments: &[&str]) {
     let mut metadata = Command::new(env!("CARGO"));
     metadata.current_dir(project).args(["metadata", "--format-version", "1"]).args(arguments);
     let output = metadata.output().expect("cargo starts");
     let printed = String::from_utf8_lossy(&output.stderr);
-    // Packages for other systems were never downloaded here; cargo resolves everything else before it needs them.
+    // A failed download is accepted, because cargo resolves all dependencies before it needs packages for other
+    // systems.
     let only_downloads =
         printed.contains("failed to download") || printed.contains("attempting to make an HTTP request");
     assert!(output.status.success() || only_downloads, "{printed}");
     assert!(!printed.contains("no matching package") && !printed.contains("--locked"), "{printed}");
 }
 
-/// S1, S2: the world in wit/README.md is valid next to the files that `plugin new` writes for the other languages, and the page
-/// contains the command that installs each toolchain.
+/// S1, S2: the world in wit/README.md can replace the world of a new project in another language than Rust. The page
+/// also contains the command that installs each toolchain.
 #[test]
 fn s1_contract_page_matches_new_projects() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/README.md");
     let page = fs::read_to_string(page).expect("the page");
-    let world = page.split("```wit\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a world");
+    let world = page.split("```wit\n").nth(1).and_then(|after_fence| after_fence.split("```").next()).expect("a world");
     for language in [Language::Python, Language::JavaScript, Language::C] {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let made = create(&project("words", ProjectKind::Tool, language, folder.path())).expect("made");

@@ -1,4 +1,5 @@
-//! `renew` replaces the files that agent-host wrote into a project, and does not touch what the author created or changed (S1).
+//! Tests that `renew` replaces the files that agent-host wrote into a project, and keeps files that the author created
+//! or changed (S1).
 
 use agent_devkit::Language;
 use agent_devkit::build::{BuildEvent, Project, Toolchain, build_directory};
@@ -9,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use tempfile::TempDir;
 
-/// A new project.
+/// A project that has just been created.
 struct TestProject {
     _folder: TempDir,
     path: PathBuf,
@@ -31,8 +32,9 @@ impl TestProject {
         renew(&Project::read(&self.path).expect("a project"))
     }
 
-    /// Makes the files look as if an older agent-host wrote them: one differs, one is additional, one does not exist yet.
-    fn age(&self, file: &str) {
+    /// Changes the files as if an older agent-host had written them: one file differs, one is obsolete, and one is
+    /// missing.
+    fn make_older(&self, file: &str) {
         let old = self.written.join(file);
         fs::write(&old, "// older\n").expect("written");
         let gone = old.with_file_name("gone.wit");
@@ -59,21 +61,22 @@ impl TestProject {
 
 const FILES: [(Language, &str); 2] = [(Language::Rust, "sdk/src/lib.rs"), (Language::C, "agent-host-plugin/tool.wit")];
 
-/// S1: the files of an older agent-host are replaced by those of this one: changed, added and removed. A second run changes nothing.
+/// S1: files of an older agent-host are changed, added and removed, so that the project has the files of this
+/// agent-host. A second run changes nothing.
 #[test]
 fn s1_renews_files_of_an_older_agent_host() {
     for (language, file) in FILES {
         let project = TestProject::new(language);
         assert_eq!(project.renew().expect("unchanged"), Renewal::UpToDate);
-        let whole = project.read(file);
-        project.age(file);
+        let current = project.read(file);
+        project.make_older(file);
         fs::create_dir_all(project.written.join("own-package")).expect("made");
         if language != Language::Rust {
             fs::write(project.written.join("own-package/own.wit"), "package own:own;\n").expect("written");
         }
         let renewed = project.renew().expect("renewed");
         assert_eq!(renewed, Renewal::Renewed { from: "0.0.9".to_owned(), changed: 3 });
-        assert_eq!(project.read(file), whole);
+        assert_eq!(project.read(file), current);
         assert!(!project.read(project.newer_file()).is_empty());
         assert!(!project.written.join(file).with_file_name("gone.wit").exists());
         assert_eq!(
@@ -88,7 +91,7 @@ fn s1_renews_files_of_an_older_agent_host() {
                 matches!(project.renew(), Ok(Renewal::Renewed { .. })),
                 "the files are written again after they were moved away"
             );
-            assert_eq!(project.read(file), whole);
+            assert_eq!(project.read(file), current);
         }
     }
 }
@@ -98,7 +101,7 @@ fn s1_renews_files_of_an_older_agent_host() {
 fn s1_does_not_overwrite_changed_files() {
     for (language, file) in FILES {
         let project = TestProject::new(language);
-        project.age(file);
+        project.make_older(file);
         fs::write(project.written.join(file), "// mine\n").expect("written");
         let refused = project.renew().expect_err("changed");
         assert!(matches!(&refused, RenewError::Changed { files, .. } if files == &[file.to_owned()]), "{refused}");
@@ -114,22 +117,22 @@ fn s1_does_not_overwrite_changed_files() {
     assert!(matches!(project.renew(), Err(RenewError::Newer { version, .. }) if version == "9.0.0"));
 }
 
-/// S1, S2: a build reports a project with the files of another agent-host, and only such a project.
+/// S1, S2: a build reports a version mismatch only if another version of agent-host wrote the files.
 #[tokio::test]
 async fn s1_build_reports_files_of_another_agent_host() {
     let project = TestProject::new(Language::Python);
     let reported = Mutex::new(Vec::new());
-    let listen = |event: BuildEvent<'_>| {
+    let progress = |event: BuildEvent<'_>| {
         if let BuildEvent::VersionMismatch(mismatch) = event {
             reported.lock().expect("no panic").push((mismatch.plugin.clone(), mismatch.version.clone()));
         }
     };
-    // The report needs no toolchain, and there is none here.
+    // The build fails, because there is no toolchain, but the mismatch is reported before.
     let build =
-        || async { build_directory(&Toolchain::default(), &project.path, &project.path, &listen).await.is_ok() };
+        || async { build_directory(&Toolchain::default(), &project.path, &project.path, &progress).await.is_ok() };
     assert!(!build().await);
     assert_eq!(*reported.lock().expect("no panic"), []);
-    project.age("agent-host-plugin/tool.wit");
+    project.make_older("agent-host-plugin/tool.wit");
     assert!(!build().await);
     assert_eq!(*reported.lock().expect("no panic"), [("words".to_owned(), "0.0.9".to_owned())]);
 }

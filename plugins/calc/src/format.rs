@@ -5,10 +5,10 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{Signed, Zero};
 
-/// Longest repeating decimal that is shown, in digits after the point.
+/// Maximum length of a repeating decimal that is shown, in digits after the point.
 const MAX_REPEATING: usize = 60;
 
-/// A number in all its forms.
+/// The text forms of a number: fraction, decimal and repeating decimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forms {
     /// The exact value, such as `7` or `-3/4`. None for a rounded root.
@@ -17,13 +17,13 @@ pub struct Forms {
     pub decimal: String,
     /// Whether `decimal` is exact.
     pub exactness: Exactness,
-    /// The decimal with its repeating digits in parentheses, such as `0.1(6)`. None if the decimal ends, or if the
-    /// period is long.
+    /// The decimal with its repeating digits in parentheses, such as `0.1(6)`. None if no digits repeat, or if the
+    /// decimal would be too long.
     pub repeating: Option<String>,
 }
 
 impl Forms {
-    /// One line for the model.
+    /// Returns a line for the model that contains the decimal and the exact value.
     pub fn summary(&self, digits: u32) -> String {
         let rounded = || format!("{} (rounded to {digits} digits)", self.decimal);
         match (&self.exact, self.exactness) {
@@ -38,13 +38,13 @@ impl Forms {
     }
 }
 
-/// The forms of a number. `digits` counts from the decimal point, or from the first digit that is not 0 if the number
-/// is small.
+/// Formats a number. `digits` is the maximum number of digits after the decimal point. Zeros directly after the point
+/// of a number between -1 and 1 are not counted.
 pub fn forms(number: &Number, digits: u32) -> Forms {
     let value = &number.value;
     let places = digits + leading_zeros(value);
     let scaled = value * BigRational::from_integer(ten_to(places));
-    let decimal = trim(place_point(&scaled.round().to_integer(), places));
+    let decimal = without_trailing_zeros(decimal_text(&scaled.round().to_integer(), places));
     if number.exactness == Exactness::Rounded {
         return Forms { exact: None, decimal, exactness: Exactness::Rounded, repeating: None };
     }
@@ -53,7 +53,7 @@ pub fn forms(number: &Number, digits: u32) -> Forms {
     Forms { exact: Some(value.to_string()), decimal, exactness, repeating }
 }
 
-/// The number of zeros between the point and the first other digit.
+/// Returns the number of zeros between the decimal point and the first digit that is not 0.
 fn leading_zeros(value: &BigRational) -> u32 {
     if value.is_zero() || value.numer().magnitude() >= value.denom().magnitude() {
         return 0;
@@ -63,7 +63,7 @@ fn leading_zeros(value: &BigRational) -> u32 {
 }
 
 /// Writes `unscaled / 10^places` as a decimal.
-fn place_point(unscaled: &BigInt, places: u32) -> String {
+fn decimal_text(unscaled: &BigInt, places: u32) -> String {
     let digits = unscaled.magnitude().to_string();
     let places = places as usize;
     let padded = format!("{digits:0>width$}", width = places + 1);
@@ -72,14 +72,14 @@ fn place_point(unscaled: &BigInt, places: u32) -> String {
     if places == 0 { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
 }
 
-fn trim(decimal: String) -> String {
+fn without_trailing_zeros(decimal: String) -> String {
     if !decimal.contains('.') {
         return decimal;
     }
     decimal.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Long division until a remainder occurs again.
+/// Finds the repeating digits by long division, until a remainder occurs for the second time.
 fn repeating(value: &BigRational) -> Option<String> {
     let ten = BigInt::from(10);
     let whole = value.trunc().to_integer();

@@ -8,7 +8,7 @@ use agent_host_sdk::prelude::*;
 use format::{Forms, forms};
 use number::Exactness;
 
-/// Digits after the point if the call does not set `digits`.
+/// Number of digits after the decimal point if the call does not set `digits`.
 const DEFAULT_DIGITS: u32 = 15;
 
 /// Arguments of `calc.evaluate`.
@@ -23,7 +23,7 @@ struct Evaluate {
     digits: Option<u32>,
 }
 
-/// The machine-readable result.
+/// The structured result of `calc.evaluate`.
 #[derive(Serialize, JsonSchema)]
 struct Evaluation {
     /// The exact value, an integer or a fraction such as `-3/4`. None if the expression contains an irrational root.
@@ -36,7 +36,7 @@ struct Evaluation {
     repeating: Option<String>,
 }
 
-/// The plugin: one tool.
+/// The plugin, which has one tool.
 pub struct Calc;
 
 impl ToolPlugin for Calc {

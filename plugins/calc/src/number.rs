@@ -1,22 +1,22 @@
-//! Exact numbers of limited size, so that no expression can take long to calculate.
+//! Exact numbers of limited size. The limit prevents expressions that take long to calculate.
 
 use num_bigint::{BigInt, Sign};
 use num_rational::BigRational;
 use num_traits::{One, Signed, ToPrimitive, Zero};
 
-/// Largest size of a numerator or denominator in bits: about 5,000 decimal digits.
+/// Maximum size of a numerator or denominator, in bits: about 5,000 decimal digits.
 pub const MAX_BITS: u64 = 16_610;
 
-/// Largest argument of `factorial`; 1500! has 4,115 digits.
+/// Maximum argument of `factorial`. 1500! has 4,115 digits.
 pub const MAX_FACTORIAL: u32 = 1_500;
 
-/// Digits of an irrational root that are calculated in addition to the requested ones.
+/// Number of digits of an irrational root that are calculated in addition to the requested digits.
 const GUARD_DIGITS: u32 = 20;
 
-/// A number, and whether it is exact.
+/// A rational number that is exact, or that approximates an irrational root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Number {
-    /// The value, or the nearest known fraction of an inexact number.
+    /// The exact value, or an approximation of it.
     pub value: BigRational,
     /// Whether `value` is exact.
     pub exactness: Exactness,
@@ -31,7 +31,7 @@ pub enum Exactness {
     Rounded,
 }
 
-/// The reason why an operation has no result. The parser adds the position.
+/// The reason why an operation has no result. The parser adds the position in the expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NumberError {
     /// The divisor is zero.
@@ -48,12 +48,12 @@ pub enum NumberError {
 type Result<T> = std::result::Result<T, NumberError>;
 
 impl Number {
-    /// An exact number.
+    /// Returns an exact number.
     pub fn exact(value: BigRational) -> Self {
         Self { value, exactness: Exactness::Exact }
     }
 
-    fn from_parts(value: BigRational, operands: &[&Number]) -> Result<Self> {
+    fn from_operands(value: BigRational, operands: &[&Number]) -> Result<Self> {
         if value.numer().bits() > MAX_BITS || value.denom().bits() > MAX_BITS {
             return Err(NumberError::TooLarge);
         }
@@ -67,17 +67,17 @@ impl Number {
 
     /// Adds two numbers.
     pub fn add(&self, other: &Number) -> Result<Number> {
-        Self::from_parts(&self.value + &other.value, &[self, other])
+        Self::from_operands(&self.value + &other.value, &[self, other])
     }
 
     /// Subtracts `other` from this number.
     pub fn subtract(&self, other: &Number) -> Result<Number> {
-        Self::from_parts(&self.value - &other.value, &[self, other])
+        Self::from_operands(&self.value - &other.value, &[self, other])
     }
 
     /// Multiplies two numbers.
     pub fn multiply(&self, other: &Number) -> Result<Number> {
-        Self::from_parts(&self.value * &other.value, &[self, other])
+        Self::from_operands(&self.value * &other.value, &[self, other])
     }
 
     /// Divides this number by `other`, as a fraction.
@@ -85,7 +85,7 @@ impl Number {
         if other.value.is_zero() {
             return Err(NumberError::DivisionByZero);
         }
-        Self::from_parts(&self.value / &other.value, &[self, other])
+        Self::from_operands(&self.value / &other.value, &[self, other])
     }
 
     /// Remainder of the floored division. It has the sign of the divisor, so `-7 % 3` is 2.
@@ -102,7 +102,7 @@ impl Number {
         }
         let (numerator, denominator) = (self.value.numer(), self.value.denom());
         if numerator.magnitude() <= BigInt::one().magnitude() && denominator.is_one() {
-            // 0, 1 and -1 stay small whatever the exponent is.
+            // The powers of 0, 1 and -1 are small for every exponent.
             let odd = exponent_value.bit(0);
             let negative_one = numerator.sign() == Sign::Minus && odd;
             let zero = numerator.is_zero() && !exponent_value.is_zero();
@@ -113,11 +113,11 @@ impl Number {
             } else {
                 1
             };
-            return Self::from_parts(BigRational::from_integer(value.into()), &[self]);
+            return Self::from_operands(BigRational::from_integer(value.into()), &[self]);
         }
         let times = exponent_value.abs().to_u64().ok_or(NumberError::TooLarge)?;
         let bits = numerator.bits().max(denominator.bits()) - 1;
-        // A number of b + 1 bits is at least 2^b, so its power has at least b * times bits.
+        // A number with b + 1 bits is at least 2^b, so its power has at least b * times bits.
         if bits.saturating_mul(times) > MAX_BITS {
             return Err(NumberError::TooLarge);
         }
@@ -126,31 +126,31 @@ impl Number {
         if exponent_value.is_negative() {
             value = value.recip();
         }
-        Self::from_parts(value, &[self])
+        Self::from_operands(value, &[self])
     }
 
-    /// The number with the opposite sign.
+    /// Returns the number with the opposite sign.
     pub fn negate(&self) -> Number {
         Self { value: -self.value.clone(), exactness: self.exactness }
     }
 
-    /// The absolute value.
+    /// Returns the absolute value.
     pub fn absolute(&self) -> Number {
         Self { value: self.value.abs(), exactness: self.exactness }
     }
 
-    /// The largest integer that is not larger than this number.
+    /// Returns the largest integer that is not larger than this number.
     pub fn floor(&self) -> Result<Number> {
         self.to_whole(|value| value.floor())
     }
 
-    /// The smallest integer that is not smaller than this number.
+    /// Returns the smallest integer that is not smaller than this number.
     pub fn ceiling(&self) -> Result<Number> {
         self.to_whole(|value| value.ceil())
     }
 
-    /// The nearest number with this many digits after the point; halves are rounded away from zero. Negative digits
-    /// round to tens, hundreds and so on.
+    /// Rounds to `digits` digits after the decimal point. Halves are rounded away from zero. A negative number of
+    /// digits rounds to tens, hundreds and so on.
     pub fn round(&self, digits: &Number) -> Result<Number> {
         let places = digits.integer("the number of digits")?;
         let places = places
@@ -161,10 +161,11 @@ impl Number {
         let unit = if places >= 0 { power.recip() } else { power };
         let scaled = Self { value: &self.value / &unit, exactness: self.exactness };
         let whole = scaled.to_whole(|value| value.round())?;
-        Self::from_parts(whole.value * unit, &[])
+        Self::from_operands(whole.value * unit, &[])
     }
 
-    /// Applies a rounding function. The result is exact unless the rounding error could have changed it.
+    /// Applies a function that returns an integer, such as `floor`. Fails if the error of a rounded root could change
+    /// the integer.
     fn to_whole(&self, step: impl Fn(&BigRational) -> BigRational) -> Result<Number> {
         if self.exactness == Exactness::Rounded {
             let error =
@@ -175,50 +176,51 @@ impl Number {
                 ));
             }
         }
-        Self::from_parts(step(&self.value), &[])
+        Self::from_operands(step(&self.value), &[])
     }
 
-    /// The square root: exact if it is a fraction, otherwise with `digits` significant digits and some more.
+    /// Returns the square root. If the root is not a fraction, it is rounded to more than `digits` significant digits.
     pub fn square_root(&self, digits: u32) -> Result<Number> {
         if self.value.is_negative() {
             return Err(NumberError::Domain("a negative number has no real square root".into()));
         }
         let (numerator, denominator) = (self.value.numer(), self.value.denom());
-        let (top, bottom) = (numerator.sqrt(), denominator.sqrt());
-        if &(&top * &top) == numerator && &(&bottom * &bottom) == denominator {
-            return Self::from_parts(BigRational::new(top, bottom), &[self]);
+        let (numerator_root, denominator_root) = (numerator.sqrt(), denominator.sqrt());
+        if &(&numerator_root * &numerator_root) == numerator && &(&denominator_root * &denominator_root) == denominator
+        {
+            return Self::from_operands(BigRational::new(numerator_root, denominator_root), &[self]);
         }
-        // sqrt(n/d) = sqrt(n*d*10^2k) / (d*10^k), which is integer arithmetic with k digits after the point.
+        // sqrt(n/d) = sqrt(n*d*10^2k) / (d*10^k). The right side needs only integers, and has k digits after the point.
         let leading_zeros = denominator.bits().saturating_sub(numerator.bits()) / 6;
         let places = digits + GUARD_DIGITS + u32::try_from(leading_zeros).map_err(|_| NumberError::TooLarge)?;
         let scale = ten_to(places);
         let root = (numerator * denominator * &scale * &scale).sqrt();
-        let mut result = Self::from_parts(BigRational::new(root, denominator * scale), &[self])?;
+        let mut result = Self::from_operands(BigRational::new(root, denominator * scale), &[self])?;
         result.exactness = Exactness::Rounded;
         Ok(result)
     }
 
-    /// The product of the integers from 1 to this number.
+    /// Returns the product of the integers from 1 to this number.
     pub fn factorial(&self) -> Result<Number> {
         let count = self.integer("the argument of factorial")?.to_u32().filter(|count| *count <= MAX_FACTORIAL);
         let count =
             count.ok_or_else(|| NumberError::Domain(format!("factorial takes integers from 0 to {MAX_FACTORIAL}")))?;
         let product = (2..=count).fold(BigInt::one(), |product, factor| product * factor);
-        Self::from_parts(BigRational::from_integer(product), &[])
+        Self::from_operands(BigRational::from_integer(product), &[])
     }
 
-    /// The greatest common divisor of two integers. It is never negative.
+    /// Returns the greatest common divisor of two integers. It is never negative.
     pub fn greatest_common_divisor(&self, other: &Number) -> Result<Number> {
         let mut larger = self.integer("each argument of gcd")?.abs();
         let mut smaller = other.integer("each argument of gcd")?.abs();
         while !smaller.is_zero() {
-            let rest = &larger % &smaller;
-            larger = std::mem::replace(&mut smaller, rest);
+            let remainder = &larger % &smaller;
+            larger = std::mem::replace(&mut smaller, remainder);
         }
-        Self::from_parts(BigRational::from_integer(larger), &[])
+        Self::from_operands(BigRational::from_integer(larger), &[])
     }
 
-    /// The least common multiple of two integers. It is never negative.
+    /// Returns the least common multiple of two integers. It is never negative.
     pub fn least_common_multiple(&self, other: &Number) -> Result<Number> {
         let divisor = self.greatest_common_divisor(other)?;
         if divisor.value.is_zero() {
@@ -227,18 +229,18 @@ impl Number {
         Ok(self.divide(&divisor)?.multiply(other)?.absolute())
     }
 
-    fn integer(&self, what: &str) -> Result<BigInt> {
+    fn integer(&self, operand: &str) -> Result<BigInt> {
         if self.exactness == Exactness::Rounded {
-            return Err(NumberError::Domain(format!("{what} must be an exact integer, not a rounded root")));
+            return Err(NumberError::Domain(format!("{operand} must be an exact integer, not a rounded root")));
         }
         if !self.value.is_integer() {
-            return Err(NumberError::Domain(format!("{what} must be an integer, not {}", self.value)));
+            return Err(NumberError::Domain(format!("{operand} must be an integer, not {}", self.value)));
         }
         Ok(self.value.to_integer())
     }
 }
 
-/// 10 to the power of `places`.
+/// Returns 10 to the power of `places`.
 pub fn ten_to(places: u32) -> BigInt {
     BigInt::from(10).pow(places)
 }

@@ -1,4 +1,4 @@
-//! Parses expressions from left to right and calculates them at the same time.
+//! Parses an expression from left to right, and calculates its value while parsing. The grammar is:
 //!
 //! ```text
 //! sum     = product { ("+" | "-") product }
@@ -14,32 +14,32 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::Zero;
 
-/// Longest expression in bytes.
+/// Maximum length of an expression, in bytes.
 pub const MAX_LENGTH: usize = 4_000;
 
-/// Deepest nesting of parentheses, signs and powers.
+/// Maximum nesting depth of parentheses, signs and powers.
 const MAX_DEPTH: u32 = 100;
 
-/// Largest exponent of a number such as `1.5e300`, and largest number of its digits.
+/// Maximum exponent of a number such as `1.5e300`, and maximum number of its digits.
 const MAX_NUMBER_DIGITS: usize = 2_000;
 
-/// The functions with their arguments, for messages and for the tool's description.
+/// List of the functions with their arguments, for error messages and for the tool's description.
 pub const FUNCTIONS: &str = "abs(x), min(x, …), max(x, …), floor(x), ceil(x), round(x), round(x, digits), \
                              gcd(a, b, …), lcm(a, b, …), factorial(n), sqrt(x)";
 
-/// The reason why an expression has no value, with the position.
+/// The reason why an expression has no value, with the position of the problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} (at character {position}: {excerpt})")]
 pub struct ExpressionError {
-    /// Position of the character in the expression, from 1.
+    /// Position of the problem in the expression, in characters. The first character is 1.
     pub position: usize,
-    /// What is wrong, and what would be right.
+    /// Description of the problem, and how to fix it.
     pub message: String,
-    /// The text around the position, with `▸` before the character.
+    /// The text around the position, with `▸` before the character at the position.
     pub excerpt: String,
 }
 
-/// Calculates an expression. Irrational roots get `digits` significant digits and some more.
+/// Calculates an expression. Irrational roots are rounded to more than `digits` significant digits.
 pub fn evaluate(expression: &str, digits: u32) -> Result<Number, ExpressionError> {
     let mut parser = Parser { text: expression, offset: 0, depth: 0, digits };
     if expression.len() > MAX_LENGTH {
@@ -67,10 +67,10 @@ impl Parser<'_> {
     fn sum(&mut self) -> Parsed {
         let mut left = self.product()?;
         while let Some(operator @ ('+' | '-' | '−')) = self.peek() {
-            let at = self.take(operator);
+            let position = self.take(operator);
             let right = self.product()?;
             let result = if operator == '+' { left.add(&right) } else { left.subtract(&right) };
-            left = self.located(at, result)?;
+            left = self.located(position, result)?;
         }
         Ok(left)
     }
@@ -78,14 +78,14 @@ impl Parser<'_> {
     fn product(&mut self) -> Parsed {
         let mut left = self.sign()?;
         while let Some(operator @ ('*' | '×' | '·' | '/' | '÷' | '%')) = self.peek() {
-            let at = self.take(operator);
+            let position = self.take(operator);
             let right = self.sign()?;
             let result = match operator {
                 '/' | '÷' => left.divide(&right),
                 '%' => left.remainder(&right),
                 _ => left.multiply(&right),
             };
-            left = self.located(at, result)?;
+            left = self.located(position, result)?;
         }
         Ok(left)
     }
@@ -113,19 +113,19 @@ impl Parser<'_> {
         if !doubled && self.peek() != Some('^') {
             return Ok(base);
         }
-        let at = self.offset;
+        let position = self.offset;
         self.offset += if doubled { 2 } else { 1 };
         let exponent = self.sign()?;
-        self.located(at, base.power(&exponent))
+        self.located(position, base.power(&exponent))
     }
 
     fn postfix(&mut self) -> Parsed {
         let mut value = self.atom()?;
         while self.peek() == Some('!') {
-            let at = self.take('!');
-            value = self.located(at, value.factorial())?;
+            let position = self.take('!');
+            value = self.located(position, value.factorial())?;
         }
-        // Skip white space, so that `**` is not mistaken for a product.
+        // Skip white space, so that `power` recognises `**` after it.
         self.peek();
         Ok(value)
     }
@@ -147,11 +147,11 @@ impl Parser<'_> {
 
     fn number(&mut self) -> Parsed {
         let start = self.offset;
-        let mut digits = self.digits_run();
+        let mut digits = self.digit_sequence();
         let mut places = 0;
         if self.next_is('.') {
             self.offset += 1;
-            let fraction = self.digits_run();
+            let fraction = self.digit_sequence();
             places = fraction.len();
             digits.push_str(&fraction);
         }
@@ -170,23 +170,25 @@ impl Parser<'_> {
         Ok(Number::exact(value))
     }
 
-    fn digits_run(&mut self) -> String {
-        let run = &self.text[self.offset..];
-        let length = run.find(|letter: char| !letter.is_ascii_digit() && letter != '_').unwrap_or(run.len());
+    fn digit_sequence(&mut self) -> String {
+        let remaining = &self.text[self.offset..];
+        let length =
+            remaining.find(|letter: char| !letter.is_ascii_digit() && letter != '_').unwrap_or(remaining.len());
         self.offset += length;
-        run[..length].replace('_', "")
+        remaining[..length].replace('_', "")
     }
 
-    /// The exponent, such as `e-3` of `1.5e-3`; 0 if there is none.
+    /// Parses the exponent of a number, such as `e-3` in `1.5e-3`. Returns 0 if there is no exponent.
     fn exponent(&mut self, start: usize) -> Result<i64, ExpressionError> {
-        let rest = &self.text.as_bytes()[self.offset..];
-        let signed = usize::from(matches!(rest.get(1), Some(b'+' | b'-')));
-        if !matches!(rest.first(), Some(b'e' | b'E')) || !rest.get(1 + signed).is_some_and(u8::is_ascii_digit) {
+        let remaining = &self.text.as_bytes()[self.offset..];
+        let signed = usize::from(matches!(remaining.get(1), Some(b'+' | b'-')));
+        if !matches!(remaining.first(), Some(b'e' | b'E')) || !remaining.get(1 + signed).is_some_and(u8::is_ascii_digit)
+        {
             return Ok(0);
         }
-        let negative = rest[1] == b'-';
+        let negative = remaining[1] == b'-';
         self.offset += 1 + signed;
-        let magnitude: i64 = self.digits_run().parse().unwrap_or(i64::MAX);
+        let magnitude: i64 = self.digit_sequence().parse().unwrap_or(i64::MAX);
         if magnitude > MAX_NUMBER_DIGITS as i64 {
             return Err(self.error(start, format!("the exponent is larger than {MAX_NUMBER_DIGITS}")));
         }
@@ -195,9 +197,10 @@ impl Parser<'_> {
 
     fn call(&mut self) -> Parsed {
         let start = self.offset;
-        let rest = &self.text[start..];
-        let length = rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(rest.len());
-        let name = rest[..length].to_ascii_lowercase();
+        let remaining = &self.text[start..];
+        let length =
+            remaining.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(remaining.len());
+        let name = remaining[..length].to_ascii_lowercase();
         self.offset += length;
         if self.peek() != Some('(') {
             return Err(
@@ -218,7 +221,7 @@ impl Parser<'_> {
     fn apply(&self, name: &str, arguments: &[Number]) -> Result<Number, NumberError> {
         let fold = |step: fn(&Number, &Number) -> Result<Number, NumberError>| {
             let first = step(&arguments[0], &arguments[0])?;
-            arguments[1..].iter().try_fold(first, |so_far, next| step(&so_far, next))
+            arguments[1..].iter().try_fold(first, |result, next| step(&result, next))
         };
         match (name, arguments) {
             ("abs", [value]) => Ok(value.absolute()),
@@ -261,8 +264,8 @@ impl Parser<'_> {
 
     /// Skips white space and returns the next character without consuming it.
     fn peek(&mut self) -> Option<char> {
-        let rest = &self.text[self.offset..];
-        self.offset += rest.len() - rest.trim_start().len();
+        let remaining = &self.text[self.offset..];
+        self.offset += remaining.len() - remaining.trim_start().len();
         self.text[self.offset..].chars().next()
     }
 
@@ -272,24 +275,24 @@ impl Parser<'_> {
 
     /// Consumes `symbol`, which is the next character, and returns its position.
     fn take(&mut self, symbol: char) -> usize {
-        let at = self.offset;
+        let position = self.offset;
         self.offset += symbol.len_utf8();
-        at
+        position
     }
 
-    fn located(&self, at: usize, result: Result<Number, NumberError>) -> Parsed {
-        result.map_err(|error| self.error(at, error.to_string()))
+    fn located(&self, position: usize, result: Result<Number, NumberError>) -> Parsed {
+        result.map_err(|error| self.error(position, error.to_string()))
     }
 
     fn error_here(&self, message: &str) -> ExpressionError {
         self.error(self.offset, message.to_owned())
     }
 
-    fn error(&self, at: usize, message: String) -> ExpressionError {
-        let before: Vec<char> = self.text[..at].chars().collect();
+    fn error(&self, position: usize, message: String) -> ExpressionError {
+        let before: Vec<char> = self.text[..position].chars().collect();
         let start: String = before[before.len().saturating_sub(20)..].iter().collect();
-        let rest: String = self.text[at..].chars().take(20).collect();
-        ExpressionError { position: before.len() + 1, message, excerpt: format!("{start}▸{rest}") }
+        let remaining: String = self.text[position..].chars().take(20).collect();
+        ExpressionError { position: before.len() + 1, message, excerpt: format!("{start}▸{remaining}") }
     }
 }
 

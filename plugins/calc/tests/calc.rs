@@ -1,4 +1,4 @@
-//! `calc.evaluate` as the host calls it (P2, S7): results, their forms, and rejected expressions.
+//! Tests of `calc.evaluate` (P2, S7): results, their text forms, and rejected expressions.
 
 use agent_host_sdk::prelude::*;
 use calc::Calc;
@@ -87,7 +87,7 @@ fn rejects_operations_on_uncertain_roots() {
 }
 
 #[test]
-fn errors_name_the_position() {
+fn errors_contain_the_position() {
     for (expression, position, message) in [
         ("", 1, "the expression ends"),
         ("1 +", 4, "the expression ends"),
@@ -118,7 +118,7 @@ fn errors_name_the_position() {
 }
 
 #[test]
-fn rejects_large_calculations_in_advance() {
+fn rejects_large_calculations_before_calculating() {
     for expression in ["9^9^9", "9^9^9^9^9", "1.0001^1000000000", "2^100000", "((9^4000)^2)^2", "0.5^99999"] {
         assert!(refusal(expression).contains("more than 5,000 digits"), "{expression}");
     }

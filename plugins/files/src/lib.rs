@@ -1,4 +1,4 @@
-//! Tools for files in granted trees: list, read, search, write, move.
+//! Tools that list, read, search, write and move files in granted directory trees.
 
 mod list;
 mod lookup;
@@ -9,7 +9,7 @@ mod write;
 
 use agent_host_sdk::prelude::*;
 
-/// The plugin with all file tools.
+/// The plugin, which has all file tools.
 pub struct Files;
 
 impl ToolPlugin for Files {

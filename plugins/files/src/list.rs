@@ -1,11 +1,13 @@
-//! The tool `files.list`.
+//! The tool `files.list`, which lists the entries of a directory.
 
 use crate::lookup;
 use crate::walk::{Kind, walk};
 use agent_host_sdk::prelude::*;
 use std::ops::ControlFlow;
 
+/// Maximum number of entries that are listed.
 const MAX_ENTRIES: usize = 1_000;
+/// Maximum value of the argument `depth`.
 const MAX_DEPTH: u32 = 32;
 
 /// Arguments of `files.list`.
@@ -46,7 +48,7 @@ fn one() -> u32 {
     1
 }
 
-/// Lists a directory.
+/// Runs `files.list`.
 pub(crate) fn list(List { path, depth }: List) -> Result<Listing, ToolError> {
     if !(1..=MAX_DEPTH).contains(&depth) {
         return Err(ToolError::invalid("/depth", format!("must be 1 to {MAX_DEPTH}")));

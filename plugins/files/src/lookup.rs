@@ -1,12 +1,12 @@
-//! Opens a file or directory in a granted tree by the path that the model gave. Anything else, such as a pipe or a
-//! device, is rejected before it is opened, because opening it could block.
+//! Finds a file or directory in a granted tree by the path in the arguments of a call. Pipes, devices and other special
+//! files are rejected before they are opened, because opening them could block.
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::trees;
 use std::fs::{self, Metadata};
 use std::path::PathBuf;
 
-/// A file or directory that was looked up.
+/// A file or directory in a granted tree.
 pub(crate) struct Entry {
     /// The path for `std::fs`.
     pub(crate) path: PathBuf,

@@ -1,4 +1,4 @@
-//! The tool `files.read`.
+//! The tool `files.read`, which reads lines or bytes of a file.
 
 use crate::lookup;
 use agent_host_sdk::prelude::*;
@@ -6,11 +6,11 @@ use agent_host_sdk::trees;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
-/// Maximum number of bytes in one result.
+/// Maximum size of one result, in bytes.
 const MAX_BYTES: usize = 64 * 1024;
-/// Longer lines are cut at this length, in bytes.
+/// Maximum length of a line in the result, in bytes. Longer lines are cut.
 const MAX_LINE: usize = 16 * 1024;
-/// Maximum number of bytes that are skipped to reach a line. Lines further away must be read by `offset`.
+/// Maximum number of bytes that are skipped to reach a line. Lines after these bytes must be read with `offset`.
 const MAX_SKIPPED: u64 = 256 * 1024 * 1024;
 
 /// Arguments of `files.read`.
@@ -32,7 +32,7 @@ pub(crate) struct ReadFile {
     length: Option<u64>,
 }
 
-/// Reads lines or bytes of a file.
+/// Runs `files.read`.
 pub(crate) fn read(arguments: ReadFile) -> Result<String, ToolError> {
     let ReadFile { path, first_line, lines, offset, length } = arguments;
     let by_lines = first_line.is_some() || lines.is_some();
@@ -51,11 +51,12 @@ pub(crate) fn read(arguments: ReadFile) -> Result<String, ToolError> {
     let size = entry.metadata.len();
     let file = File::open(&entry.path).map_err(|error| trees::error(&path, &error))?;
     match offset {
-        Some(offset) => bytes(file, size, offset, length).map_err(|error| error.of(&path)),
-        None => read_lines(file, size, first_line.unwrap_or(1), lines).map_err(|error| error.of(&path)),
+        Some(offset) => read_bytes(file, size, offset, length).map_err(|error| error.into_tool_error(&path)),
+        None => read_lines(file, size, first_line.unwrap_or(1), lines).map_err(|error| error.into_tool_error(&path)),
     }
 }
 
+/// The reason why a file cannot be read.
 enum Problem {
     Io(io::Error),
     Binary(u64),
@@ -69,7 +70,7 @@ impl From<io::Error> for Problem {
 }
 
 impl Problem {
-    fn of(self, path: &str) -> ToolError {
+    fn into_tool_error(self, path: &str) -> ToolError {
         match self {
             Self::Io(error) => trees::error(path, &error),
             Self::Binary(at) => ToolError::failed(format!("`{path}` is not UTF-8 text: see byte {at}")),
@@ -78,7 +79,7 @@ impl Problem {
     }
 }
 
-fn bytes(mut file: File, size: u64, offset: u64, length: Option<u64>) -> Result<String, Problem> {
+fn read_bytes(mut file: File, size: u64, offset: u64, length: Option<u64>) -> Result<String, Problem> {
     if offset > size {
         return Err(Problem::AfterEnd("/offset", format!("is after the end: the file has {size} bytes")));
     }
@@ -86,12 +87,13 @@ fn bytes(mut file: File, size: u64, offset: u64, length: Option<u64>) -> Result<
     file.seek(SeekFrom::Start(offset))?;
     let mut bytes = Vec::new();
     file.take(length).read_to_end(&mut bytes)?;
-    let whole = offset + bytes.len() as u64 >= size;
-    // The range may start or end inside a character. The rest of that character belongs to the adjacent range.
+    let is_complete = offset + bytes.len() as u64 >= size;
+    // The range may start or end inside a character. Such a character is left out at the start of the range, and an
+    // incomplete character at the end is left for the next range.
     let begin = bytes.iter().take(3).take_while(|byte| offset > 0 && **byte & 0xC0 == 0x80).count();
     let text = match std::str::from_utf8(&bytes[begin..]) {
         Ok(text) => text,
-        Err(error) if error.error_len().is_none() && !whole && error.valid_up_to() > 0 => {
+        Err(error) if error.error_len().is_none() && !is_complete && error.valid_up_to() > 0 => {
             std::str::from_utf8(&bytes[begin..begin + error.valid_up_to()]).unwrap_or_default()
         }
         Err(error) => return Err(Problem::Binary(offset + (begin + error.valid_up_to()) as u64)),
@@ -102,59 +104,59 @@ fn bytes(mut file: File, size: u64, offset: u64, length: Option<u64>) -> Result<
     Ok(format!("{text}\n[bytes {from} to {to} of {size}{next}]"))
 }
 
-fn read_lines(file: File, size: u64, first: u64, most: Option<u64>) -> Result<String, Problem> {
+fn read_lines(file: File, size: u64, first: u64, max_lines: Option<u64>) -> Result<String, Problem> {
     let mut reader = BufReader::new(file);
-    let mut passed = 0;
+    let mut position = 0;
     let mut number = 1;
     while number < first {
         let (length, complete) = skip_line(&mut reader)?;
-        passed += length;
-        if length == 0 || !complete && passed == size {
+        position += length;
+        if length == 0 || !complete && position == size {
             let lines = if length == 0 { number - 1 } else { number };
             return Err(Problem::AfterEnd("/first_line", format!("is after the end: the file has {lines} lines")));
         }
-        if passed > MAX_SKIPPED {
+        if position > MAX_SKIPPED {
             return Err(Problem::AfterEnd(
                 "/first_line",
-                format!("is too far from the start; read it by offset, from {passed}"),
+                format!("is too far from the start; read it by offset, from {position}"),
             ));
         }
         number += 1;
     }
     let (mut text, mut cut) = (String::new(), 0);
     let mut line = Vec::new();
-    while most.is_none_or(|most| number - first < most) {
+    while max_lines.is_none_or(|max_lines| number - first < max_lines) {
         line.clear();
         let read = reader.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut line)?;
         if read == 0 {
             break;
         }
-        let mut rest = 0;
+        let mut skipped_length = 0;
         if read == MAX_LINE && line.last() != Some(&b'\n') {
-            rest = skip_line(&mut reader)?.0;
+            skipped_length = skip_line(&mut reader)?.0;
         }
-        let valid = valid_text(&line, rest > 0).map_err(|at| Problem::Binary(passed + at as u64))?;
+        let valid = valid_text(&line, skipped_length > 0).map_err(|at| Problem::Binary(position + at as u64))?;
         if !text.is_empty() && text.len() + valid.len() > MAX_BYTES {
             break;
         }
         text.push_str(valid);
-        if rest > 0 {
+        if skipped_length > 0 {
             text.push_str("…\n");
             cut += 1;
         }
-        passed += read as u64 + rest;
+        position += read as u64 + skipped_length;
         number += 1;
     }
-    Ok(text + &footer(first, number, passed, size, cut))
+    Ok(text + &footer(first, number, position, size, cut))
 }
 
-fn footer(first: u64, next: u64, passed: u64, size: u64, cut: u64) -> String {
+fn footer(first: u64, next: u64, position: u64, size: u64, cut: u64) -> String {
     let mut footer = match next {
         _ if size == 0 => "[the file is empty".to_owned(),
         next if next == first => return format!("[no line {first}: the file ends before it]"),
         next => format!("[lines {first} to {}", next - 1),
     };
-    if passed < size {
+    if position < size {
         footer.push_str(&format!("; continue with first_line {next}"));
     } else if size > 0 {
         footer.push_str(", the end");
@@ -166,7 +168,8 @@ fn footer(first: u64, next: u64, passed: u64, size: u64, cut: u64) -> String {
     footer
 }
 
-/// The line as text. If it was cut, an incomplete last character is dropped.
+/// Returns the line as text. If the line was cut, removes an incomplete last character. The error is the position of
+/// the first byte that is not text.
 fn valid_text(line: &[u8], was_cut: bool) -> Result<&str, usize> {
     if let Some(at) = line.iter().position(|byte| *byte == 0) {
         return Err(at);
@@ -180,7 +183,7 @@ fn valid_text(line: &[u8], was_cut: bool) -> Result<&str, usize> {
     }
 }
 
-/// Skips the rest of a line. Returns its length, and whether it ends with a line break.
+/// Skips all bytes up to the end of a line. Returns their number, and whether the line ends with a line break.
 fn skip_line(reader: &mut impl BufRead) -> io::Result<(u64, bool)> {
     let mut length = 0;
     loop {

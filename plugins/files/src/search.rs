@@ -1,4 +1,4 @@
-//! The tool `files.search`.
+//! The tool `files.search`, which finds matching lines in files.
 
 use crate::lookup;
 use crate::walk::{Kind, walk};
@@ -11,18 +11,23 @@ use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::Path;
 
+/// Maximum value of the argument `limit`.
 const MAX_MATCHES: u32 = 200;
+/// Maximum number of files that are opened in one search.
 const MAX_FILES: usize = 20_000;
+/// Maximum value of the argument `context`.
 const MAX_CONTEXT: u32 = 10;
+/// Maximum size of a file that is searched, in bytes. Larger files are skipped.
 const MAX_FILE_SIZE: u64 = 4 * 1024 * 1024;
-/// Maximum number of bytes that are searched in all files together.
+/// Maximum total size of the files that are searched, in bytes.
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
 /// Length of the result in bytes from which no more matches are added.
 const MAX_TEXT: usize = 64 * 1024;
-/// Longer lines are cut at this length, in characters.
+/// Maximum length of a line in the result, in characters. Longer lines are cut.
 const MAX_LINE: usize = 400;
-/// A file with a NUL byte in its first bytes is binary. This is the number of these bytes.
+/// Number of bytes at the start of a file that are checked for a NUL byte, which marks a binary file.
 const HEAD: usize = 8 * 1024;
+/// Maximum depth of subdirectories that are searched.
 const MAX_DEPTH: u32 = 64;
 
 /// Arguments of `files.search`.
@@ -55,7 +60,7 @@ fn default_limit() -> u32 {
     50
 }
 
-/// Searches a tree.
+/// Runs `files.search`.
 pub(crate) fn search(arguments: Search) -> Result<String, ToolError> {
     if arguments.context > MAX_CONTEXT {
         return Err(ToolError::invalid("/context", format!("must be at most {MAX_CONTEXT}")));
@@ -66,7 +71,7 @@ pub(crate) fn search(arguments: Search) -> Result<String, ToolError> {
     let mut run = SearchRun::new(expression(&arguments)?, &arguments);
     let root = lookup::entry(&arguments.path)?;
     if root.metadata.is_file() {
-        let _ = run.file(&root.path, &arguments.path);
+        let _ = run.search_file(&root.path, &arguments.path);
     } else {
         let prefix = match arguments.path.trim_end_matches('/') {
             "" if arguments.path.starts_with('/') => "/".to_owned(),
@@ -74,8 +79,8 @@ pub(crate) fn search(arguments: Search) -> Result<String, ToolError> {
             path => format!("{path}/"),
         };
         let skipped = walk(&root.path, &arguments.path, MAX_DEPTH, |found| match found.kind {
-            Kind::File if wanted(arguments.glob.as_deref(), &found.name) => {
-                run.file(&found.path, &format!("{prefix}{}", found.name))
+            Kind::File if matches_glob(arguments.glob.as_deref(), &found.name) => {
+                run.search_file(&found.path, &format!("{prefix}{}", found.name))
             }
             _ => ControlFlow::Continue(()),
         })?;
@@ -102,7 +107,7 @@ fn expression(arguments: &Search) -> Result<Regex, ToolError> {
         .map_err(|error| ToolError::invalid(pointer, format!("is not a regular expression: {error}")))
 }
 
-fn wanted(glob: Option<&str>, name: &str) -> bool {
+fn matches_glob(glob: Option<&str>, name: &str) -> bool {
     match glob {
         None => true,
         Some(glob) if glob.contains('/') => glob_match(glob, name),
@@ -110,7 +115,7 @@ fn wanted(glob: Option<&str>, name: &str) -> bool {
     }
 }
 
-/// The progress of a search.
+/// The progress and the result of a search.
 struct SearchRun {
     expression: Regex,
     context: usize,
@@ -122,8 +127,9 @@ struct SearchRun {
     searched: usize,
     bytes: u64,
     text: String,
-    /// Skipped files by reason: their number, and the first one.
+    /// Number of skipped files and the name of the first skipped file, by the reason.
     skipped: BTreeMap<&'static str, (usize, String)>,
+    /// The reason why the search ended before all files were searched.
     ended: Option<String>,
 }
 
@@ -143,12 +149,12 @@ impl SearchRun {
         }
     }
 
-    fn file(&mut self, path: &Path, name: &str) -> ControlFlow<()> {
+    fn search_file(&mut self, path: &Path, name: &str) -> ControlFlow<()> {
         if self.files == MAX_FILES || self.bytes >= MAX_BYTES {
             return self.end(format!("stopped before `{name}`, after {} files", self.files));
         }
         self.files += 1;
-        let content = match content(path) {
+        let content = match read_content(path) {
             Ok(Content::Text(content)) => content,
             Ok(Content::Binary) => return self.skip("binary files", name),
             Ok(Content::Large) => return self.skip("files over 4 MiB", name),
@@ -171,8 +177,8 @@ impl SearchRun {
         ControlFlow::Continue(())
     }
 
-    /// Shows a match with its context, without lines that are already shown. Returns the first line that is not shown
-    /// yet.
+    /// Adds a match with its context to the result, without lines that were already added. Returns the index of the
+    /// first line that has not been added.
     fn show(&mut self, name: &str, lines: &[&str], index: usize, shown: usize) -> usize {
         let first = index.saturating_sub(self.context).max(shown);
         let last = (index + self.context).min(lines.len() - 1);
@@ -180,10 +186,10 @@ impl SearchRun {
             self.text.push_str("--\n");
         }
         for (number, line) in lines.iter().enumerate().take(last + 1).skip(first) {
-            // Stop before the next match, which is shown separately.
+            // Stop before the next match, which is added separately.
             let mark = if self.expression.is_match(line) { ':' } else { '-' };
-            let counted = number > index && mark == ':';
-            if counted {
+            let is_next_match = number > index && mark == ':';
+            if is_next_match {
                 return number;
             }
             self.text.push_str(&format!("{name}:{}{mark} {}\n", number + 1, cut(line)));
@@ -221,13 +227,14 @@ impl SearchRun {
     }
 }
 
+/// The content of a file that may be searched.
 enum Content {
     Text(String),
     Binary,
     Large,
 }
 
-fn content(path: &Path) -> io::Result<Content> {
+fn read_content(path: &Path) -> io::Result<Content> {
     let mut file = File::open(path)?;
     if file.metadata()?.len() > MAX_FILE_SIZE {
         return Ok(Content::Large);

@@ -1,5 +1,5 @@
-//! Walks a directory tree in the order of names, up to a depth and a number of entries. Links are listed but not
-//! followed: their target is listed under its own name if it is in the tree.
+//! Visits the entries of a directory tree in the order of their names, up to a depth. Links are visited but not
+//! followed. If the target of a link is in the tree, it is visited under its own name.
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::trees;
@@ -8,7 +8,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of entries of one directory, so that a huge directory cannot fill the memory.
+/// Maximum number of entries of one directory that are visited, so that a huge directory cannot fill the memory.
 const MAX_DIRECTORY: usize = 20_000;
 
 /// The type of an entry.
@@ -21,7 +21,7 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// An entry of the tree.
+/// An entry of a directory tree.
 pub(crate) struct Entry {
     /// The path for `std::fs`.
     pub(crate) path: PathBuf,
@@ -35,11 +35,12 @@ pub(crate) struct Entry {
 pub(crate) struct Skipped {
     /// Names of directories that could not be read.
     pub(crate) unreadable: Vec<String>,
-    /// Names of directories with more than 20,000 entries, of which only the first ones are listed.
+    /// Names of directories with more than 20,000 entries, of which only the first 20,000 are visited.
     pub(crate) truncated: Vec<String>,
 }
 
-/// Visits the entries below `root`, directories before their entries. `shown` is `root` as the model gave it.
+/// Visits the entries below `root`. A directory is visited before its entries. `shown` is the path of `root` in the
+/// arguments of the call, for error messages.
 pub(crate) fn walk(
     root: &Path,
     shown: &str,
@@ -47,14 +48,14 @@ pub(crate) fn walk(
     mut visit: impl FnMut(&Entry) -> ControlFlow<()>,
 ) -> Result<Skipped, ToolError> {
     let mut skipped = Skipped::default();
-    let mut waiting = entries(root, "", 1, &mut skipped).map_err(|error| trees::error(shown, &error))?;
-    while let Some((level, found)) = waiting.pop() {
+    let mut pending = entries(root, "", 1, &mut skipped).map_err(|error| trees::error(shown, &error))?;
+    while let Some((level, found)) = pending.pop() {
         if visit(&found).is_break() {
             break;
         }
         if found.kind == Kind::Directory && level < depth {
             match entries(&found.path, &found.name, level + 1, &mut skipped) {
-                Ok(inner) => waiting.extend(inner),
+                Ok(inner) => pending.extend(inner),
                 Err(_) => skipped.unreadable.push(found.name),
             }
         }
@@ -62,7 +63,7 @@ pub(crate) fn walk(
     Ok(skipped)
 }
 
-/// The entries of one directory, sorted in reverse, so that `pop` returns them in order.
+/// Reads the entries of one directory. They are sorted in reverse order, so that `pop` returns them in order.
 fn entries(path: &Path, prefix: &str, level: u32, skipped: &mut Skipped) -> std::io::Result<Vec<(u32, Entry)>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(path)? {
@@ -71,8 +72,8 @@ fn entries(path: &Path, prefix: &str, level: u32, skipped: &mut Skipped) -> std:
             skipped.truncated.push(if prefix.is_empty() { ".".to_owned() } else { prefix.to_owned() });
             break;
         }
-        let own = entry.file_name().to_string_lossy().into_owned();
-        let name = if prefix.is_empty() { own } else { format!("{prefix}/{own}") };
+        let file_name = entry.file_name().to_string_lossy().into_owned();
+        let name = if prefix.is_empty() { file_name } else { format!("{prefix}/{file_name}") };
         let kind = match entry.file_type()? {
             kind if kind.is_symlink() => Kind::Link,
             kind if kind.is_dir() => Kind::Directory,
@@ -81,6 +82,6 @@ fn entries(path: &Path, prefix: &str, level: u32, skipped: &mut Skipped) -> std:
         };
         entries.push((level, Entry { path: entry.path(), name, kind }));
     }
-    entries.sort_by(|one, other| Reverse(&one.1.name).cmp(&Reverse(&other.1.name)));
+    entries.sort_by(|left, right| Reverse(&left.1.name).cmp(&Reverse(&right.1.name)));
     Ok(entries)
 }

@@ -6,6 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+/// Maximum size of the text that one call writes, in bytes.
 const MAX_SIZE: usize = 4 * 1024 * 1024;
 
 /// Arguments of `files.write`.
@@ -54,7 +55,7 @@ pub(crate) struct Move {
     overwrite: bool,
 }
 
-/// Writes a file.
+/// Runs `files.write`.
 pub(crate) fn write(WriteFile { path, text, mode }: WriteFile) -> Result<Written, ToolError> {
     if text.len() > MAX_SIZE {
         return Err(ToolError::invalid(
@@ -68,7 +69,7 @@ pub(crate) fn write(WriteFile { path, text, mode }: WriteFile) -> Result<Written
         Ok(metadata) if !metadata.is_file() => {
             return Err(ToolError::invalid("/path", format!("`{path}` exists and is not a file")));
         }
-        Ok(_) if mode == Mode::Create => return Err(exists(&path)),
+        Ok(_) if mode == Mode::Create => return Err(exists_error(&path)),
         Ok(_) => true,
         Err(error) if error.kind() == ErrorKind::NotFound => false,
         Err(error) => return Err(failed(error)),
@@ -78,9 +79,9 @@ pub(crate) fn write(WriteFile { path, text, mode }: WriteFile) -> Result<Written
     }
     match mode {
         Mode::Append => append(&target, &text).map_err(failed)?,
-        // Creates the file only if it does not exist, so that a file that appears in the meantime is not lost.
+        // Fails if the file exists, so that a file that another program creates in the meantime is not overwritten.
         Mode::Create => create(&target, &text).map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => exists(&path),
+            ErrorKind::AlreadyExists => exists_error(&path),
             _ => failed(error),
         })?,
         Mode::Overwrite => replace(&target, &text).map_err(failed)?,
@@ -89,7 +90,7 @@ pub(crate) fn write(WriteFile { path, text, mode }: WriteFile) -> Result<Written
     Ok(Written { path, size, existed })
 }
 
-/// Moves a file or directory.
+/// Runs `files.move`.
 pub(crate) fn move_entry(Move { from, to, overwrite }: Move) -> Result<String, ToolError> {
     let (source, target) = (trees::locate(&from)?, trees::locate(&to)?);
     let metadata = fs::symlink_metadata(&source).map_err(|error| trees::error(&from, &error))?;
@@ -121,7 +122,7 @@ pub(crate) fn move_entry(Move { from, to, overwrite }: Move) -> Result<String, T
     Ok(format!("moved `{from}` to `{to}`"))
 }
 
-fn exists(path: &str) -> ToolError {
+fn exists_error(path: &str) -> ToolError {
     ToolError::invalid("/path", format!("`{path}` exists; set `mode` to `overwrite` or `append`"))
 }
 
@@ -133,33 +134,33 @@ fn append(target: &Path, text: &str) -> io::Result<()> {
 
 fn create(target: &Path, text: &str) -> io::Result<()> {
     let file = File::create_new(target)?;
-    fill(file, text).inspect_err(|_| {
-        // An incomplete file would look complete. If it cannot be removed either, the first error is enough.
+    write_and_sync(file, text).inspect_err(|_| {
+        // Remove the incomplete file, because it would look complete. An error of the removal is ignored.
         let _ = fs::remove_file(target);
     })
 }
 
-/// Replaces the file atomically: readers see the old or the new file, never a part.
+/// Replaces the file atomically: readers see the old or the new content, never a part of it.
 fn replace(target: &Path, text: &str) -> io::Result<()> {
-    let (temporary, file) = temporary(target)?;
-    fill(file, text).and_then(|()| fs::rename(&temporary, target)).inspect_err(|_| {
+    let (temporary, file) = create_temporary(target)?;
+    write_and_sync(file, text).and_then(|()| fs::rename(&temporary, target)).inspect_err(|_| {
         let _ = fs::remove_file(&temporary);
     })
 }
 
-fn fill(mut file: File, text: &str) -> io::Result<()> {
+fn write_and_sync(mut file: File, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.sync_all()
 }
 
-fn temporary(target: &Path) -> io::Result<(PathBuf, File)> {
+fn create_temporary(target: &Path) -> io::Result<(PathBuf, File)> {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
     let mut number = 0;
     loop {
         let temporary = target.with_file_name(format!(".{name}.{number}.tmp"));
         match File::create_new(&temporary) {
             Ok(file) => return Ok((temporary, file)),
-            // Left over from a call that was killed, or in use by a parallel call.
+            // The file was left by a call that was stopped, or a parallel call uses it.
             Err(error) if error.kind() == ErrorKind::AlreadyExists && number < 100 => number += 1,
             Err(error) => return Err(error),
         }

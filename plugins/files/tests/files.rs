@@ -1,4 +1,4 @@
-//! The file tools on real files, without a host (S7).
+//! Tests of the file tools with real files and without a host (S7).
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::testing::Host;
@@ -33,7 +33,7 @@ impl Tree {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// Calls a tool with the path of `name`.
+    /// Calls a tool. The argument `path` is set to the path of `name`.
     fn call(&mut self, tool: &str, name: &str, mut arguments: Value) -> Result<Outcome, ToolError> {
         arguments["path"] = json!(self.path(name));
         self.host.run(|| Files::tools().call(tool, arguments))
@@ -107,16 +107,16 @@ fn reads_byte_ranges_of_whole_characters() {
 fn reads_a_big_file_in_parts() {
     let content = (0..20_000).map(|number| format!("line {number}\n")).collect::<String>();
     let mut tree = Tree::with(&[("a", content.as_bytes())]);
-    let (mut whole, mut first) = (String::new(), 1);
+    let (mut text_so_far, mut first) = (String::new(), 1);
     while let Some((text, footer)) = tree.text("files.read", "a", json!({ "first_line": first })).rsplit_once('[') {
         assert!(text.len() <= 64 * 1024);
-        whole.push_str(text);
+        text_so_far.push_str(text);
         match footer.split_once("first_line ") {
             Some((_, next)) => first = next.trim_end_matches(']').parse().expect("a line"),
             None => break,
         }
     }
-    assert_eq!(whole, content);
+    assert_eq!(text_so_far, content);
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn move_overwrites_only_if_requested() {
     assert_eq!((tree.read("b").as_str(), tree.read("deep/er/c").as_str()), ("1", "3"));
 }
 
-// P6: nothing outside of the granted trees is accessible, and a denial names the trees.
+// P6: files outside of the granted trees are not accessible, and the error names the granted trees.
 #[test]
 fn p6_denies_paths_outside_of_granted_trees() {
     let mut tree = Tree::with(&[("a", b"1")]);

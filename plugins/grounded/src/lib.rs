@@ -1,5 +1,5 @@
-//! An output validator: tool results of this turn, or the user's message, must contain every passage that the answer
-//! quotes.
+//! An output validator that accepts an answer only if tool results of the turn, or the user's message, contain every
+//! passage that the answer quotes.
 
 pub mod passages;
 
@@ -7,15 +7,15 @@ use agent_host_sdk::output_validator::{OutputValidator, Problem, Request, Verdic
 use agent_host_sdk::types::{Content, Failure, Message, Part, Role};
 use passages::{Sources, passages};
 
-/// Maximum number of passages that one rejection names.
+/// Maximum number of passages that a rejection names.
 const MAX_SHOWN: usize = 5;
 
-/// The plugin, an output validator.
+/// The plugin, which is an output validator.
 pub struct Grounded;
 
 impl OutputValidator for Grounded {
     fn validate(request: Request) -> Result<Verdict, Failure> {
-        let sources = Sources::new(sources(&request.turn));
+        let sources = Sources::new(quotable_texts(&request.turn));
         let unknown = passages(&request.text).into_iter().filter(|passage| !sources.contain(passage));
         let problems: Vec<_> = unknown.take(MAX_SHOWN).map(problem).collect();
         Ok(if problems.is_empty() { Verdict::Accept } else { Verdict::Reject(problems) })
@@ -24,9 +24,9 @@ impl OutputValidator for Grounded {
 
 agent_host_sdk::export_output_validator!(Grounded);
 
-/// The texts that may be quoted. Only the first message with the role *user* is from the person. Later ones are
-/// feedback of the host, which repeats the rejected passages.
-fn sources(turn: &[Message]) -> Vec<&str> {
+/// Returns the texts that an answer may quote. Of the messages with the role *user*, only the first is from the user.
+/// Later messages are feedback of the host, which repeats the rejected passages.
+fn quotable_texts(turn: &[Message]) -> Vec<&str> {
     let mut texts = Vec::new();
     for (index, message) in turn.iter().enumerate() {
         for part in &message.parts {

@@ -1,13 +1,13 @@
-//! Finds quoted passages in a text, and looks for them in sources.
+//! Finds the quoted passages of a text, and checks whether sources contain them.
 
-/// Minimum number of words in a passage. Shorter ones are names or scare quotes.
+/// Minimum number of words in a passage. Shorter passages are usually names or scare quotes.
 const MIN_WORDS: usize = 4;
 
-/// Opening quotation marks with their closing ones.
+/// Opening quotation marks with their closing quotation marks.
 const MARKS: [(char, char); 5] = [('"', '"'), ('“', '”'), ('„', '“'), ('«', '»'), ('»', '«')];
 
-/// The passages that a text quotes: between quotation marks in one paragraph, or in lines that start with `>`. Code
-/// is not quoted text.
+/// Returns the passages that a text quotes: text between quotation marks in one paragraph, and lines that start with
+/// `>`. Code blocks are ignored.
 pub fn passages(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let (mut paragraph, mut block, mut in_code) = (String::new(), String::new(), false);
@@ -24,10 +24,10 @@ pub fn passages(text: &str) -> Vec<String> {
                 block.push_str(quoted);
                 block.push('\n');
             }
-            None => found.extend(pieces(&std::mem::take(&mut block))),
+            None => found.extend(passages_of(&std::mem::take(&mut block))),
         }
         if line.trim().is_empty() {
-            between_marks(&std::mem::take(&mut paragraph), &mut found);
+            add_quoted_text(&std::mem::take(&mut paragraph), &mut found);
         } else if !line.trim_start().starts_with('>') {
             paragraph.push_str(line);
             paragraph.push('\n');
@@ -36,34 +36,34 @@ pub fn passages(text: &str) -> Vec<String> {
     found
 }
 
-fn between_marks(paragraph: &str, found: &mut Vec<String>) {
-    let mut rest = paragraph;
-    while let Some((at, open)) = rest.char_indices().find(|(_, mark)| MARKS.iter().any(|(open, _)| open == mark)) {
-        let inner = &rest[at + open.len_utf8()..];
-        let closes: Vec<char> = MARKS.iter().filter(|(one, _)| *one == open).map(|(_, close)| *close).collect();
+fn add_quoted_text(paragraph: &str, found: &mut Vec<String>) {
+    let mut remaining = paragraph;
+    while let Some((at, open)) = remaining.char_indices().find(|(_, mark)| MARKS.iter().any(|(open, _)| open == mark)) {
+        let inner = &remaining[at + open.len_utf8()..];
+        let closes: Vec<char> = MARKS.iter().filter(|(opening, _)| *opening == open).map(|(_, close)| *close).collect();
         match inner.find(closes.as_slice()) {
             Some(end) => {
-                found.extend(pieces(&inner[..end]));
-                rest = &inner[end..];
-                rest = &rest[rest.chars().next().map_or(0, char::len_utf8)..];
+                found.extend(passages_of(&inner[..end]));
+                remaining = &inner[end..];
+                remaining = &remaining[remaining.chars().next().map_or(0, char::len_utf8)..];
             }
-            None => rest = inner,
+            None => remaining = inner,
         }
     }
 }
 
-/// Splits a passage at omissions, and drops parts of a few words.
-fn pieces(passage: &str) -> Vec<String> {
+/// Splits a quote at omissions such as `…`, and removes parts with fewer than [`MIN_WORDS`] words.
+fn passages_of(passage: &str) -> Vec<String> {
     let passage = passage.replace("[…]", "…").replace("[...]", "…").replace("...", "…");
-    let pieces = passage.split('…').map(|piece| piece.split_whitespace().collect::<Vec<_>>());
-    pieces.filter(|words| words.len() >= MIN_WORDS).map(|words| words.join(" ")).collect()
+    let passages_of = passage.split('…').map(|piece| piece.split_whitespace().collect::<Vec<_>>());
+    passages_of.filter(|words| words.len() >= MIN_WORDS).map(|words| words.join(" ")).collect()
 }
 
-/// The texts that passages may come from.
+/// The texts that an answer may quote.
 pub struct Sources(Vec<String>);
 
 impl Sources {
-    /// Prepares the texts for comparison.
+    /// Normalizes the texts for comparison.
     pub fn new<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
         Self(texts.into_iter().map(normalized).collect())
     }
@@ -76,8 +76,8 @@ impl Sources {
     }
 }
 
-/// The text without differences that a quote may have: line breaks (including `\n` in JSON), the form of quotation
-/// marks and dashes, and case.
+/// Removes differences that a correct quote may have: line breaks (including `\n` in JSON), the form of quotation marks
+/// and dashes, and case.
 fn normalized(text: &str) -> String {
     let text = text.replace("\\n", " ").replace("\\\"", "\"");
     let mut normalized = String::with_capacity(text.len());

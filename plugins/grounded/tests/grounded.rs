@@ -1,4 +1,4 @@
-//! Which answers `grounded` accepts (L12): quotes must be true.
+//! Tests that `grounded` accepts answers with exact quotes and rejects invented quotes (L12).
 
 use agent_host_sdk::output_validator::{OutputValidator, Request, Verdict};
 use agent_host_sdk::testing;
@@ -66,7 +66,7 @@ fn l12_rejects_invented_quotes() {
     }
 }
 
-/// A failed call is not a source, and neither is the feedback that repeats the passage.
+/// The results of failed calls are not sources. The feedback that repeats a rejected passage is not a source either.
 #[test]
 fn errors_and_feedback_are_not_sources() {
     let answer = "It says \"the light went out in 1900\".";

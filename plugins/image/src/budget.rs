@@ -1,5 +1,5 @@
-//! Estimates the memory for decoding a picture from its header, and checks that the call has that much. A tiny file
-//! may claim to be an enormous picture.
+//! Estimates the memory for decoding a picture from its header, and checks that the call has enough memory. The header
+//! of a tiny file may claim an enormous picture.
 
 use crate::header::Header;
 use agent_host_sdk::prelude::*;
@@ -7,10 +7,10 @@ use image::{ColorType, ImageFormat};
 
 /// Maximum number of pixels of a picture. A call has at most 256 MiB, and a pixel takes at least 4 bytes.
 pub(crate) const MAX_PIXELS: u64 = 64_000_000;
-/// The maximum memory that a call can be given.
+/// Maximum memory that a call can have, in bytes.
 pub(crate) const MAX_MEMORY: u64 = 256 * 1024 * 1024;
 
-/// Rejects a picture that claims more pixels than any call can decode.
+/// Rejects a picture with more than [`MAX_PIXELS`] pixels.
 pub(crate) fn check_pixels(title: &str, pixels: u64) -> Result<(), ToolError> {
     if pixels <= MAX_PIXELS {
         return Ok(());
@@ -19,10 +19,10 @@ pub(crate) fn check_pixels(title: &str, pixels: u64) -> Result<(), ToolError> {
     Err(ToolError::failed(format!("`{title}` claims {claimed} megapixels; the limit is {limit}")))
 }
 
-/// Rejects a picture that does not fit into the call's memory when it is decoded, with `further` bytes for the
-/// result. Without this check, the call would run out of memory without a clear error.
-pub(crate) fn check_memory(title: &str, header: &Header, bytes: &[u8], further: u64) -> Result<(), ToolError> {
-    let needed = decoding(header, bytes).saturating_add(further);
+/// Rejects a picture if the call has not enough memory for decoding it, plus `result_bytes` for the result. Without
+/// this check, the call would run out of memory without a clear error.
+pub(crate) fn check_memory(title: &str, header: &Header, bytes: &[u8], result_bytes: u64) -> Result<(), ToolError> {
+    let needed = decoding_bytes(header, bytes).saturating_add(result_bytes);
     let free = usize::try_from(needed).is_ok_and(|needed| Vec::<u8>::new().try_reserve_exact(needed).is_ok());
     if needed <= MAX_MEMORY && free {
         return Ok(());
@@ -37,35 +37,35 @@ pub(crate) fn check_memory(title: &str, header: &Header, bytes: &[u8], further: 
     )))
 }
 
-/// The number of bytes that the decoder uses, including the decoded picture.
-fn decoding(header: &Header, bytes: &[u8]) -> u64 {
+/// Returns the number of bytes that the decoder needs, including the decoded picture.
+fn decoding_bytes(header: &Header, bytes: &[u8]) -> u64 {
     let stored = u64::from(header.colour.bytes_per_pixel());
     let eight_bits = match header.colour {
         ColorType::L16 | ColorType::La16 | ColorType::Rgb16 | ColorType::Rgba16 => stored / 2,
         _ => 0,
     };
     let extra = match header.format {
-        // The decoder copies the file. For a progressive JPEG it also stores all coefficients.
+        // For a progressive JPEG, the decoder stores all coefficients.
         ImageFormat::Jpeg if is_progressive(bytes) => 6,
         ImageFormat::Jpeg => 0,
         ImageFormat::WebP => 4,
         ImageFormat::Gif => 1,
         _ => 0,
     };
-    let copy = if header.format == ImageFormat::Jpeg { bytes.len() as u64 } else { 0 };
-    header.pixels().saturating_mul(stored + eight_bits + extra).saturating_add(copy)
+    let file_copy = if header.format == ImageFormat::Jpeg { bytes.len() as u64 } else { 0 };
+    header.pixels().saturating_mul(stored + eight_bits + extra).saturating_add(file_copy)
 }
 
-/// Whether the frame of a JPEG is progressive, as its start-of-frame marker says.
+/// Whether a JPEG is progressive, according to its start-of-frame marker.
 fn is_progressive(bytes: &[u8]) -> bool {
-    let mut place = 2;
-    while let Some([0xff, marker, high, low]) = bytes.get(place..place + 4) {
+    let mut offset = 2;
+    while let Some([0xff, marker, high, low]) = bytes.get(offset..offset + 4) {
         match marker {
-            // Padding.
-            0xff => place += 1,
+            // This byte is padding before a marker.
+            0xff => offset += 1,
             0xc0 | 0xc1 | 0xda => return false,
             0xc2 => return true,
-            _ => place += 2 + usize::from(u16::from_be_bytes([*high, *low])),
+            _ => offset += 2 + usize::from(u16::from_be_bytes([*high, *low])),
         }
     }
     false
@@ -102,9 +102,9 @@ mod tests {
             colour,
             orientation: Orientation::NoTransforms,
         };
-        assert_eq!(decoding(&header(ImageFormat::Png, ColorType::Rgba8, 10), &[]), 40_000);
-        assert_eq!(decoding(&header(ImageFormat::Png, ColorType::Rgb16, 10), &[]), 90_000);
-        assert_eq!(decoding(&header(ImageFormat::Jpeg, ColorType::Rgb8, 10), &[0; 7]), 30_007);
+        assert_eq!(decoding_bytes(&header(ImageFormat::Png, ColorType::Rgba8, 10), &[]), 40_000);
+        assert_eq!(decoding_bytes(&header(ImageFormat::Png, ColorType::Rgb16, 10), &[]), 90_000);
+        assert_eq!(decoding_bytes(&header(ImageFormat::Jpeg, ColorType::Rgb8, 10), &[0; 7]), 30_007);
         let photo = header(ImageFormat::Jpeg, ColorType::Rgb8, 12_000);
         assert!(check_memory("photo", &photo, &[0; 7], 0).is_ok());
         let huge = header(ImageFormat::Png, ColorType::Rgba16, 60_000);

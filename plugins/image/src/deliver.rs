@@ -1,4 +1,4 @@
-//! Encodes new pictures, describes them in a line, and returns them to the host.
+//! Encodes new pictures and returns them to the host, with a line that describes them.
 
 use agent_host_sdk::media::NewMedium;
 use agent_host_sdk::prelude::*;
@@ -6,7 +6,7 @@ use image::codecs::jpeg::JpegEncoder;
 use image::codecs::png::PngEncoder;
 use image::{DynamicImage, ImageFormat, RgbImage};
 
-/// Maximum size of a picture in the result itself, in bytes. Larger ones are written to the media store.
+/// Maximum size of a picture that is part of the result, in bytes. Larger pictures are written to the media store.
 const INLINE_BYTES: usize = 4 * 1024 * 1024;
 /// JPEG quality, from 1 to 100.
 const QUALITY: u8 = 88;
@@ -24,7 +24,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The format of the original if possible, otherwise one without visible loss.
+    /// Returns the format of the original if it is supported, otherwise a format without visible loss.
     pub(crate) fn suited(original: ImageFormat, has_alpha: bool) -> Self {
         match original {
             ImageFormat::Jpeg => Self::Jpeg,
@@ -41,36 +41,37 @@ impl Format {
     }
 }
 
-/// One line that describes a picture.
+/// Returns a line that describes a picture.
 pub(crate) fn described(mime_type: &str, (width, height): (u32, u32), bytes: usize) -> String {
     format!("{mime_type}, {width} × {height} pixels, {bytes} bytes")
 }
 
-/// Encodes the picture and returns it after `text`. Its name is that of the original with `word` appended.
+/// Encodes the picture, and returns it after `text`. The name of the picture is the name of the original, followed by
+/// `suffix`.
 pub(crate) fn deliver(
     picture: DynamicImage,
     format: Format,
-    (original, word): (&str, &str),
+    (original, suffix): (&str, &str),
     text: &str,
 ) -> Result<Done, ToolError> {
     let size = (picture.width(), picture.height());
     let (ending, mime_type) = format.names();
     let bytes = encode(picture, format)?;
     let stem = original.rsplit_once('.').map_or(original, |(stem, _)| stem);
-    let name = format!("{stem}-{word}.{ending}");
+    let name = format!("{stem}-{suffix}.{ending}");
     let text = format!("{text} is {name}: {}", described(mime_type, size, bytes.len()));
-    hand_over(bytes, mime_type, &name, text)
+    return_picture(bytes, mime_type, &name, text)
 }
 
-/// Returns a small picture in the result itself, and a larger one through the media store.
-pub(crate) fn hand_over(bytes: Vec<u8>, mime_type: &str, name: &str, text: String) -> Result<Done, ToolError> {
+/// Returns a picture as part of the result if it is small, or through the media store if it is large.
+pub(crate) fn return_picture(bytes: Vec<u8>, mime_type: &str, name: &str, text: String) -> Result<Done, ToolError> {
     let about = Done::text(text);
     if bytes.len() <= INLINE_BYTES {
         return Ok(about.and_media(bytes, mime_type, Some(name)));
     }
-    let medium = NewMedium::new(mime_type, Some(name));
-    medium.write(&bytes)?;
-    Ok(about.and_stored(medium.finish()?.digest))
+    let stored = NewMedium::new(mime_type, Some(name));
+    stored.write(&bytes)?;
+    Ok(about.and_stored(stored.finish()?.digest))
 }
 
 fn encode(picture: DynamicImage, format: Format) -> Result<Vec<u8>, ToolError> {
@@ -86,7 +87,7 @@ fn encode(picture: DynamicImage, format: Format) -> Result<Vec<u8>, ToolError> {
     Ok(bytes)
 }
 
-/// Puts the picture on a white background.
+/// Replaces transparency by a white background.
 fn without_alpha(picture: DynamicImage) -> DynamicImage {
     if !picture.color().has_alpha() {
         return picture;
@@ -94,9 +95,9 @@ fn without_alpha(picture: DynamicImage) -> DynamicImage {
     let transparent = picture.into_rgba8();
     let opaque = RgbImage::from_fn(transparent.width(), transparent.height(), |x, y| {
         let image::Rgba([red, green, blue, alpha]) = *transparent.get_pixel(x, y);
-        let share = f32::from(alpha) / 255.0;
-        let over = |channel: u8| (f32::from(channel) * share + WHITE * (1.0 - share)).round() as u8;
-        image::Rgb([over(red), over(green), over(blue)])
+        let opacity = f32::from(alpha) / 255.0;
+        let on_white = |channel: u8| (f32::from(channel) * opacity + WHITE * (1.0 - opacity)).round() as u8;
+        image::Rgb([on_white(red), on_white(green), on_white(blue)])
     });
     DynamicImage::ImageRgb8(opaque)
 }

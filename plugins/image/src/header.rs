@@ -1,4 +1,4 @@
-//! Reads the header of a picture before any pixel is decoded, and implements `image.describe`.
+//! Reads the header of a picture without decoding its pixels, and implements `image.describe`.
 
 use crate::budget;
 use crate::source::Source;
@@ -7,7 +7,7 @@ use image::metadata::Orientation;
 use image::{ColorType, ImageDecoder, ImageFormat, ImageReader, Limits};
 use std::io::Cursor;
 
-/// The supported formats.
+/// The supported formats with their names and media types.
 pub(crate) const FORMATS: [(ImageFormat, &str, &str); 4] = [
     (ImageFormat::Png, "PNG", "image/png"),
     (ImageFormat::Jpeg, "JPEG", "image/jpeg"),
@@ -64,16 +64,16 @@ pub(crate) fn describe(Describe { from }: Describe) -> Result<Description, ToolE
 #[derive(Clone, Copy)]
 pub(crate) struct Header {
     pub(crate) format: ImageFormat,
-    /// Width of the stored pixels.
+    /// Width of the stored picture, in pixels.
     pub(crate) width: u32,
-    /// Height of the stored pixels.
+    /// Height of the stored picture, in pixels.
     pub(crate) height: u32,
     pub(crate) colour: ColorType,
     pub(crate) orientation: Orientation,
 }
 
 impl Header {
-    /// Reads the header. The memory that this takes does not depend on the number of pixels.
+    /// Reads the header of a picture. The memory that this method needs does not depend on the number of pixels.
     pub(crate) fn read(title: &str, bytes: &[u8]) -> Result<Self, ToolError> {
         let format = format_of(title, bytes)?;
         if let Some(pixels) = claimed_by_png(format, bytes) {
@@ -88,12 +88,12 @@ impl Header {
             return Err(ToolError::failed(format!("`{title}` has no pixels")));
         }
         budget::check_pixels(title, u64::from(width) * u64::from(height))?;
-        // A picture with invalid EXIF data is shown as it is stored, as in other programs.
+        // If the EXIF data is invalid, the picture is not turned. Other programs do the same.
         let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
         Ok(Self { format, width, height, colour: decoder.color_type(), orientation })
     }
 
-    /// Width and height of the upright picture.
+    /// Returns the width and the height of the upright picture.
     pub(crate) fn upright(&self) -> (u32, u32) {
         match is_sideways(self.orientation) {
             true => (self.height, self.width),
@@ -105,23 +105,23 @@ impl Header {
         u64::from(self.width) * u64::from(self.height)
     }
 
-    /// The format, its name and its media type.
+    /// Returns the format, the name of the format, and its media type.
     pub(crate) fn names(&self) -> (ImageFormat, &'static str, &'static str) {
         names_of(self.format)
     }
 }
 
-/// The number of pixels in the first chunk of a PNG. On 32 bits, the decoder cannot even be created if there are too
-/// many.
+/// Returns the number of pixels that the first chunk of a PNG claims. This is checked first, because on 32 bits the
+/// decoder cannot be created for a picture with too many pixels.
 fn claimed_by_png(format: ImageFormat, bytes: &[u8]) -> Option<u64> {
-    let side = |place: usize| bytes.get(place..place + 4)?.try_into().ok().map(u32::from_be_bytes);
-    match (format, side(16), side(20)) {
+    let number_at = |offset: usize| bytes.get(offset..offset + 4)?.try_into().ok().map(u32::from_be_bytes);
+    match (format, number_at(16), number_at(20)) {
         (ImageFormat::Png, Some(width), Some(height)) => Some(u64::from(width) * u64::from(height)),
         _ => None,
     }
 }
 
-/// Whether the stored picture is turned by 90 degrees, so that width and height are exchanged.
+/// Whether the stored picture must be turned by 90 degrees, so that width and height are exchanged.
 pub(crate) fn is_sideways(orientation: Orientation) -> bool {
     matches!(
         orientation,
@@ -129,7 +129,7 @@ pub(crate) fn is_sideways(orientation: Orientation) -> bool {
     )
 }
 
-/// Detects one of [`FORMATS`] from the first bytes.
+/// Detects one of the [`FORMATS`] from the first bytes of a file.
 pub(crate) fn format_of(title: &str, bytes: &[u8]) -> Result<ImageFormat, ToolError> {
     let format = image::guess_format(bytes).ok().filter(|format| FORMATS.iter().any(|(known, ..)| known == format));
     format.ok_or_else(|| ToolError::failed(format!("`{title}` is not a PNG, JPEG, GIF or WebP picture")))
@@ -139,7 +139,7 @@ pub(crate) fn names_of(format: ImageFormat) -> (ImageFormat, &'static str, &'sta
     FORMATS.into_iter().find(|(known, ..)| *known == format).unwrap_or(FORMATS[0])
 }
 
-/// Limits for everything that a decoder allocates besides the pixels, such as colour profiles.
+/// Returns the limits for a decoder. They also limit data other than the pixels, such as colour profiles.
 pub(crate) fn limits() -> Limits {
     let mut limits = Limits::default();
     limits.max_alloc = Some(budget::MAX_MEMORY);

@@ -1,5 +1,5 @@
-//! Tools for pictures: open a file so that the model sees it, describe, crop and scale it. The package is not called
-//! `image` because it uses the crate of that name.
+//! Tools for pictures: open a file so that the model sees it, and describe, crop and scale pictures. The package is not
+//! called `image`, because it uses the crate `image`.
 
 mod budget;
 mod deliver;
@@ -12,7 +12,7 @@ mod work;
 
 use agent_host_sdk::prelude::*;
 
-/// The plugin with four tools. Each works on a file of a granted tree or on a picture of the conversation.
+/// The plugin, which has four tools for pictures.
 pub struct ImagePlugin;
 
 impl ToolPlugin for ImagePlugin {

@@ -1,15 +1,16 @@
-//! The tool `image.open`: returns the unchanged bytes of a file as a medium of the conversation.
+//! The tool `image.open`: returns the unchanged bytes of a file as a picture for the conversation.
 
-use crate::deliver::{described, hand_over};
+use crate::deliver::{described, return_picture};
 use crate::header::{Header, format_of};
 use crate::source::file_name;
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::trees;
 use image::ImageFormat;
 
-/// Maximum size of a file in bytes. The host accepts no more in one call.
+/// Maximum size of a file, in bytes. This is also the maximum size that the host accepts in one call.
 const MAX_BYTES: u64 = 32 * 1024 * 1024;
-/// Number of bytes at the start of a JPEG that are read for the header, because the decoder copies its input.
+/// Maximum number of bytes of a JPEG that are passed to the decoder to read the header, because the decoder copies its
+/// input.
 const JPEG_HEADER_BYTES: usize = 4 * 1024 * 1024;
 
 /// Arguments of `image.open`.
@@ -31,5 +32,5 @@ pub(crate) fn open(Open { path }: Open) -> Result<Done, ToolError> {
     let (_, _, mime_type) = header.names();
     let name = file_name(&path);
     let text = format!("{name}: {}", described(mime_type, header.upright(), bytes.len()));
-    hand_over(bytes, mime_type, name, text)
+    return_picture(bytes, mime_type, name, text)
 }

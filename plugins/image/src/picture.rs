@@ -1,11 +1,11 @@
-//! Decodes the pixels of a picture with 8 bits per channel, as they are stored, not yet upright.
+//! Decodes the stored pixels of a picture with 8 bits per channel. The pixels are not turned upright.
 
 use crate::header::{Header, limits};
 use agent_host_sdk::prelude::*;
 use image::{DynamicImage, ImageReader};
 use std::io::Cursor;
 
-/// Decodes a picture; for an animation, the first frame. The caller has checked the memory.
+/// Decodes a picture, or the first frame of an animation. The caller must check the memory first.
 pub(crate) fn decode(title: &str, bytes: &[u8], header: &Header) -> Result<DynamicImage, ToolError> {
     let mut reader = ImageReader::with_format(Cursor::new(bytes), header.format);
     reader.limits(limits());

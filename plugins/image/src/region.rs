@@ -1,4 +1,4 @@
-//! Rectangles of the upright picture, and the position of their stored pixels.
+//! Rectangles of the upright picture, and their positions in the stored picture.
 
 use agent_host_sdk::prelude::*;
 use image::metadata::Orientation;
@@ -23,7 +23,7 @@ pub(crate) struct Region {
     pub(crate) height: u32,
 }
 
-/// The requested range on one axis, in the unit of the call.
+/// A requested range on one axis, in the unit of the call.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestedRange {
     pub(crate) from: f64,
@@ -31,7 +31,7 @@ pub(crate) struct RequestedRange {
 }
 
 impl Region {
-    /// The part of the requested rectangle that is inside a picture of this size.
+    /// Returns the part of the requested rectangle that is inside a picture of the given size.
     pub(crate) fn within(
         (width, height): (u32, u32),
         (across, down): (RequestedRange, RequestedRange),
@@ -42,7 +42,8 @@ impl Region {
         Ok(Self { x, y, width, height })
     }
 
-    /// The position of this region of the upright picture in the stored picture of this size.
+    /// Returns the position of this region of the upright picture in the stored picture. The size is that of the stored
+    /// picture.
     pub(crate) fn stored(self, orientation: Orientation, (width, height): (u32, u32)) -> Self {
         let Self { x, y, width: across, height: down } = self;
         let (right, below) = (x + across, y + down);
@@ -60,7 +61,7 @@ impl Region {
     }
 }
 
-/// The first pixel of the range, and the number of pixels that cover it.
+/// Returns the first pixel of the range, and the number of pixels that cover the range.
 fn range(
     requested: RequestedRange,
     side: u32,
@@ -76,11 +77,14 @@ fn range(
     }
     let (first, last) = (requested.from * pixels, (requested.from + requested.length) * pixels);
     if first < 0.0 || first >= f64::from(side) || !last.is_finite() {
-        let all = match unit {
+        let whole_side = match unit {
             Unit::Pixels => format!("{side} pixels"),
             Unit::Percent => "100 percent".to_owned(),
         };
-        return Err(ToolError::invalid(from, format!("is outside of the picture, which has {all} on this side")));
+        return Err(ToolError::invalid(
+            from,
+            format!("is outside of the picture, which has {whole_side} on this side"),
+        ));
     }
     // Both values are between 0 and the length of the side.
     let (first, last) = (first.floor() as u32, last.ceil().min(f64::from(side)) as u32);
@@ -111,15 +115,18 @@ mod tests {
 
     #[test]
     fn clips_ranges_to_the_picture() {
-        let of = |from, length, unit| range(RequestedRange { from, length }, 200, unit, ("/x", "/width"));
-        assert_eq!(of(10.0, 20.0, Unit::Pixels), Ok((10, 20)));
-        assert_eq!(of(190.0, 50.0, Unit::Pixels), Ok((190, 10)));
-        assert_eq!(of(25.0, 50.0, Unit::Percent), Ok((50, 100)));
-        assert_eq!(of(0.2, 0.1, Unit::Percent), Ok((0, 1)));
+        let clipped = |from, length, unit| range(RequestedRange { from, length }, 200, unit, ("/x", "/width"));
+        assert_eq!(clipped(10.0, 20.0, Unit::Pixels), Ok((10, 20)));
+        assert_eq!(clipped(190.0, 50.0, Unit::Pixels), Ok((190, 10)));
+        assert_eq!(clipped(25.0, 50.0, Unit::Percent), Ok((50, 100)));
+        assert_eq!(clipped(0.2, 0.1, Unit::Percent), Ok((0, 1)));
         for (from, length) in
             [(-1.0, 5.0), (200.0, 5.0), (0.0, 0.0), (0.0, f64::NAN), (f64::NAN, 1.0), (0.0, 1e308 * 10.0)]
         {
-            assert!(matches!(of(from, length, Unit::Pixels), Err(ToolError::InvalidArguments(_))), "{from} {length}");
+            assert!(
+                matches!(clipped(from, length, Unit::Pixels), Err(ToolError::InvalidArguments(_))),
+                "{from} {length}"
+            );
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Loads a picture from a file of a granted tree, or from the media of the conversation.
+//! Loads a picture from a file in a granted tree, or from the media of the conversation.
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::{media, trees};
 
-/// Maximum size of a picture to process, in bytes. While a JPEG is read, its bytes are in memory twice, in addition
-/// to the pixels.
+/// Maximum size of a picture file to process, in bytes. While a JPEG is decoded, the memory contains two copies of its
+/// bytes, in addition to the pixels.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The picture to process.
@@ -17,17 +17,17 @@ pub(crate) enum Source {
     Digest(String),
 }
 
-/// The bytes of a picture, and its names.
+/// The bytes of a picture, with its names.
 pub(crate) struct LoadedPicture {
-    /// The name in messages: the path, or the medium's name.
+    /// The name in messages: the path of the file, or the name of the media item.
     pub(crate) title: String,
-    /// The file name, which names of new pictures are derived from.
+    /// The name from which the names of new pictures are derived.
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Source {
-    /// Reads all bytes.
+    /// Reads all bytes of the picture.
     pub(crate) fn load(&self) -> Result<LoadedPicture, ToolError> {
         match self {
             Self::Path(path) => {
@@ -35,22 +35,22 @@ impl Source {
                 Ok(LoadedPicture { title: path.clone(), name: file_name(path).to_owned(), bytes })
             }
             Self::Digest(digest) => {
-                let medium = media::open(digest).map_err(|error| match error {
+                let media_item = media::open(digest).map_err(|error| match error {
                     media::Error::NotFound => ToolError::not_found(format!(
                         "no picture of this conversation has the digest `{digest}`; it is `sha256:` and 64 \
                          hexadecimal digits, as written before the picture"
                     )),
                     other => other.into(),
                 })?;
-                let name = medium.describe().name.unwrap_or_else(|| "picture".to_owned());
-                let bytes = medium.read_all(MAX_BYTES)?;
+                let name = media_item.describe().name.unwrap_or_else(|| "picture".to_owned());
+                let bytes = media_item.read_all(MAX_BYTES)?;
                 Ok(LoadedPicture { title: name.clone(), name, bytes })
             }
         }
     }
 }
 
-/// The part after the last slash.
+/// Returns the part of a path after the last slash.
 pub(crate) fn file_name(path: &str) -> &str {
     path.rsplit('/').find(|part| !part.is_empty()).unwrap_or("picture")
 }

@@ -1,5 +1,5 @@
-//! The tools `image.crop` and `image.scale`: check the memory, decode, crop or resample the stored pixels, turn them
-//! upright, and return the result.
+//! The tools `image.crop` and `image.scale`. They check the memory, decode the picture, crop or resample the stored
+//! pixels, turn them upright, and return the new picture.
 
 use crate::budget::check_memory;
 use crate::deliver::{Format, deliver};
@@ -14,9 +14,9 @@ use image::imageops::FilterType;
 
 /// Maximum number of pixels of an enlarged picture.
 const MAX_ENLARGED: u64 = 4_000_000;
-/// Longest side of a new picture.
+/// Maximum width and height of a new picture, in pixels.
 const MAX_SIDE: u32 = 16_384;
-/// Bytes per pixel of the filter for enlarging: 4 channels with 4 bytes each.
+/// Memory of the filter for enlarging, in bytes per pixel: 4 channels with 4 bytes each.
 const FILTER_BYTES: u64 = 16;
 
 /// Arguments of `image.crop`.
@@ -66,7 +66,7 @@ pub(crate) fn crop(arguments: Crop) -> Result<Done, ToolError> {
     let requested = (RequestedRange { from: x, length: width }, RequestedRange { from: y, length: height });
     let region = Region::within(header.upright(), requested, unit)?;
     let new = u64::from(region.width) * u64::from(region.height) * channels(&header);
-    check_memory(&title, &header, &bytes, further(&header, new))?;
+    check_memory(&title, &header, &bytes, additional_bytes(&header, new))?;
     let picture = decode(&title, &bytes, &header)?;
     drop(bytes);
     let stored = region.stored(header.orientation, (header.width, header.height));
@@ -93,7 +93,12 @@ pub(crate) fn scale(Scale { from, width, height, format }: Scale) -> Result<Done
         return Err(ToolError::invalid(if width.is_some() { "/width" } else { "/height" }, message));
     }
     let filter = if enlarged { pixels * FILTER_BYTES } else { 0 };
-    check_memory(&title, &header, &bytes, further(&header, pixels * channels(&header)).saturating_add(filter))?;
+    check_memory(
+        &title,
+        &header,
+        &bytes,
+        additional_bytes(&header, pixels * channels(&header)).saturating_add(filter),
+    )?;
     let picture = decode(&title, &bytes, &header)?;
     drop(bytes);
     let stored = if is_sideways(header.orientation) { (size.1, size.0) } else { size };
@@ -114,8 +119,9 @@ fn resampled(picture: DynamicImage, size: (u32, u32)) -> DynamicImage {
     }
 }
 
-/// The memory for the new picture: next to the decoded one, or later while it is turned and encoded.
-fn further(header: &Header, new: u64) -> u64 {
+/// Returns the memory for the new picture, in addition to the decoded picture. While the new picture is turned and
+/// encoded, it needs three times its size, but the decoded picture has been freed.
+fn additional_bytes(header: &Header, new: u64) -> u64 {
     let decoded = header.pixels().saturating_mul(channels(header));
     new.max(new.saturating_mul(3).saturating_sub(decoded))
 }
@@ -136,11 +142,11 @@ fn within_bounds(width: Option<u32>, height: Option<u32>) -> Result<(u32, u32), 
     }
 }
 
-/// The largest size with these proportions that fits.
-fn fitted((width, height): (u32, u32), (most_wide, most_high): (u32, u32)) -> (u32, u32) {
-    let factor = (f64::from(most_wide) / f64::from(width)).min(f64::from(most_high) / f64::from(height));
-    let side = |pixels: u32, most: u32| ((f64::from(pixels) * factor).round() as u32).clamp(1, most);
-    (side(width, most_wide), side(height, most_high))
+/// Returns the largest size with the same proportions that fits into the maximum size.
+fn fitted((width, height): (u32, u32), (max_width, max_height): (u32, u32)) -> (u32, u32) {
+    let factor = (f64::from(max_width) / f64::from(width)).min(f64::from(max_height) / f64::from(height));
+    let side = |pixels: u32, max: u32| ((f64::from(pixels) * factor).round() as u32).clamp(1, max);
+    (side(width, max_width), side(height, max_height))
 }
 
 #[cfg(test)]
@@ -149,14 +155,14 @@ mod tests {
 
     #[test]
     fn fits_sizes_in_proportion() {
-        for (size, most, expected) in [
+        for (size, max_size, expected) in [
             ((4_000, 3_000), (1_000, 16_384), (1_000, 750)),
             ((4_000, 3_000), (1_000, 300), (400, 300)),
             ((10, 20), (16_384, 100), (50, 100)),
             ((30_000, 2), (100, 100), (100, 1)),
             ((3, 3), (2, 2), (2, 2)),
         ] {
-            assert_eq!(fitted(size, most), expected, "{size:?} in {most:?}");
+            assert_eq!(fitted(size, max_size), expected, "{size:?} in {max_size:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The tools of `image` as the host calls them (P2, S7): real pictures, decompression bombs, and error messages.
+//! Tests of the picture tools (P2, S7) with real pictures and decompression bombs, and tests of error messages.
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::testing::Host;
@@ -8,7 +8,7 @@ use image_plugin::ImagePlugin;
 use std::io::Cursor;
 use tempfile::TempDir;
 
-/// A granted directory, and the host of the tests.
+/// A granted directory with pictures, and the test host.
 struct Pictures {
     directory: TempDir,
     host: Host,
@@ -39,7 +39,7 @@ impl Pictures {
         self.call(name, arguments).expect_err("refused").message()
     }
 
-    /// The picture in a result.
+    /// Returns the bytes and the name of the picture in a result.
     fn picture(&self, done: &Done) -> (Vec<u8>, String) {
         let found = done.content.iter().find_map(|content| match content {
             Content::NewMedia(new) => Some((new.data.clone(), new.name.clone().expect("a name"))),
@@ -53,7 +53,7 @@ impl Pictures {
     }
 }
 
-/// A picture with four quarters: red, green, blue, white.
+/// Returns a picture whose four quarters are red, green, blue and white.
 fn quarters(width: u32, height: u32) -> RgbImage {
     RgbImage::from_fn(width, height, |x, y| match (x < width / 2, y < height / 2) {
         (true, true) => Rgb([255, 0, 0]),
@@ -69,7 +69,7 @@ fn encoded(picture: impl Into<DynamicImage>, format: ImageFormat) -> Vec<u8> {
     bytes.into_inner()
 }
 
-/// A JPEG whose stored pixels must be turned by 90 degrees.
+/// Returns a JPEG whose stored pixels must be turned by 90 degrees.
 fn sideways_jpeg(picture: &RgbImage) -> Vec<u8> {
     let mut exif = b"II\x2a\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0".to_vec();
     exif.extend([Orientation::Rotate90.to_exif(), 0, 0, 0, 0, 0, 0, 0]);
@@ -80,7 +80,7 @@ fn sideways_jpeg(picture: &RgbImage) -> Vec<u8> {
     bytes
 }
 
-/// A PNG whose header claims this size, with only a few bytes of pixels.
+/// Returns a PNG whose header claims the given size, but which contains only a few bytes of pixels.
 fn bomb(width: u32, height: u32) -> Vec<u8> {
     let mut bytes = encoded(DynamicImage::new_luma8(1, 1), ImageFormat::Png);
     bytes[16..20].copy_from_slice(&width.to_be_bytes());
@@ -90,7 +90,7 @@ fn bomb(width: u32, height: u32) -> Vec<u8> {
     bytes
 }
 
-/// The checksum of a PNG chunk.
+/// Returns the checksum of a PNG chunk.
 fn crc(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |sum, byte| {
         (0..8).fold(sum ^ u32::from(*byte), |sum, _| if sum & 1 == 1 { 0xedb8_8320 ^ (sum >> 1) } else { sum >> 1 })
@@ -106,7 +106,7 @@ fn open_returns_the_unchanged_file() {
     assert_eq!(done.texts(), format!("a.png: image/png, 40 × 20 pixels, {} bytes", png.len()));
     assert!(matches!(done.content[1], Content::NewMedia(_)), "the picture is in the result itself");
     assert_eq!(pictures.picture(&done), (png.clone(), "a.png".to_owned()));
-    // Bytes after the end of a PNG belong to the file too.
+    // Bytes after the end of a PNG are also part of the file.
     let mut large = png;
     large.resize(5_000_000, 7);
     let file = pictures.file("large.png", &large);
@@ -196,7 +196,7 @@ fn scale_fits_reduces_enlarges_and_keeps_transparency() {
 }
 
 #[test]
-fn takes_picture_of_the_conversation_by_digest() {
+fn loads_a_picture_of_the_conversation_by_digest() {
     let mut pictures = Pictures::new();
     let digest = pictures.host.medium(encoded(quarters(40, 20), ImageFormat::Png), "image/png", Some("shown.png"));
     let from = json!({ "digest": digest });
@@ -210,7 +210,7 @@ fn takes_picture_of_the_conversation_by_digest() {
     );
 }
 
-/// Row 34: every tool checks the claimed size before decoding.
+/// Row 34: every tool checks the size that the header claims before it decodes a picture.
 #[test]
 fn row_34_rejects_bombs_by_their_headers() {
     let mut pictures = Pictures::new();

@@ -1,14 +1,15 @@
-//! The cost of an image in tokens, and the size at which the model sees it, by the rules of each model family.
+//! Calculates the cost of an image in tokens and the size at which the model sees it, by the rules of each model
+//! family.
 
 use crate::limits::{MAX_PATCHES, MAX_SIDE, PATCH, TILE, TILED_SHORTEST, TILED_SQUARE};
 use agent_host_sdk::types::Dimensions;
 
-/// How a model family converts an image to tokens, at the API's default level of detail.
+/// The rule by which a model family converts an image to tokens, at the API's default level of detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// A base cost, and a cost for each tile of 512 pixels after scaling.
     Tiles {
-        /// Tokens for the image itself.
+        /// Tokens for each image.
         base: u64,
         /// Tokens for each tile.
         tile: u64,
@@ -36,9 +37,9 @@ const fn patches(budget: u32, max_side: u32, multiplier: u64) -> Rule {
 /// The rule of GPT-5.6 and of all unknown models: `auto` means `original`, without resizing.
 pub const NEWEST: Rule = patches(MAX_PATCHES, MAX_SIDE, 120);
 
-/// Rules by model name; a name also matches if it continues with `-`. The first match counts. Sources: vision guide,
-/// "Model sizing behavior" and the tables of "Calculating costs". Multipliers of 120 are known only from measurements
-/// and citations.
+/// Rules by model name. A model also matches if its name continues with `-`. The first match applies. The sources are
+/// "Model sizing behavior" and the tables of "Calculating costs" in the vision guide. Multipliers of 120 are known only
+/// from measurements and citations.
 const RULES: [(&str, Rule); 24] = [
     ("gpt-4o-mini", tiles(2_833, 5_667)),
     ("gpt-4o", tiles(85, 170)),
@@ -66,14 +67,16 @@ const RULES: [(&str, Rule); 24] = [
     ("gpt-5.6", NEWEST),
 ];
 
-/// The rule of a model. An unknown model gets the newest rule, which scales least and so never costs less.
+/// Returns the rule of a model. Unknown models get the newest rule, which scales images down least, so that its cost is
+/// never too low.
 pub fn rule_of(model: &str) -> Rule {
     let name = model.rsplit('/').next().unwrap_or(model);
-    let fits = |family: &str| name.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
-    RULES.iter().find(|(family, _)| fits(family)).map_or(NEWEST, |(_, rule)| *rule)
+    let matches =
+        |family: &str| name.strip_prefix(family).is_some_and(|suffix| suffix.is_empty() || suffix.starts_with('-'));
+    RULES.iter().find(|(family, _)| matches(family)).map_or(NEWEST, |(_, rule)| *rule)
 }
 
-/// The cost of an image in tokens.
+/// Returns the cost of an image, in tokens.
 pub fn tokens(rule: Rule, size: Dimensions) -> u64 {
     let limited = within(rule, size);
     match rule {
@@ -85,7 +88,7 @@ pub fn tokens(rule: Rule, size: Dimensions) -> u64 {
     }
 }
 
-/// The size to which the rule's limits reduce an image; the original size if it is within the limits.
+/// Returns the size to which the limits of the rule reduce an image, or the original size if it is within the limits.
 pub fn within(rule: Rule, size: Dimensions) -> Dimensions {
     let size = Dimensions { width: size.width.max(1), height: size.height.max(1) };
     match rule {
@@ -94,14 +97,15 @@ pub fn within(rule: Rule, size: Dimensions) -> Dimensions {
     }
 }
 
-/// The largest reduction of an image that costs at most `budget` tokens; `None` if even the smallest costs more.
+/// Returns the largest size of an image that costs at most `budget` tokens, or `None` if even the smallest size costs
+/// more.
 pub fn affordable(rule: Rule, size: Dimensions, budget: u64) -> Option<Dimensions> {
     let limited = within(rule, size);
     let sides = [u32::MAX, 4_096, 3_072, 2_048, 1_536, 1_024, 768, 512, 256];
     sides.into_iter().map(|side| fit(limited, side)).find(|size| tokens(rule, *size) <= budget)
 }
 
-/// The size scaled down to at most `side` pixels on each side, with the same proportions.
+/// Scales a size down to at most `side` pixels on each side, with the same proportions.
 fn fit(size: Dimensions, side: u32) -> Dimensions {
     scale(size, f64::from(side) / f64::from(size.width.max(size.height)))
 }
@@ -111,7 +115,7 @@ fn scale(size: Dimensions, factor: f64) -> Dimensions {
     if factor >= 1.0 {
         return size;
     }
-    // A side is at least one pixel. The cast cannot overflow because the result is smaller.
+    // A side has at least one pixel. The cast cannot overflow, because the result is smaller than `pixels`.
     let side = |pixels: u32| ((f64::from(pixels) * factor) as u32).max(1);
     Dimensions { width: side(size.width), height: side(size.height) }
 }
@@ -120,8 +124,8 @@ fn patch_count(size: Dimensions) -> u64 {
     u64::from(size.width.div_ceil(PATCH)) * u64::from(size.height.div_ceil(PATCH))
 }
 
-/// The formula of the vision guide: shrink to the area of the budget, and then until one side is a whole number of
-/// patches.
+/// Reduces a size to at most `budget` patches, with the formula of the vision guide: the size is shrunk to the area of
+/// the budget, and then until one side is a whole number of patches.
 fn within_patches(size: Dimensions, budget: u32) -> Dimensions {
     if patch_count(size) <= u64::from(budget) {
         return size;
@@ -130,7 +134,7 @@ fn within_patches(size: Dimensions, budget: u32) -> Dimensions {
     let factor = (patch * patch * f64::from(budget) / (width * height)).sqrt();
     let whole = |side: f64| (side * factor / patch).floor().max(1.0) / (side * factor / patch);
     let mut shrunk = scale(size, factor * whole(width).min(whole(height)).min(1.0) + f64::EPSILON);
-    // A strip thinner than a patch still covers one patch in its width, so only its length can shrink.
+    // The formula is not exact for a strip that is thinner than a patch, because it is still one patch wide.
     while patch_count(shrunk) > u64::from(budget) {
         shrunk = scale(shrunk, f64::from(budget) / patch_count(shrunk) as f64);
     }

@@ -1,5 +1,5 @@
 //! A media policy for OpenAI's models: it masks media that the model has seen, and keeps new media within OpenAI's
-//! limits on number, size and cost. It is a pure function of the request.
+//! limits on number, size and cost. Its decisions depend only on the request.
 
 pub mod cost;
 pub mod limits;
@@ -8,7 +8,7 @@ pub mod policy;
 use agent_host_sdk::media_policy::{Decision, MediaPolicy, Request};
 use agent_host_sdk::types::Failure;
 
-/// The plugin, a media policy.
+/// The plugin, which is a media policy.
 pub struct MaskOpenAi;
 
 impl MediaPolicy for MaskOpenAi {

@@ -1,4 +1,5 @@
-//! The decisions: first about each medium alone, then, newest first, about what fits together.
+//! Decides about the media of a request. First, it decides for each media item whether it may stay. Then it keeps as
+//! many of these items as the limits allow, newest first.
 
 use crate::cost::{Rule, affordable, rule_of, tokens, within};
 use crate::limits::{
@@ -7,10 +8,10 @@ use crate::limits::{
 use agent_host_sdk::media_policy::{Decision, Item, Request};
 use agent_host_sdk::types::{Dimensions, Media};
 
-/// Maximum number of characters of a name in the text that replaces a medium.
+/// Maximum number of characters of a name in the text that replaces a media item.
 const NAME_LENGTH: usize = 60;
 
-/// Returns one decision per item, in the same order.
+/// Returns one decision for each item, in the same order.
 pub fn decide(request: &Request) -> Vec<Decision> {
     let rule = rule_of(&request.model.name);
     let mut budget = RequestBudget::of(request);
@@ -29,7 +30,8 @@ pub fn decide(request: &Request) -> Vec<Decision> {
     decisions
 }
 
-/// Masked media stay masked, seen media stay only if they cost almost nothing, and other types are not accepted.
+/// Whether an item may stay in the prompt. Masked media stay masked, media that the model has seen stay only if their
+/// cost is small, and types that OpenAI does not accept are masked.
 fn may_stay(item: &Item, rule: Rule) -> bool {
     let media = &item.media;
     let seen = item.seen_count > 0;
@@ -38,12 +40,12 @@ fn may_stay(item: &Item, rule: Rule) -> bool {
     } else if is_image(media) {
         !seen || tokens(rule, size_of(media)) <= SEEN_COST
     } else {
-        // The cost of a file is that of its pages, which the description does not contain.
+        // The cost of a file depends on the number of its pages, which the description does not contain.
         media.mime_type == FILE_TYPE && !seen
     }
 }
 
-/// The remaining limits of one request.
+/// The remaining numbers of images, bytes and tokens of one request.
 struct RequestBudget {
     images: usize,
     payload: u64,
@@ -60,12 +62,12 @@ impl RequestBudget {
     fn admit_image(&mut self, media: &Media, rule: Rule) -> Option<Decision> {
         let size = size_of(media);
         let target = affordable(rule, size, self.tokens)?;
-        let squeezed = !same(target, within(rule, size));
-        // An image of unknown size cannot be scaled down. An image for which newer ones leave too little budget would
-        // become unreadable.
+        let exceeds_budget = !same(target, within(rule, size));
+        // Only the newest image is scaled down, because older images would become unreadable in the remaining budget.
+        // An image of unknown size cannot be scaled down.
         let newest = self.images == MAX_IMAGES;
         let reducible = newest && media.dimensions.is_some();
-        if self.images == 0 || (squeezed && !reducible) || !self.carry(media) {
+        if self.images == 0 || (exceeds_budget && !reducible) || !self.reserve_payload(media) {
             return None;
         }
         self.images -= 1;
@@ -75,15 +77,15 @@ impl RequestBudget {
     }
 
     fn admit_file(&mut self, media: &Media) -> Option<Decision> {
-        // The guide says "under", so the limit itself is too large.
-        if media.size >= self.files || !self.carry(media) {
+        // The guide requires files "under" the limit, so a file of exactly this size is too large.
+        if media.size >= self.files || !self.reserve_payload(media) {
             return None;
         }
         self.files -= media.size;
         Some(Decision::Keep)
     }
 
-    fn carry(&mut self, media: &Media) -> bool {
+    fn reserve_payload(&mut self, media: &Media) -> bool {
         let encoded = media.size.div_ceil(3).saturating_mul(4);
         let fits = encoded <= self.payload;
         if fits {
@@ -105,7 +107,8 @@ fn same(first: Dimensions, second: Dimensions) -> bool {
     (first.width, first.height) == (second.width, second.height)
 }
 
-/// The text depends only on the medium, so that it is the same in every prompt and prompt caches work.
+/// Returns the decision to mask a media item. The text depends only on the item, so that it is the same in every prompt
+/// and the provider can cache the prompt.
 fn mask(media: &Media) -> Decision {
     let name: String =
         media.name.as_deref().unwrap_or("unnamed").chars().filter(|letter| !letter.is_control()).collect();

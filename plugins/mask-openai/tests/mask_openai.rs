@@ -1,4 +1,4 @@
-//! Costs of the examples in OpenAI's guide, and decisions (P4).
+//! Tests of the costs, with examples from OpenAI's guide, and of the decisions (P4).
 
 use agent_host_sdk::media_policy::{Decision, Item, MediaPolicy, Position, Request};
 use agent_host_sdk::testing;
@@ -10,17 +10,17 @@ fn size(width: u32, height: u32) -> Dimensions {
     Dimensions { width, height }
 }
 
-fn medium(mime_type: &str, bytes: u64, dimensions: Option<Dimensions>) -> Media {
+fn media_of_type(mime_type: &str, bytes: u64, dimensions: Option<Dimensions>) -> Media {
     let digest = format!("sha256:{}", "0".repeat(64));
     Media { digest, mime_type: mime_type.to_owned(), size: bytes, dimensions, name: Some("a.bin".to_owned()) }
 }
 
 fn image(width: u32, height: u32) -> Media {
-    medium("image/png", 100_000, Some(size(width, height)))
+    media_of_type("image/png", 100_000, Some(size(width, height)))
 }
 
 fn pdf(bytes: u64) -> Media {
-    medium("application/pdf", bytes, None)
+    media_of_type("application/pdf", bytes, None)
 }
 
 fn item(media: Media, seen_count: u32) -> Item {
@@ -37,7 +37,7 @@ fn decide_for(model: &str, window: u32, items: Vec<Item>) -> Vec<Decision> {
     decisions
 }
 
-/// The decisions as letters: `k` keep, `m` mask, `d` downscale.
+/// Returns one letter for each decision: `k` for keep, `m` for mask, `d` for downscale.
 fn letters(decisions: &[Decision]) -> String {
     let letter = |decision: &Decision| match decision {
         Decision::Keep => 'k',
@@ -82,7 +82,7 @@ fn unknown_models_get_the_newest_rule() {
 }
 
 #[test]
-fn reduces_images_to_what_the_model_sees() {
+fn reduces_images_to_the_size_that_the_model_sees() {
     for (model, dimensions, expected) in [
         ("gpt-5-mini", size(1_800, 2_400), size(1_056, 1_408)),
         ("gpt-5-mini", size(1_000, 1_000), size(1_000, 1_000)),
@@ -112,7 +112,7 @@ fn every_size_has_a_valid_cost() {
 }
 
 #[test]
-fn p4_masks_seen_media_unless_cheap() {
+fn p4_masks_seen_media_with_a_high_cost() {
     assert_eq!(decide(vec![item(image(1_024, 1_024), 1), item(image(1_024, 1_024), 0)]), "mk");
     assert_eq!(decide(vec![item(pdf(1_000), 3), item(pdf(1_000), 0)]), "mk");
     let icon = || vec![item(image(64, 64), 5)];
@@ -138,14 +138,14 @@ fn masks_other_types_and_large_files() {
         other => panic!("{other:?}"),
     };
     for mime_type in ["image/svg+xml", "image/tiff", "audio/wav", "video/mp4", "application/octet-stream"] {
-        assert!(text(medium(mime_type, 10, None)).contains("cannot be shown to this model"), "{mime_type}");
+        assert!(text(media_of_type(mime_type, 10, None)).contains("cannot be shown to this model"), "{mime_type}");
     }
     assert!(text(pdf(50_000_000)).contains("too large"));
-    let mut odd = medium("text/x", 1, None);
+    let mut odd = media_of_type("text/x", 1, None);
     odd.name = Some(format!("a\u{1b}[31m\n{}", "x".repeat(500)));
     assert!(text(odd.clone()).len() < 250 && !text(odd).contains(['\n', '\u{1b}']));
     for mime_type in ["image/png", "image/jpeg", "image/webp", "image/gif"] {
-        assert_eq!(decide(vec![item(medium(mime_type, 10, Some(size(10, 10))), 0)]), "k", "{mime_type}");
+        assert_eq!(decide(vec![item(media_of_type(mime_type, 10, Some(size(10, 10))), 0)]), "k", "{mime_type}");
     }
 }
 
@@ -154,7 +154,7 @@ fn keeps_the_newest_files_within_50_mb() {
     let files = |sizes: &[u64]| decide(sizes.iter().map(|bytes| item(pdf(*bytes), 0)).collect());
     assert_eq!(files(&[20_000_000, 20_000_000, 20_000_000]), "mkk");
     assert_eq!(files(&[49_999_999]), "k");
-    assert_eq!(files(&[1_000, 30_000_000, 30_000_000]), "kmk", "an older one that still fits is kept");
+    assert_eq!(files(&[1_000, 30_000_000, 30_000_000]), "kmk", "an older file that fits is kept");
 }
 
 #[test]
@@ -162,11 +162,11 @@ fn limits_number_payload_and_cost() {
     let many = |count: usize, media: &Media| (0..count).map(|_| item(media.clone(), 0)).collect::<Vec<_>>();
     let tiny = letters(&decide_for("gpt-5-mini", 400_000, many(1_501, &image(32, 32))));
     assert_eq!((&tiny[..1], tiny.matches('k').count()), ("m", 1_500), "1,500 images");
-    let heavy = medium("image/png", 30_000_000, Some(size(32, 32)));
+    let heavy = media_of_type("image/png", 30_000_000, Some(size(32, 32)));
     let heavy = letters(&decide_for("gpt-5-mini", 400_000, many(13, &heavy)));
     assert_eq!(heavy, format!("m{}", "k".repeat(12)), "12 of 40 MB in base64 are 480 MB");
     let costly = letters(&decide_for("gpt-4o", 8_000, many(4, &image(1_024, 1_024))));
-    assert_eq!(costly, "mmkk", "2,000 tokens hold two of 765");
+    assert_eq!(costly, "mmkk", "2,000 tokens are enough for two images of 765 tokens");
 }
 
 #[test]
@@ -185,12 +185,12 @@ fn downscales_images_over_the_limit() {
         "the only image is scaled down to fit"
     );
     assert_eq!(letters(&[one("gpt-4o", 400, 1_024, 1_024)]), "m", "nothing fits into 100 tokens");
-    let unknown = decide_for("gpt-5.6", 8_000, vec![item(medium("image/png", 1, None), 0)]);
+    let unknown = decide_for("gpt-5.6", 8_000, vec![item(media_of_type("image/png", 1, None), 0)]);
     assert_eq!(letters(&unknown), "m", "an image of unknown size cannot be scaled down");
 }
 
 #[test]
-fn answers_request_without_media_or_window() {
+fn decides_requests_without_media_and_without_window() {
     assert_eq!(decide(Vec::new()), "");
     assert_eq!(letters(&decide_for("gpt-4o", 0, vec![item(image(10, 10), 0)])), "m");
 }

@@ -1,14 +1,16 @@
-//! Stores the notes in the host's key-value store, each under its number, together with a counter.
+//! Stores the notes in the host's key-value store. The key of a note is its number, and a counter stores the last
+//! number.
 
 use agent_host_sdk::key_value::Bucket;
 use agent_host_sdk::prelude::*;
 
-/// Maximum size of a note's text in bytes.
+/// Maximum size of a note's text, in bytes.
 const MAX_TEXT: usize = 16 * 1024;
-/// Maximum number of tags of a note, and maximum size of a tag in bytes.
+/// Maximum number of tags of a note.
 const MAX_TAGS: usize = 16;
+/// Maximum size of a tag, in bytes.
 const MAX_TAG: usize = 64;
-/// The key of the last number.
+/// The key of the counter, which contains the number of the last note.
 const COUNTER: &str = "last";
 
 /// A note.
@@ -24,7 +26,7 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// Whether the text or the tags contain all of these words, which are in lower case.
+    /// Whether the text and the tags of the note contain all words. The words must be in lower case.
     pub(crate) fn contains_all(&self, words: &[String]) -> bool {
         let (text, tags) = (self.text.to_lowercase(), self.tags.join(" ").to_lowercase());
         words.iter().all(|word| text.contains(word) || tags.contains(word))
@@ -57,7 +59,7 @@ impl Book {
         Ok(note)
     }
 
-    /// All notes, oldest first. A note that cannot be read is left out and logged.
+    /// Returns all notes, oldest first. A note that cannot be read is left out, and a warning is logged.
     pub(crate) fn all(&self) -> Result<Vec<Note>, ToolError> {
         let mut notes = Vec::new();
         for key in self.notes.keys()? {
@@ -80,7 +82,7 @@ impl Book {
     }
 }
 
-/// The key of a note, padded so that keys are sorted by number.
+/// Returns the key of a note. It is padded with zeros, so that keys are sorted by number.
 fn key(number: u64) -> String {
     format!("{number:020}")
 }

@@ -1,12 +1,12 @@
-//! Tools for notes that are kept from one session to the next: add, list, find, remove. The notes are in the host's
-//! store, separate for each agent.
+//! Tools that add, list, find and remove notes. The notes are kept from one session to the next in the host's store.
+//! Each agent has its own notes.
 
 mod book;
 
 use agent_host_sdk::prelude::*;
 use book::{Book, Note};
 
-/// The plugin with four tools.
+/// The plugin, which has four tools for notes.
 pub struct Notes;
 
 impl ToolPlugin for Notes {
@@ -29,7 +29,7 @@ impl ToolPlugin for Notes {
                     .run(|list: List, _: &Call| {
                         let mut notes = Book::open()?.all()?;
                         if let Some(tag) = &list.tag {
-                            notes.retain(|note| note.tags.iter().any(|one| one.eq_ignore_ascii_case(tag)));
+                            notes.retain(|note| note.tags.iter().any(|other| other.eq_ignore_ascii_case(tag)));
                         }
                         Done::json(&Listing::new(notes, list.limit))
                     }),
@@ -84,7 +84,7 @@ struct List {
     #[serde(default)]
     tag: Option<String>,
     /// Maximum number of notes to return.
-    #[serde(default = "twenty")]
+    #[serde(default = "default_limit")]
     limit: usize,
 }
 
@@ -94,7 +94,7 @@ struct Find {
     /// The words to find, separated by spaces. A note must contain all of them.
     words: String,
     /// Maximum number of notes to return.
-    #[serde(default = "twenty")]
+    #[serde(default = "default_limit")]
     limit: usize,
 }
 
@@ -122,6 +122,6 @@ impl Listing {
     }
 }
 
-fn twenty() -> usize {
+fn default_limit() -> usize {
     20
 }

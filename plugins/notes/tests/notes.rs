@@ -1,4 +1,4 @@
-//! Adding, listing, finding and removing notes.
+//! Tests of adding, listing, finding and removing notes.
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::testing::Host;

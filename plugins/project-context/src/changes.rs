@@ -1,26 +1,27 @@
-//! Detects changes on disk since the start of the turn. `init` passes the stamps of the files to the steps as state.
+//! Detects files that have changed since the start of the turn. `init` stores size and modification time of the files
+//! as state, and the steps compare them with the current files.
 
 use crate::tree::{Stamp, Tree};
 use agent_host_sdk::serde_json;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Maximum size of the state in bytes; the host accepts 64 KiB.
+/// Maximum size of the state, in bytes. The host accepts at most 64 KiB.
 const MAX_BYTES: usize = 60_000;
 /// Maximum number of names that are listed for each kind of change.
 const MAX_NAMES: usize = 20;
 
-/// The files of a tree with their stamps, as many as fit.
+/// The stamps of the files in a tree. They are incomplete if they would exceed [`MAX_BYTES`].
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Stamps {
-    /// Path, size, and modification time in milliseconds since 1970.
+    /// Path, size in bytes, and modification time in milliseconds since 1970.
     files: Vec<(String, u64, u64)>,
-    /// Whether the list contains all files. Only then is a file that is not in the list a new file.
+    /// Whether `files` contains all files of the tree. If not, a file that is not in `files` may be an old file.
     complete: bool,
 }
 
 impl Stamps {
-    /// Takes the stamps of a tree.
+    /// Returns the stamps of the files in a tree.
     pub(crate) fn of(tree: &Tree) -> Self {
         let mut stamps = Self { files: Vec::new(), complete: !tree.cut };
         let mut bytes = 64;
@@ -28,7 +29,8 @@ impl Stamps {
             let Some(Stamp { size, modified }) = entry.file else {
                 continue;
             };
-            // JSON escapes may double the length of the path, and the numbers have at most 20 digits each.
+            // The entry is estimated as JSON: escapes may double the length of the path, and each number has at most 20
+            // digits.
             bytes += entry.path.len() * 2 + 48;
             if bytes > MAX_BYTES {
                 stamps.complete = false;
@@ -41,7 +43,7 @@ impl Stamps {
 
     /// Encodes the stamps as state.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        // Strings, numbers and a flag can always be written as JSON. Without state, the steps add nothing.
+        // The encoding cannot fail, because strings, numbers and a boolean can be written as JSON.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
@@ -50,7 +52,7 @@ impl Stamps {
         serde_json::from_slice(state)
     }
 
-    /// The changes in at most `limit` bytes; `None` if there are none.
+    /// Returns a text about the changes, or `None` if there are no changes or if the text would exceed `limit` bytes.
     pub(crate) fn compare(&self, now: &Tree, limit: usize) -> Option<String> {
         let mut before = BTreeMap::new();
         for (path, size, modified) in &self.files {
@@ -65,12 +67,12 @@ impl Stamps {
                 _ => {}
             }
         }
-        // A file that is missing only because the tree was cut was not removed.
+        // If the current tree was cut, a missing file may still exist, so no files are reported as removed.
         let removed = if now.cut { Vec::new() } else { before.into_keys().collect() };
         let mut text = String::new();
-        for (what, names) in [("changed", changed), ("new", new), ("removed", removed)] {
+        for (kind, names) in [("changed", changed), ("new", new), ("removed", removed)] {
             if !names.is_empty() {
-                text.push_str(&line(what, &names));
+                text.push_str(&change_line(kind, &names));
             }
         }
         if text.is_empty() {
@@ -81,10 +83,10 @@ impl Stamps {
     }
 }
 
-fn line(what: &str, names: &[&str]) -> String {
+fn change_line(kind: &str, names: &[&str]) -> String {
     let listed = names.iter().take(MAX_NAMES).copied().collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(MAX_NAMES) {
-        0 => format!("{what}: {listed}\n"),
-        more => format!("{what}: {listed} and {more} more\n"),
+        0 => format!("{kind}: {listed}\n"),
+        more => format!("{kind}: {listed} and {more} more\n"),
     }
 }

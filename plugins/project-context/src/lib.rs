@@ -1,5 +1,5 @@
-//! A context builder for work in a project. It adds the project's notes and tree, and before each step the changes on
-//! disk.
+//! A context builder for agents that work in a project folder. It adds the project's notes and tree to the prompt, and
+//! before each step the files that have changed.
 
 mod changes;
 mod notes;
@@ -16,10 +16,10 @@ use tree::Tree;
 const SHARE: u32 = 4;
 /// Maximum number of tokens of notes and tree together.
 const MAX_TOKENS: u32 = 8_000;
-/// Bytes per token. Text has more, so the limit is never exceeded.
+/// Number of bytes that count as a token. Text has more bytes per token, so that the limit is never exceeded.
 const BYTES_PER_TOKEN: usize = 3;
 
-/// The plugin, a context builder that also adds sections before steps.
+/// The plugin, which is a context builder that also adds sections before steps.
 pub struct ProjectContext;
 
 impl ContextBuilder for ProjectContext {
@@ -31,13 +31,13 @@ impl ContextBuilder for ProjectContext {
         let limit = byte_limit(&request.budget);
         let tree = Tree::read(&root).map_err(|error| Failure::failed(format!("`{}`: {error}", root.display())))?;
         let mut prompt = Prompt::new();
-        // The notes get at most two thirds; the tree gets the rest and what the notes leave.
+        // The notes use at most two thirds of the limit. The tree uses the remaining bytes.
         let notes = notes::gather(&root, limit / 3 * 2);
-        let left = limit.saturating_sub(notes.as_ref().map_or(0, String::len));
+        let tree_limit = limit.saturating_sub(notes.as_ref().map_or(0, String::len));
         if let Some(notes) = notes {
             prompt = prompt.section(Section::fixed("project-notes", notes));
         }
-        if let Some(drawing) = tree.draw(left) {
+        if let Some(drawing) = tree.draw(tree_limit) {
             prompt = prompt.section(Section::fixed("project-tree", drawing));
         }
         Ok(prompt.state(Stamps::of(&tree).encode()))
@@ -62,14 +62,15 @@ impl StepContext for ProjectContext {
 
 agent_host_sdk::export_step_context!(ProjectContext);
 
-/// The root of the project: the granted tree `.`, or the first granted tree.
+/// Returns the root of the project: the granted tree `.`, or the first granted tree. Returns None if no tree is
+/// granted.
 fn project() -> Option<PathBuf> {
     let granted = trees::granted();
     let root = granted.iter().find(|tree| *tree == ".").or(granted.first())?;
     Some(PathBuf::from(root))
 }
 
-/// Maximum size of the added text in bytes.
+/// Returns the maximum size of the added text, in bytes.
 fn byte_limit(budget: &Budget) -> usize {
     (budget.available / SHARE).min(MAX_TOKENS) as usize * BYTES_PER_TOKEN
 }

@@ -1,10 +1,10 @@
-//! Reads the project's notes, cut to the available size.
+//! Reads the project's notes, and cuts them to the available size.
 
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-/// Folder and name of the notes, most important first, and the maximum number of bytes of each.
+/// Folder, name and maximum size in bytes of each file with notes, most important first.
 const SOURCES: [(&str, &str, usize); 5] = [
     ("", "agents.md", 24_000),
     ("", "notes.md", 6_000),
@@ -12,12 +12,12 @@ const SOURCES: [(&str, &str, usize); 5] = [
     ("docs", "readme.md", 3_000),
     ("docs", "notes.md", 6_000),
 ];
-/// Maximum number of directory entries that are searched for a note in any capitalization.
+/// Maximum number of entries of a directory that are searched for a file with notes.
 const MAX_ENTRIES: usize = 2_000;
-/// Minimum size of a piece of a note in bytes; shorter pieces are useless.
+/// Minimum size of a part of a file, in bytes. Shorter parts are left out, because they are useless.
 const MIN_PIECE: usize = 80;
 
-/// The notes under `root` in at most `limit` bytes; `None` if there are none.
+/// Returns the notes of the project in at most `limit` bytes, or `None` if there are no notes.
 pub(crate) fn gather(root: &Path, limit: usize) -> Option<String> {
     let mut text = String::new();
     for (folder, name, max) in SOURCES {
@@ -26,11 +26,11 @@ pub(crate) fn gather(root: &Path, limit: usize) -> Option<String> {
         };
         let heading = format!("{}--- {shown} ---\n", if text.is_empty() { "" } else { "\n" });
         let cut = format!("… ({shown} continues)\n");
-        let left = limit.saturating_sub(text.len() + heading.len() + cut.len());
-        if left < MIN_PIECE {
+        let remaining = limit.saturating_sub(text.len() + heading.len() + cut.len());
+        if remaining < MIN_PIECE {
             break;
         }
-        let Some((content, whole)) = head(&path, max.min(left)) else {
+        let Some((content, is_complete)) = head(&path, max.min(remaining)) else {
             continue;
         };
         if content.trim().is_empty() {
@@ -39,14 +39,14 @@ pub(crate) fn gather(root: &Path, limit: usize) -> Option<String> {
         text.push_str(&heading);
         text.push_str(content.trim_end());
         text.push('\n');
-        if !whole {
+        if !is_complete {
             text.push_str(&cut);
         }
     }
     (!text.is_empty()).then_some(text)
 }
 
-/// Finds the file with this name in any capitalization; if there are several, the first by name.
+/// Finds the file `name` in any capitalization. If there are several files, returns the first by name.
 fn find(root: &Path, folder: &str, name: &str) -> Option<(String, std::path::PathBuf)> {
     let directory = root.join(folder);
     let names = fs::read_dir(&directory).ok()?.take(MAX_ENTRIES).filter_map(Result::ok);
@@ -61,11 +61,12 @@ fn find(root: &Path, folder: &str, name: &str) -> Option<(String, std::path::Pat
     Some((shown, directory.join(found)))
 }
 
-/// The start of a text file, in whole lines if possible, and whether it is the whole file; `None` if it is not text.
+/// Returns the beginning of a text file, cut after a whole line if possible, and whether it is the complete file.
+/// Returns `None` if the file is not text.
 fn head(path: &Path, max: usize) -> Option<(String, bool)> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(max as u64 + 1).read_to_end(&mut bytes).ok()?;
-    let whole = bytes.len() <= max;
+    let is_complete = bytes.len() <= max;
     bytes.truncate(max);
     let text = match std::str::from_utf8(&bytes) {
         Ok(text) => text,
@@ -73,8 +74,8 @@ fn head(path: &Path, max: usize) -> Option<(String, bool)> {
         Err(_) => return None,
     };
     let end = match text.rfind('\n') {
-        Some(end) if !whole => end,
+        Some(end) if !is_complete => end,
         _ => text.len(),
     };
-    Some((text[..end].to_owned(), whole))
+    Some((text[..end].to_owned(), is_complete))
 }

@@ -1,4 +1,4 @@
-//! The files and directories of the project, read once in a fixed order, and drawn with as many levels as fit.
+//! Reads the files and directories of the project in a fixed order, and draws a tree with as many levels as fit.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -9,16 +9,18 @@ use std::time::UNIX_EPOCH;
 const MAX_ENTRIES: usize = 5_000;
 /// Maximum number of entries of one directory that are read.
 const MAX_IN_DIRECTORY: usize = 1_000;
+/// Maximum depth of the tree.
 const MAX_DEPTH: usize = 6;
 /// Maximum number of entries of one directory that are drawn.
 const MAX_DRAWN: usize = 40;
-/// Directories with files that tools create.
+/// Names of directories with files that tools create. They are left out.
 const EXCLUDED: [&str; 6] = ["target", "node_modules", "dist", "build", "vendor", "__pycache__"];
 
-/// The entries of the project sorted by name; a directory comes before its entries.
+/// The files and directories of the project.
 pub(crate) struct Tree {
+    /// The entries, sorted by name. A directory comes before its entries.
     pub(crate) entries: Vec<Entry>,
-    /// Whether a limit was reached, so that entries are missing.
+    /// Whether entries are missing because a limit was reached.
     pub(crate) cut: bool,
 }
 
@@ -26,42 +28,43 @@ pub(crate) struct Tree {
 pub(crate) struct Entry {
     /// The path relative to the root, with `/`.
     pub(crate) path: String,
-    /// The number of directories above it, without the root.
+    /// The number of directories above this entry, without the root.
     level: usize,
     /// The stamp of a file; `None` for a directory.
     pub(crate) file: Option<Stamp>,
 }
 
-/// Size and time of a file, which show whether it changed.
+/// Size and modification time of a file, to detect changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
+    /// Size of the file, in bytes.
     pub(crate) size: u64,
-    /// Milliseconds since 1970; 0 if unknown.
+    /// Modification time in milliseconds since 1970. 0 if it is unknown.
     pub(crate) modified: u64,
 }
 
 impl Tree {
-    /// Reads the tree under `root`. Subdirectories that cannot be read count as empty.
+    /// Reads the tree under `root`. Subdirectories that cannot be read are treated as empty.
     pub(crate) fn read(root: &Path) -> io::Result<Self> {
         let mut tree = Self { entries: Vec::new(), cut: false };
-        let mut waiting = tree.directory(root, "", 0)?;
-        while let Some(entry) = waiting.pop() {
+        let mut pending = tree.read_directory(root, "", 0)?;
+        while let Some(entry) = pending.pop() {
             if tree.entries.len() == MAX_ENTRIES {
                 tree.cut = true;
                 break;
             }
             let inner = match entry.file {
-                None if entry.level + 1 < MAX_DEPTH => tree.directory(root, &entry.path, entry.level + 1).ok(),
+                None if entry.level + 1 < MAX_DEPTH => tree.read_directory(root, &entry.path, entry.level + 1).ok(),
                 _ => None,
             };
             tree.entries.push(entry);
-            waiting.extend(inner.into_iter().flatten());
+            pending.extend(inner.into_iter().flatten());
         }
         Ok(tree)
     }
 
-    /// The entries of a directory, sorted in reverse, so that `pop` returns them in order.
-    fn directory(&mut self, root: &Path, path: &str, level: usize) -> io::Result<Vec<Entry>> {
+    /// Reads the entries of a directory. They are sorted in reverse order, so that `pop` returns them in order.
+    fn read_directory(&mut self, root: &Path, path: &str, level: usize) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for entry in fs::read_dir(root.join(path))? {
             let entry = entry?;
@@ -82,23 +85,23 @@ impl Tree {
             let path = if path.is_empty() { name } else { format!("{path}/{name}") };
             entries.push(Entry { path, level, file });
         }
-        entries.sort_by(|one, other| other.path.cmp(&one.path));
+        entries.sort_by(|left, right| right.path.cmp(&left.path));
         Ok(entries)
     }
 
-    /// The tree as indented names in at most `limit` bytes, with as many levels as fit. `None` if not even the first
-    /// level fits.
+    /// Draws the tree as indented names in at most `limit` bytes, with as many levels as fit. Returns `None` if the
+    /// first level does not fit.
     pub(crate) fn draw(&self, limit: usize) -> Option<String> {
         (1..=MAX_DEPTH)
             .rev()
-            .map(|levels| self.levels(levels))
+            .map(|levels| self.draw_levels(levels))
             .find(|drawing| drawing.len() <= limit && !drawing.is_empty())
     }
 
-    fn levels(&self, levels: usize) -> String {
+    fn draw_levels(&self, levels: usize) -> String {
         let mut drawing = String::new();
         let mut left_out = false;
-        // The number of drawn and hidden entries in the current directory of each level.
+        // For each level, the numbers of drawn and of hidden entries in the current directory.
         let mut counts = vec![(0_usize, 0_usize); levels + 1];
         let mut hidden_below = None;
         for entry in &self.entries {
@@ -110,7 +113,7 @@ impl Tree {
                 left_out = true;
                 continue;
             }
-            close(&mut drawing, &mut counts, entry.level);
+            finish_directories(&mut drawing, &mut counts, entry.level);
             let (drawn, hidden) = &mut counts[entry.level];
             if *drawn == MAX_DRAWN {
                 *hidden += 1;
@@ -122,8 +125,8 @@ impl Tree {
             let mark = if entry.file.is_none() { "/" } else { "" };
             drawing.push_str(&format!("{}{name}{mark}\n", "  ".repeat(entry.level)));
         }
-        close(&mut drawing, &mut counts, 0);
-        more(&mut drawing, 0, counts[0].1);
+        finish_directories(&mut drawing, &mut counts, 0);
+        write_hidden_count(&mut drawing, 0, counts[0].1);
         if left_out || self.cut {
             drawing.push_str("(cut: there are more entries)\n");
         }
@@ -131,15 +134,15 @@ impl Tree {
     }
 }
 
-/// Closes the directories below `level`.
-fn close(drawing: &mut String, counts: &mut [(usize, usize)], level: usize) {
+/// Writes the numbers of hidden entries in the directories below `level`, and resets the counts of these directories.
+fn finish_directories(drawing: &mut String, counts: &mut [(usize, usize)], level: usize) {
     for deeper in (level + 1..counts.len()).rev() {
-        more(drawing, deeper, counts[deeper].1);
+        write_hidden_count(drawing, deeper, counts[deeper].1);
         counts[deeper] = (0, 0);
     }
 }
 
-fn more(drawing: &mut String, level: usize, hidden: usize) {
+fn write_hidden_count(drawing: &mut String, level: usize, hidden: usize) {
     if hidden > 0 {
         drawing.push_str(&format!("{}… {hidden} more\n", "  ".repeat(level)));
     }

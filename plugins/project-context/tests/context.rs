@@ -1,4 +1,4 @@
-//! The builder and its steps on real directories, without a host (L2, S7).
+//! Tests of the context builder and its steps with real directories and without a host (L2, S7).
 
 use agent_host_sdk::context_builder::{Budget, Input, Lifecycle, Memory, Prompt, Request, Section, Stability};
 use agent_host_sdk::prelude::*;

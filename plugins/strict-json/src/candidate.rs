@@ -1,24 +1,24 @@
-//! Finds the JSON in a reply: alone, in a code fence, or between prose.
+//! Finds the JSON in a reply: the reply may be only JSON, or contain JSON in a code fence or between prose.
 
 use crate::duplicates::duplicate_keys;
 
-/// A part of the reply that is meant to be JSON.
+/// A part of the reply that is probably JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate<'a> {
-    /// Byte offset of its start in the reply.
+    /// Byte offset of the start of this part in the reply.
     pub start: usize,
-    /// The text without white space around it.
+    /// Text of this part, without white space around it.
     pub text: &'a str,
 }
 
-/// The result of a search.
+/// The result of searching a reply for JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SearchResult<'a> {
-    /// One part, valid JSON or not.
+    /// The reply contains one part that is probably JSON. It may be invalid.
     One(Candidate<'a>),
-    /// Nothing that looks like JSON.
+    /// The reply contains nothing that looks like JSON.
     None,
-    /// Several parts at these byte offsets. Choosing one could change the meaning.
+    /// The reply contains several parts at the given byte offsets. Choosing one of them could change the meaning.
     Several(Vec<usize>),
 }
 
@@ -26,7 +26,7 @@ pub enum SearchResult<'a> {
 pub fn find(reply: &str) -> SearchResult<'_> {
     let start = reply.len() - reply.trim_start_matches(is_blank).len();
     let whole = Candidate { start, text: reply[start..].trim_end_matches(is_blank) };
-    if is_json(whole.text) || closing(whole.text) == Some(whole.text.len()) {
+    if is_json(whole.text) || end_of_value(whole.text) == Some(whole.text.len()) {
         return SearchResult::One(whole);
     }
     if let Some(found) = in_fences(reply) {
@@ -43,7 +43,8 @@ fn is_json(text: &str) -> bool {
     duplicate_keys(text).is_ok()
 }
 
-/// Finds blocks between lines of three or more backticks or tildes. An unclosed fence reaches to the end.
+/// Finds code blocks between lines of three or more backticks or tildes. A block without closing fence ends with the
+/// reply.
 fn in_fences(reply: &str) -> Option<SearchResult<'_>> {
     let mut blocks: Vec<Candidate<'_>> = Vec::new();
     let mut open: Option<(&str, bool, usize)> = None;
@@ -80,7 +81,7 @@ fn in_fences(reply: &str) -> Option<SearchResult<'_>> {
 fn fence_of(line: &str) -> Option<&str> {
     let mark = line.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
     let length = line.len() - line.trim_start_matches(mark).len();
-    // The info string contains no backticks; otherwise it is inline code, not a fence.
+    // A line with more backticks after the fence is inline code.
     (length >= 3 && !line[length..].contains('`')).then(|| &line[..length])
 }
 
@@ -91,20 +92,21 @@ fn block(reply: &str, start: usize, end: usize) -> Option<Candidate<'_>> {
     (text.starts_with(['{', '[']) || is_json(text)).then_some(Candidate { start: start + skipped, text })
 }
 
-/// Finds objects and arrays that are separate from the prose: after a line break or a colon, up to the end of a line.
-/// One inside a sentence may be an example or a reference, as in `see [1]`, and counts as prose.
+/// Finds objects and arrays that are separate from the prose. They start after a line break or a colon, and end at the
+/// end of a line. An object or array inside a sentence may be an example or a reference, as in `see [1]`, and is
+/// ignored.
 fn between_prose(whole: Candidate<'_>) -> SearchResult<'_> {
     let mut found: Vec<Candidate<'_>> = Vec::new();
     let mut offset = 0;
     while let Some(at) = whole.text[offset..].find(['{', '[']) {
         let start = offset + at;
-        let rest = &whole.text[start..];
+        let remaining = &whole.text[start..];
         offset = start + 1;
-        if looks_like_json(rest) {
-            let end = closing(rest).unwrap_or(rest.len());
+        if looks_like_json(remaining) {
+            let end = end_of_value(remaining).unwrap_or(remaining.len());
             offset = start + end;
-            if is_separate(&whole.text[..start], &rest[end..]) {
-                found.push(Candidate { start: whole.start + start, text: &rest[..end] });
+            if is_separate(&whole.text[..start], &remaining[end..]) {
+                found.push(Candidate { start: whole.start + start, text: &remaining[..end] });
             }
         }
     }
@@ -122,9 +124,9 @@ fn is_separate(before: &str, after: &str) -> bool {
     (line_start.is_empty() || line_start.ends_with(['\n', ':'])) && (line_end.is_empty() || line_end.starts_with('\n'))
 }
 
-/// The position after the bracket that closes the first one. None if the text does not start with a bracket, or if it
-/// is never closed. Brackets in double-quoted strings are ignored.
-fn closing(text: &str) -> Option<usize> {
+/// Returns the position after the bracket that closes the first bracket. Returns None if the text does not start with a
+/// bracket, or if the bracket is never closed. Brackets in double-quoted strings are ignored.
+fn end_of_value(text: &str) -> Option<usize> {
     if !text.starts_with(['{', '[']) {
         return None;
     }

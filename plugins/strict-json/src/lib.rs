@@ -1,5 +1,5 @@
-//! An output validator for agents whose answer must be JSON. It repairs text with only one possible meaning, and
-//! explains all other errors.
+//! An output validator for agents whose answers must be JSON. It repairs errors if the text has a single possible
+//! meaning, and explains all other errors.
 
 pub mod candidate;
 pub mod duplicates;
@@ -11,16 +11,16 @@ use agent_host_sdk::output_validator::{Output, OutputValidator, Problem, Request
 use agent_host_sdk::types::Failure;
 use candidate::{Candidate, SearchResult, find};
 use duplicates::duplicate_keys;
-use locate::Place;
+use locate::Position;
 use repair::repair;
 
-/// The end of every rejection.
+/// The text at the end of every rejection.
 const REQUIREMENT: &str = "Answer with one JSON value and nothing else: no prose before or after it, no code fence.";
 
 /// Maximum number of problems in one rejection.
 const MAX_PROBLEMS: usize = 10;
 
-/// The plugin, an output validator.
+/// The plugin, which is an output validator.
 pub struct StrictJson;
 
 impl OutputValidator for StrictJson {
@@ -31,13 +31,13 @@ impl OutputValidator for StrictJson {
 
 agent_host_sdk::export_output_validator!(StrictJson);
 
-/// Whether the agent has an output schema. The host checks the schema after the validators; here it only affects
-/// messages.
+/// Whether the agent has an output schema. The host checks the schema after the validators. In this plugin, a schema
+/// affects the messages and the form of accepted text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schema {
-    /// The host parses the text and checks it against the schema.
+    /// The agent has a schema. The host parses the text and checks it against the schema.
     Present,
-    /// The host does not parse the text.
+    /// The agent has no schema. The host does not parse the text.
     Absent,
 }
 
@@ -47,17 +47,17 @@ impl Schema {
     }
 }
 
-/// Accepts valid JSON, repairs text with only one possible meaning, and rejects everything else.
+/// Accepts valid JSON, repairs text with a single possible meaning, and rejects all other text.
 pub fn judge(text: &str, schema: Schema) -> Verdict {
     let candidate = match find(text) {
         SearchResult::One(candidate) => candidate,
-        SearchResult::None => return Verdict::reject("", no_json(text, schema)),
-        SearchResult::Several(places) => return Verdict::reject("", several(text, &places)),
+        SearchResult::None => return Verdict::reject("", no_json_message(text, schema)),
+        SearchResult::Several(offsets) => return Verdict::reject("", several_values_message(text, &offsets)),
     };
     let (json, duplicates) = match duplicate_keys(candidate.text) {
         Ok(duplicates) => (candidate.text.to_owned(), duplicates),
-        Err(error) => match repaired(candidate.text) {
-            Some(repaired) => repaired,
+        Err(error) => match repaired_json(candidate.text) {
+            Some(repaired_json) => repaired_json,
             None => return Verdict::Reject(vec![malformed(text, candidate, &error)]),
         },
     };
@@ -68,28 +68,28 @@ pub fn judge(text: &str, schema: Schema) -> Verdict {
     if json == text && schema == Schema::Present {
         return Verdict::Accept;
     }
-    // Without a schema, accepted text would stay a string, but the answer of this agent is always JSON.
+    // Return JSON explicitly, because without a schema the host would treat accepted text as a string.
     Verdict::AcceptAs(Output::Json(json))
 }
 
-/// The repaired JSON and its duplicate keys; None if it cannot be repaired.
-fn repaired(text: &str) -> Option<(String, Vec<String>)> {
+/// Repairs a text. Returns the repaired JSON and its duplicate keys, or None if the text cannot be repaired.
+fn repaired_json(text: &str) -> Option<(String, Vec<String>)> {
     let json = repair(text)?;
     let duplicates = duplicate_keys(&json).ok()?;
     Some((json, duplicates))
 }
 
-fn no_json(text: &str, schema: Schema) -> String {
-    let what = if text.trim().is_empty() { "The answer is empty." } else { "The answer is prose, not JSON." };
+fn no_json_message(text: &str, schema: Schema) -> String {
+    let problem = if text.trim().is_empty() { "The answer is empty." } else { "The answer is prose, not JSON." };
     let schema_note = match schema {
         Schema::Present => " The value must satisfy the output schema.",
         Schema::Absent => "",
     };
-    format!("{what} {REQUIREMENT}{schema_note}")
+    format!("{problem} {REQUIREMENT}{schema_note}")
 }
 
-fn several(text: &str, places: &[usize]) -> String {
-    let lines: Vec<String> = places.iter().map(|offset| Place::of(text, *offset).line.to_string()).collect();
+fn several_values_message(text: &str, offsets: &[usize]) -> String {
+    let lines: Vec<String> = offsets.iter().map(|offset| Position::of(text, *offset).line.to_string()).collect();
     format!(
         "The answer contains more than one JSON value (at lines {}), and it is not clear which one is meant. {REQUIREMENT}",
         lines.join(", ")
@@ -98,15 +98,15 @@ fn several(text: &str, places: &[usize]) -> String {
 
 fn malformed(text: &str, candidate: Candidate<'_>, error: &serde_json::Error) -> Problem {
     let offset = locate::offset_of(candidate.text, error.line(), error.column());
-    let place = Place::of(text, candidate.start + offset);
-    let what = error.to_string();
-    let what = what.rfind(" at line ").map_or(what.as_str(), |at| &what[..at]);
+    let position = Position::of(text, candidate.start + offset);
+    let problem = error.to_string();
+    let problem = problem.rfind(" at line ").map_or(problem.as_str(), |at| &problem[..at]);
     let pointer = pointer_at(candidate.text, offset);
     let hint = if error.is_eof() { " The JSON is cut off; shorten it if it is too long." } else { "" };
     let message = format!(
-        "Line {}, column {}: {what}, near `{}`.{hint} {REQUIREMENT}",
-        place.line,
-        place.column,
+        "Line {}, column {}: {problem}, near `{}`.{hint} {REQUIREMENT}",
+        position.line,
+        position.column,
         locate::excerpt(text, candidate.start + offset)
     );
     Problem { pointer, message }

@@ -1,19 +1,19 @@
 //! Converts byte offsets to line and column, and shows the text around them.
 
-/// Number of characters that are shown before and after a position.
+/// Maximum number of characters that an excerpt shows before and after a position.
 const AROUND: usize = 20;
 
-/// A position in a text. Line and column count from 1.
+/// A position in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Line number.
+pub struct Position {
+    /// Line number. The first line is 1.
     pub line: usize,
-    /// Character in the line.
+    /// Number of the character in the line. The first character is 1.
     pub column: usize,
 }
 
-impl Place {
-    /// The position of a byte offset.
+impl Position {
+    /// Returns the position of a byte offset.
     pub fn of(text: &str, offset: usize) -> Self {
         let before = &text[..floor(text, offset)];
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -21,13 +21,14 @@ impl Place {
     }
 }
 
-/// The byte offset for a parser's line (from 1) and column (bytes read of that line).
+/// Returns the byte offset of a parser error. `line` counts from 1. `column` is the number of bytes of the line that
+/// were read.
 pub fn offset_of(text: &str, line: usize, column: usize) -> usize {
     let line_start: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
     floor(text, (line_start + column.saturating_sub(1)).min(text.len()))
 }
 
-/// The text around a byte offset on its line, with `▸` before the position.
+/// Returns the text around a byte offset on the same line, with `▸` at the offset.
 pub fn excerpt(text: &str, offset: usize) -> String {
     let offset = floor(text, offset);
     let before: Vec<char> = text[..offset].chars().rev().take(AROUND).take_while(|letter| *letter != '\n').collect();

@@ -1,17 +1,18 @@
-//! Repairs that cannot change the meaning: commas before a closing bracket, line breaks inside strings, and single
-//! quotes if no other reading is possible.
+//! Repairs JSON without changing its meaning: removes commas before a closing bracket, escapes line breaks inside
+//! strings, and replaces single quotes if the text has no other possible meaning.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// The repaired text, or None if a repair would have to guess. The result may still contain other errors.
+/// Returns the repaired text, or None if the meaning of the text is ambiguous. The result may still contain other
+/// errors.
 pub fn repair(text: &str) -> Option<String> {
     let mut repaired = String::with_capacity(text.len());
-    let mut rest = text.chars().peekable();
-    while let Some(letter) = rest.next() {
+    let mut characters = text.chars().peekable();
+    while let Some(letter) = characters.next() {
         match letter {
-            '"' => double_quoted(&mut rest, &mut repaired)?,
-            '\'' => single_quoted(&mut rest, &mut repaired)?,
+            '"' => double_quoted(&mut characters, &mut repaired)?,
+            '\'' => single_quoted(&mut characters, &mut repaired)?,
             '}' | ']' => {
                 drop_trailing_comma(&mut repaired);
                 repaired.push(letter);
@@ -22,15 +23,15 @@ pub fn repair(text: &str) -> Option<String> {
     Some(repaired)
 }
 
-/// Copies a string and escapes control characters.
-fn double_quoted(rest: &mut Peekable<Chars<'_>>, repaired: &mut String) -> Option<()> {
+/// Copies a string in double quotes, and escapes the control characters in it.
+fn double_quoted(characters: &mut Peekable<Chars<'_>>, repaired: &mut String) -> Option<()> {
     repaired.push('"');
     loop {
-        match rest.next()? {
+        match characters.next()? {
             '"' => break,
             '\\' => {
                 repaired.push('\\');
-                repaired.push(rest.next()?);
+                repaired.push(characters.next()?);
             }
             '\n' => repaired.push_str("\\n"),
             '\r' => repaired.push_str("\\r"),
@@ -42,30 +43,34 @@ fn double_quoted(rest: &mut Peekable<Chars<'_>>, repaired: &mut String) -> Optio
     Some(())
 }
 
-/// Accepts `'word'` as a string only if it is at a position where a string may start and end, and contains no quotes,
-/// escapes or line breaks. Then it cannot mean anything else.
-fn single_quoted(rest: &mut Peekable<Chars<'_>>, repaired: &mut String) -> Option<()> {
+/// Replaces the single quotes of a string such as `'word'`. Returns None unless the string is at a position where JSON
+/// allows a string, and contains no quotes, escapes or line breaks.
+fn single_quoted(characters: &mut Peekable<Chars<'_>>, repaired: &mut String) -> Option<()> {
     if !repaired.trim_end().ends_with(['{', '[', ',', ':']) {
         return None;
     }
     repaired.push('"');
     loop {
-        match rest.next()? {
+        match characters.next()? {
             '\'' => break,
             '"' | '\\' | '\n' | '\r' | '\t' => return None,
             other => repaired.push(other),
         }
     }
     repaired.push('"');
-    // An apostrophe inside a word, as in 'it's', is followed by something else.
-    rest.clone().find(|letter| !letter.is_whitespace()).filter(|next| matches!(next, ',' | ':' | '}' | ']')).map(|_| ())
+    // If another character follows, the quote may be an apostrophe inside a word, as in 'it's'.
+    characters
+        .clone()
+        .find(|letter| !letter.is_whitespace())
+        .filter(|next| matches!(next, ',' | ':' | '}' | ']'))
+        .map(|_| ())
 }
 
 fn drop_trailing_comma(repaired: &mut String) {
     let Some(before) = repaired.trim_end().strip_suffix(',') else {
         return;
     };
-    // `[,]` and `{,}` have no value before the comma, so a value is missing.
+    // The comma is kept in `[,]` and `{,}`, because a value is missing before the comma.
     if !before.trim_end().ends_with(['[', '{', ',', ':']) && !before.trim_end().is_empty() {
         let at = before.len();
         repaired.remove(at);

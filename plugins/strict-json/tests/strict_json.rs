@@ -1,4 +1,4 @@
-//! What `strict-json` accepts, repairs and rejects (L12, P1).
+//! Tests of the replies that `strict-json` accepts, repairs and rejects (L12, P1).
 
 use agent_host_sdk::output_validator::{Output, OutputValidator, Problem, Request, Verdict};
 use agent_host_sdk::testing;

@@ -1,4 +1,4 @@
-//! The question that `summarize` sends to the model, and its use of the answer.
+//! Tests of the question that `summarize` sends to the model, and of the result.
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::testing::Host;

@@ -1,16 +1,17 @@
-//! Exact decimal numbers: an integer, and the number of its digits after the point.
+//! Exact decimal numbers, stored as an integer and the number of its digits after the decimal point.
 
 use num_bigint::{BigInt, Sign};
 use std::cmp::Ordering;
 use std::fmt;
 
-/// Maximum number of digits. Longer digit strings are identifiers rather than quantities, and stay text.
+/// Maximum number of digits of a number. Longer digit strings are probably identifiers, and stay text.
 const MAX_DIGITS: usize = 60;
 
-/// Maximum number of digits after the point of a mean.
+/// Maximum number of digits after the decimal point of a mean.
 pub const MEAN_DIGITS: u32 = 12;
 
-/// `unscaled / 10^scale`, without trailing zeros after the point, so that equal numbers are equal values.
+/// The number `unscaled / 10^scale`. It has no trailing zeros after the decimal point, so that equal numbers are equal
+/// values.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Decimal {
     unscaled: BigInt,
@@ -22,21 +23,21 @@ pub struct Decimal {
 pub enum Precision {
     /// The mean is exact.
     Exact,
-    /// The mean is rounded to [`MEAN_DIGITS`] digits after the point; halves are rounded away from zero.
+    /// The mean is rounded to [`MEAN_DIGITS`] digits after the decimal point. Halves are rounded away from zero.
     Rounded,
 }
 
 impl Decimal {
-    /// Parses `12`, `-0.50`, `1.5e3`. Returns None for text that would lose something as a number: `007`, `+1`,
-    /// `1,000`, `.5`, `1.`, `0x1F`, `NaN`, and everything with more than 60 digits.
+    /// Parses numbers such as `12`, `-0.50` and `1.5e3`. Returns None for text whose form a number would not keep, such
+    /// as `007`, `+1`, `1,000`, `.5`, `1.`, `0x1F` and `NaN`, and for text with more than 60 digits.
     pub fn parse(text: &str) -> Option<Self> {
-        let (negative, rest) = match text.strip_prefix('-') {
-            Some(rest) => (true, rest),
+        let (negative, unsigned) = match text.strip_prefix('-') {
+            Some(unsigned) => (true, unsigned),
             None => (false, text),
         };
-        let (mantissa, exponent) = match rest.split_once(['e', 'E']) {
+        let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
             Some((mantissa, exponent)) => (mantissa, parse_exponent(exponent)?),
-            None => (rest, 0),
+            None => (unsigned, 0),
         };
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, "0"));
         let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -54,24 +55,24 @@ impl Decimal {
         }
     }
 
-    /// The exact sum.
+    /// Returns the exact sum of two numbers.
     pub fn plus(&self, other: &Decimal) -> Decimal {
         let scale = self.scale.max(other.scale);
         Decimal { unscaled: self.at_scale(scale) + other.at_scale(scale), scale }.trimmed()
     }
 
-    /// This sum divided by a number of values, which must not be 0.
+    /// Divides this number, which is a sum, by the number of its values. `count` must not be 0.
     pub fn mean_of(&self, count: u64) -> (Decimal, Precision) {
         let scale = self.scale.max(MEAN_DIGITS);
         let count = BigInt::from(count);
         let scaled = self.at_scale(scale);
         let quotient = &scaled / &count;
-        let rest = &scaled % &count;
-        if rest.sign() == Sign::NoSign {
+        let remainder = &scaled % &count;
+        if remainder.sign() == Sign::NoSign {
             return (Decimal { unscaled: quotient, scale }.trimmed(), Precision::Exact);
         }
-        let away = (rest * 2u32).magnitude() >= count.magnitude();
-        let step = if !away {
+        let rounds_away = (remainder * 2u32).magnitude() >= count.magnitude();
+        let step = if !rounds_away {
             0
         } else if scaled.sign() == Sign::Minus {
             -1
@@ -81,7 +82,7 @@ impl Decimal {
         (Decimal { unscaled: quotient + step, scale }.trimmed(), Precision::Rounded)
     }
 
-    /// Whether there are no digits after the point.
+    /// Whether the number has no digits after the decimal point.
     pub fn is_integer(&self) -> bool {
         self.scale == 0
     }

@@ -1,20 +1,20 @@
-//! Describes a table: its columns, their types and their ranges.
+//! Describes the columns of a table, with their types and ranges.
 
 use crate::output::cell_json;
-use crate::select::natural;
+use crate::select::natural_order;
 use crate::table::{BadRow, Cell, Table};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// Maximum number of distinct values that are counted.
+/// Maximum number of distinct values of a column that are counted.
 const MAX_DISTINCT: usize = 10_000;
 
 /// Number of example values per column.
 const EXAMPLES: usize = 3;
 
-/// Maximum length of an example in characters.
+/// Maximum length of an example, in characters.
 const EXAMPLE_LENGTH: usize = 60;
 
 /// The description of a table.
@@ -93,10 +93,10 @@ fn describe_column(table: &Table, column: usize) -> ColumnDescription {
             examples.push(example(cell));
         }
     }
-    let column_type = cells().map(type_of).reduce(join).unwrap_or(ColumnType::Empty);
+    let column_type = cells().map(type_of).reduce(common_type).unwrap_or(ColumnType::Empty);
     let ranged = !matches!(column_type, ColumnType::Mixed | ColumnType::Nested);
-    let first = cells().filter(|_| ranged).min_by(|a, b| natural(a, b));
-    let last = cells().filter(|_| ranged).max_by(|a, b| natural(a, b));
+    let first = cells().filter(|_| ranged).min_by(|a, b| natural_order(a, b));
+    let last = cells().filter(|_| ranged).max_by(|a, b| natural_order(a, b));
     ColumnDescription {
         name: table.columns[column].clone(),
         column_type,
@@ -129,7 +129,7 @@ fn type_of(cell: &Cell) -> ColumnType {
     }
 }
 
-fn join(first: ColumnType, second: ColumnType) -> ColumnType {
+fn common_type(first: ColumnType, second: ColumnType) -> ColumnType {
     match (first, second) {
         (first, second) if first == second => first,
         (ColumnType::Integer, ColumnType::Decimal) | (ColumnType::Decimal, ColumnType::Integer) => ColumnType::Decimal,

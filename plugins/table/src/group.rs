@@ -1,7 +1,7 @@
-//! Aggregates rows: count, sum, mean, smallest and largest value, for all rows or for each group.
+//! Calculates count, sum, mean, minimum and maximum, for all rows of a table or for each group of rows.
 
 use crate::decimal::{Decimal, MEAN_DIGITS, Precision};
-use crate::select::natural;
+use crate::select::natural_order;
 use crate::table::{Cell, Row, Table, TableError};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -48,17 +48,21 @@ impl Function {
     }
 }
 
-/// The table of groups in the order of their first rows, with notes. Without keys, all rows are one group.
+/// Groups the rows and calculates the aggregates of each group. Returns a table with one row for each group, in the
+/// order of the first rows of the groups, and notes. Without keys, all rows are one group.
 pub fn group(table: &Table, keys: &[String], aggregates: &[Aggregate]) -> Result<(Table, Vec<String>), TableError> {
     let key_columns: Vec<usize> = keys.iter().map(|name| table.column(name)).collect::<Result<_, _>>()?;
     let aggregations: Vec<Aggregation> =
         aggregates.iter().map(|aggregate| Aggregation::of(table, aggregate)).collect::<Result<_, _>>()?;
     let columns: Vec<String> =
         keys.iter().cloned().chain(aggregations.iter().map(|aggregation| aggregation.name.clone())).collect();
-    if let Some(twice) = columns.iter().enumerate().find(|(position, name)| columns[..*position].contains(name)) {
-        return Err(TableError::Request(format!("the result has two columns named `{}`; name one with `as`", twice.1)));
+    if let Some(duplicate) = columns.iter().enumerate().find(|(position, name)| columns[..*position].contains(name)) {
+        return Err(TableError::Request(format!(
+            "the result has two columns named `{}`; name one with `as`",
+            duplicate.1
+        )));
     }
-    let groups = split(table, &key_columns);
+    let groups = split_into_groups(table, &key_columns);
     let mut rows = Vec::with_capacity(groups.len());
     let mut notes = Vec::new();
     for members in groups {
@@ -80,7 +84,7 @@ pub fn group(table: &Table, keys: &[String], aggregates: &[Aggregate]) -> Result
     Ok((Table { columns, rows, bad_rows: table.bad_rows.clone(), bad_row_count: table.bad_row_count }, notes))
 }
 
-fn split<'a>(table: &'a Table, keys: &[usize]) -> Vec<Vec<&'a Row>> {
+fn split_into_groups<'a>(table: &'a Table, keys: &[usize]) -> Vec<Vec<&'a Row>> {
     if keys.is_empty() {
         return vec![table.rows.iter().collect()];
     }
@@ -135,12 +139,14 @@ impl Aggregation {
         let filled = || rows.iter().filter(move |row| row.cells[column] != Cell::Empty);
         let cell = match self.function {
             Function::Count => whole_number(filled().count()),
-            Function::Min => {
-                filled().map(|row| &row.cells[column]).min_by(|a, b| natural(a, b)).map_or(Cell::Empty, Cell::clone)
-            }
-            Function::Max => {
-                filled().map(|row| &row.cells[column]).max_by(|a, b| natural(a, b)).map_or(Cell::Empty, Cell::clone)
-            }
+            Function::Min => filled()
+                .map(|row| &row.cells[column])
+                .min_by(|a, b| natural_order(a, b))
+                .map_or(Cell::Empty, Cell::clone),
+            Function::Max => filled()
+                .map(|row| &row.cells[column])
+                .max_by(|a, b| natural_order(a, b))
+                .map_or(Cell::Empty, Cell::clone),
             Function::Sum | Function::Mean => {
                 let mut sum = Decimal::default();
                 let mut count = 0;
@@ -166,7 +172,8 @@ fn number<'a>(table: &Table, row: &'a Row, column: usize) -> Result<&'a Decimal,
     match &row.cells[column] {
         Cell::Number(number) => Ok(number),
         other => {
-            // In a text column, name the row that made it text, not the first row.
+            // In a text column, report the first row whose value is not a number, because it made the column a text
+            // column.
             let offending = table.rows.iter().find(|row| match &row.cells[column] {
                 Cell::Number(_) | Cell::Empty => false,
                 Cell::Text(text) => Decimal::parse(text.trim()).is_none(),

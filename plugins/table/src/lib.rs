@@ -1,4 +1,4 @@
-//! Tools for tables in CSV, TSV and JSON: describe, filter, group, aggregate, sort. Numbers are exact decimals.
+//! Tools that describe, filter, group, aggregate and sort tables in CSV, TSV and JSON. Numbers are exact decimals.
 
 pub mod decimal;
 pub mod describe;
@@ -11,7 +11,7 @@ mod tools;
 
 use agent_host_sdk::prelude::*;
 
-/// The plugin with five tools. Each works on a file or on a text.
+/// The plugin, which has five tools for tables. Each tool works on a file or on a text.
 pub struct TablePlugin;
 
 impl ToolPlugin for TablePlugin {

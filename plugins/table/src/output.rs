@@ -1,4 +1,4 @@
-//! Converts a table to a tool result: JSON rows or CSV, cut at a limit that the result reports.
+//! Converts a table to the result of a tool: JSON rows or CSV, with a maximum number of rows.
 
 use crate::decimal::Decimal;
 use crate::table::{BadRow, Cell, Row, Table};
@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Number of rows in a result if the call sets no limit.
+/// Maximum number of rows in a result if the call sets no limit.
 pub const DEFAULT_LIMIT: u32 = 50;
 
-/// Maximum number of rows in a result.
+/// Maximum value of the argument `limit`.
 pub const MAX_LIMIT: u32 = 5_000;
 
 /// The format of returned rows.

@@ -1,4 +1,4 @@
-//! Filters and sorts rows.
+//! Filters and sorts the rows of a table.
 
 use crate::decimal::Decimal;
 use crate::table::{Cell, Row, Table, TableError};
@@ -84,8 +84,8 @@ pub enum Order {
     Descending,
 }
 
-/// Keeps the rows that meet the conditions. Returns the number of cells that could not be compared (text with a
-/// number).
+/// Removes the rows that do not meet the conditions. Returns the number of cells that could not be compared, because a
+/// text was compared with a number.
 pub fn filter(table: &mut Table, conditions: &[Condition], require: Require) -> Result<u64, TableError> {
     let mut prepared = Vec::new();
     for condition in conditions {
@@ -93,20 +93,20 @@ pub fn filter(table: &mut Table, conditions: &[Condition], require: Require) -> 
     }
     let mut incomparable = 0;
     table.rows.retain(|row| {
-        let mut holds = prepared.iter().map(|(column, comparison, operand)| {
-            let answer = compare(&row.cells[*column], *comparison, operand);
-            incomparable += u64::from(answer == Answer::Incomparable);
-            answer == Answer::Yes
+        let mut results = prepared.iter().map(|(column, comparison, operand)| {
+            let result = compare(&row.cells[*column], *comparison, operand);
+            incomparable += u64::from(result == ComparisonResult::Incomparable);
+            result == ComparisonResult::Yes
         });
         match require {
-            Require::All => holds.all(|holds| holds),
-            Require::Any => holds.any(|holds| holds),
+            Require::All => results.all(|is_met| is_met),
+            Require::Any => results.any(|is_met| is_met),
         }
     });
     Ok(incomparable)
 }
 
-/// Sorts the rows; equal rows keep their order. Numbers come before text, and empty cells come last.
+/// Sorts the rows. Equal rows keep their order. Numbers come before text, and empty cells come last.
 pub fn sort(table: &mut Table, keys: &[SortKey]) -> Result<(), TableError> {
     let mut columns = Vec::new();
     for key in keys {
@@ -129,14 +129,14 @@ fn by_cell(first: &Cell, second: &Cell, order: Order) -> Ordering {
         (Cell::Empty, _) => Ordering::Greater,
         (_, Cell::Empty) => Ordering::Less,
         _ => {
-            let ascending = natural(first, second);
+            let ascending = natural_order(first, second);
             if order == Order::Ascending { ascending } else { ascending.reverse() }
         }
     }
 }
 
-/// The order of values that are not empty: numbers, booleans, text.
-pub fn natural(first: &Cell, second: &Cell) -> Ordering {
+/// Compares values that are not empty. Numbers come before booleans, and booleans before text.
+pub fn natural_order(first: &Cell, second: &Cell) -> Ordering {
     match (first, second) {
         (Cell::Number(first), Cell::Number(second)) => first.cmp(second),
         (Cell::Boolean(first), Cell::Boolean(second)) => first.cmp(second),
@@ -178,19 +178,19 @@ impl Operand {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+enum ComparisonResult {
     Yes,
     No,
     Incomparable,
 }
 
-impl From<bool> for Answer {
-    fn from(holds: bool) -> Self {
-        if holds { Answer::Yes } else { Answer::No }
+impl From<bool> for ComparisonResult {
+    fn from(is_met: bool) -> Self {
+        if is_met { ComparisonResult::Yes } else { ComparisonResult::No }
     }
 }
 
-fn compare(cell: &Cell, comparison: Comparison, operand: &Operand) -> Answer {
+fn compare(cell: &Cell, comparison: Comparison, operand: &Operand) -> ComparisonResult {
     match (comparison, operand) {
         (Comparison::Empty, _) => (*cell == Cell::Empty).into(),
         (Comparison::NotEmpty, _) => (*cell != Cell::Empty).into(),
@@ -201,9 +201,9 @@ fn compare(cell: &Cell, comparison: Comparison, operand: &Operand) -> Answer {
         _ => match order_of(cell, operand) {
             Some(order) => decide(comparison, order).into(),
             None if *cell == Cell::Empty => (comparison == Comparison::NotEqual).into(),
-            None if comparison == Comparison::NotEqual => Answer::Yes,
-            None if comparison == Comparison::Equal => Answer::No,
-            None => Answer::Incomparable,
+            None if comparison == Comparison::NotEqual => ComparisonResult::Yes,
+            None if comparison == Comparison::Equal => ComparisonResult::No,
+            None => ComparisonResult::Incomparable,
         },
     }
 }
@@ -220,7 +220,8 @@ fn decide(comparison: Comparison, order: Ordering) -> bool {
     }
 }
 
-/// None if the types differ. A string with a number is compared as a number with a number cell.
+/// Compares a cell with the value of a condition. Returns None if the types differ. If the cell is a number, a string
+/// that contains a number is compared as a number.
 fn order_of(cell: &Cell, operand: &Operand) -> Option<Ordering> {
     match (cell, operand) {
         (Cell::Number(cell), Operand::Number(operand)) => Some(cell.cmp(operand)),

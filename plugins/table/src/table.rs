@@ -14,7 +14,7 @@ pub const MAX_ROWS: usize = 200_000;
 /// Maximum number of columns in a table.
 pub const MAX_COLUMNS: usize = 1_000;
 
-/// Maximum number of bad rows that are described; further ones are only counted.
+/// Maximum number of bad rows that are described. Further bad rows are only counted.
 const MAX_PROBLEMS: usize = 20;
 
 /// The format of a table.
@@ -45,7 +45,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// The value as text.
+    /// Returns the value as text.
     pub fn text(&self) -> String {
         match self {
             Cell::Empty => String::new(),
@@ -90,7 +90,7 @@ pub struct Table {
 /// The reason why a table cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
-    /// The text does not have this format.
+    /// The text does not have the requested or detected format.
     #[error("not a table in {format:?}: {problem}")]
     Malformed {
         /// The requested or detected format.
@@ -98,12 +98,12 @@ pub enum TableError {
         /// The problem and its position.
         problem: String,
     },
-    /// More than [`MAX_ROWS`] rows or [`MAX_COLUMNS`] columns.
+    /// The table has more than [`MAX_ROWS`] rows or [`MAX_COLUMNS`] columns.
     #[error("the table has more than {limit} {what}; use a part of it")]
     TooLarge {
-        /// Rows or columns.
+        /// The things that are too many: `rows` or `columns`.
         what: &'static str,
-        /// The limit.
+        /// The maximum number.
         limit: usize,
     },
     /// The column does not exist.
@@ -114,7 +114,7 @@ pub enum TableError {
         /// Names of the existing columns.
         columns: String,
     },
-    /// The cell is not a number.
+    /// A cell that must be a number is not a number.
     #[error("line {line}: `{value}` in column `{column}` is not a number; filter such rows out first")]
     NotANumber {
         /// Line of the text, or number of the JSON object, from 1.
@@ -130,7 +130,7 @@ pub enum TableError {
 }
 
 impl Table {
-    /// Parses a text. A byte-order mark is skipped.
+    /// Parses a text in the given format. A byte-order mark is skipped.
     pub fn parse(text: &str, format: Format) -> Result<Table, TableError> {
         let text = text.trim_start_matches('\u{feff}');
         let table = match format {
@@ -144,7 +144,7 @@ impl Table {
         Ok(table)
     }
 
-    /// The index of a column.
+    /// Returns the index of the column `name`.
     pub fn column(&self, name: &str) -> Result<usize, TableError> {
         self.columns
             .iter()
@@ -226,7 +226,8 @@ fn check_header(columns: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// A column of CSV or TSV is numeric only if all its values are numbers. `01234` among numbers is an identifier.
+/// Converts the values of a column of CSV or TSV to numbers if all values are numbers. A value such as `01234` is an
+/// identifier, and all values of its column stay text.
 fn read_numbers(rows: &mut [Row], column: usize) {
     let numbers: Option<Vec<Option<Decimal>>> = rows
         .iter()
@@ -278,7 +279,8 @@ fn from_json(text: &str) -> Result<Table, TableError> {
     Ok(table)
 }
 
-/// Parses numbers from their digits, because binary floating point would change them.
+/// Converts the source text of a JSON value to a cell. Numbers are parsed from their digits, because binary floating
+/// point would change them.
 fn json_cell(text: &str) -> Cell {
     match text.as_bytes().first() {
         Some(b'"') => Cell::Text(serde_json::from_str(text).unwrap_or_else(|_| text.to_owned())),

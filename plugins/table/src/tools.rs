@@ -1,4 +1,4 @@
-//! The tools: their arguments, their definitions, and how they use the other modules.
+//! The definitions of the tools, their arguments, and the functions that run them.
 
 use crate::describe::{Description, describe};
 use crate::group::{Aggregate, group};
@@ -8,7 +8,7 @@ use crate::table::{Format, Table, TableError};
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::trees::read_text;
 
-/// Maximum size of a file in bytes.
+/// Maximum size of a file, in bytes.
 const MAX_SIZE: u64 = 16 * 1024 * 1024;
 
 /// The source of a table: exactly one of the two.
@@ -117,7 +117,7 @@ struct SortArguments {
     limit: Option<u32>,
 }
 
-/// All tools of the plugin.
+/// Returns all tools of the plugin.
 pub(crate) fn tools() -> Tools {
     Tools::new()
         .tool(
@@ -179,8 +179,8 @@ fn run_describe(arguments: &DescribeArguments) -> Result<Done, ToolError> {
 fn run_filter(arguments: &FilterArguments) -> Result<Done, ToolError> {
     let limit = limit(arguments.limit)?;
     let mut table = read(&arguments.from, arguments.format)?;
-    let notes = keep(&mut table, &arguments.conditions, arguments.require)?;
-    let columns = chosen(&table, arguments.columns.as_deref())?;
+    let notes = filter_rows(&mut table, &arguments.conditions, arguments.require)?;
+    let columns = chosen_columns(&table, arguments.columns.as_deref())?;
     Done::json(&rows(&table, &columns, arguments.output, limit, notes))
 }
 
@@ -192,16 +192,16 @@ fn run_group(arguments: &GroupArguments) -> Result<Done, ToolError> {
     let table = read(&arguments.from, arguments.format)?;
     let (mut groups, notes) = group(&table, &arguments.by, &arguments.aggregates).map_err(invalid)?;
     sort(&mut groups, &arguments.sort).map_err(invalid)?;
-    let columns = chosen(&groups, None)?;
+    let columns = chosen_columns(&groups, None)?;
     Done::json(&rows(&groups, &columns, arguments.output, limit, notes))
 }
 
 fn run_aggregate(arguments: &AggregateArguments) -> Result<Done, ToolError> {
     let mut table = read(&arguments.from, arguments.format)?;
-    let mut notes = keep(&mut table, &arguments.conditions, Require::All)?;
+    let mut notes = filter_rows(&mut table, &arguments.conditions, Require::All)?;
     let (figures, more) = group(&table, &[], &arguments.aggregates).map_err(invalid)?;
     notes.extend(more);
-    let columns = chosen(&figures, None)?;
+    let columns = chosen_columns(&figures, None)?;
     Done::json(&rows(&figures, &columns, OutputFormat::Json, 1, notes))
 }
 
@@ -209,7 +209,7 @@ fn run_sort(arguments: &SortArguments) -> Result<Done, ToolError> {
     let limit = limit(arguments.limit)?;
     let mut table = read(&arguments.from, arguments.format)?;
     sort(&mut table, &arguments.by).map_err(invalid)?;
-    let columns = chosen(&table, arguments.columns.as_deref())?;
+    let columns = chosen_columns(&table, arguments.columns.as_deref())?;
     Done::json(&rows(&table, &columns, arguments.output, limit, Vec::new()))
 }
 
@@ -222,7 +222,7 @@ fn read(source: &Source, format: Option<Format>) -> Result<Table, ToolError> {
     Table::parse(&text, format).map_err(|error| ToolError::invalid("/from", error.to_string()))
 }
 
-fn keep(table: &mut Table, conditions: &[Condition], require: Require) -> Result<Vec<String>, ToolError> {
+fn filter_rows(table: &mut Table, conditions: &[Condition], require: Require) -> Result<Vec<String>, ToolError> {
     if conditions.is_empty() {
         return Ok(Vec::new());
     }
@@ -232,7 +232,7 @@ fn keep(table: &mut Table, conditions: &[Condition], require: Require) -> Result
     Ok(if incomparable > 0 { vec![note] } else { Vec::new() })
 }
 
-fn chosen(table: &Table, names: Option<&[String]>) -> Result<Vec<usize>, ToolError> {
+fn chosen_columns(table: &Table, names: Option<&[String]>) -> Result<Vec<usize>, ToolError> {
     match names {
         None => Ok((0..table.columns.len()).collect()),
         Some(names) => names.iter().map(|name| table.column(name).map_err(invalid)).collect(),

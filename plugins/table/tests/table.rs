@@ -1,4 +1,4 @@
-//! The tools of `table` as the host calls them (P2, S7): exact numbers, types, limits, bad rows and bad arguments.
+//! Tests of the table tools (P2, S7): exact numbers, types, limits, bad rows and bad arguments.
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::testing::Host;

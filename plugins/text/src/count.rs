@@ -1,10 +1,10 @@
-//! Counts bytes, characters, words and lines of a text.
+//! Counts the bytes, characters, words and lines of a text.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::io::{self, Read};
 
-/// Number of bytes that are read at once, so that the memory does not depend on the length of the file.
+/// Number of bytes that are read at once. Files are read in chunks, so that the memory does not depend on their length.
 const CHUNK: usize = 64 * 1024;
 
 /// The counts of a text.
@@ -26,18 +26,18 @@ pub enum CountError {
     /// The text cannot be read.
     #[error(transparent)]
     Read(#[from] io::Error),
-    /// The text is not UTF-8 at this byte, from 0.
+    /// The text is not valid UTF-8. Contains the position of the first invalid byte, which counts from 0.
     #[error("byte {0} (from 0) is not part of a character")]
     NotUtf8(u64),
 }
 
 impl Counts {
-    /// The counts as one sentence for the model.
-    pub fn sentence(&self, what: &str) -> String {
-        let lines = number(self.lines, "line");
-        let words = number(self.words, "word");
-        let characters = number(self.characters, "character");
-        format!("{what} has {lines}, {words}, {characters} and {}.", number(self.bytes, "byte"))
+    /// Returns the counts as a sentence for the model.
+    pub fn sentence(&self, name: &str) -> String {
+        let lines = counted(self.lines, "line");
+        let words = counted(self.words, "word");
+        let characters = counted(self.characters, "character");
+        format!("{name} has {lines}, {words}, {characters} and {}.", counted(self.bytes, "byte"))
     }
 }
 
@@ -52,7 +52,7 @@ pub fn count(text: &str) -> Counts {
 pub fn count_stream(mut text: impl Read) -> Result<Counts, CountError> {
     let mut counter = Counter::default();
     let mut buffer = vec![0; CHUNK];
-    // Number of bytes at the start of the buffer that belong to a character whose rest is not read yet.
+    // Number of bytes at the start of the buffer that belong to a character that has not been read completely.
     let mut partial = 0;
     loop {
         let read = match text.read(&mut buffer[partial..]) {
@@ -77,7 +77,7 @@ pub fn count_stream(mut text: impl Read) -> Result<Counts, CountError> {
     }
 }
 
-/// The counts so far, and whether the last word and the last line continue.
+/// The counts of the text that has been read, and whether it ends inside a word or a line.
 #[derive(Default)]
 struct Counter {
     counts: Counts,
@@ -103,8 +103,8 @@ impl Counter {
     }
 }
 
-fn number(number: u64, one: &str) -> String {
-    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+fn counted(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 #[cfg(test)]
@@ -126,21 +126,21 @@ mod tests {
         assert_eq!(count("a\n").sentence("It"), "It has 1 line, 1 word, 2 characters and 2 bytes.");
     }
 
-    /// Returns a few bytes at a time.
+    /// A reader that returns at most a given number of bytes for each call.
     struct SmallReads<'t>(&'t [u8], usize);
 
     impl Read for SmallReads<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            let drop = self.1.min(buffer.len());
-            self.0.read(&mut buffer[..drop])
+            let size = self.1.min(buffer.len());
+            self.0.read(&mut buffer[..size])
         }
     }
 
     #[test]
     fn counts_chunks_like_the_whole_text() {
         let text = "Grüße, 世界\u{a0}!\r\nzwei wörter\n\n𝄞 end";
-        for drop in 1..=text.len() {
-            assert_eq!(count_stream(SmallReads(text.as_bytes(), drop)).expect("a text"), count(text), "{drop}");
+        for size in 1..=text.len() {
+            assert_eq!(count_stream(SmallReads(text.as_bytes(), size)).expect("a text"), count(text), "{size}");
         }
         let long = "wörter und\n".repeat(20_000);
         assert_eq!(count_stream(long.as_bytes()).expect("a text"), count(&long), "longer than a chunk");
@@ -148,10 +148,10 @@ mod tests {
 
     #[test]
     fn rejects_invalid_utf8_with_its_position() {
-        for (bytes, place) in [(&b"ab\xffc"[..], 2), (b"ab\xe4\xb8", 2), (b"\xe4\xb8c", 0)] {
-            for drop in 1..=bytes.len() {
-                let counted = count_stream(SmallReads(bytes, drop));
-                assert!(matches!(counted, Err(CountError::NotUtf8(found)) if found == place), "{bytes:?} by {drop}");
+        for (bytes, position) in [(&b"ab\xffc"[..], 2), (b"ab\xe4\xb8", 2), (b"\xe4\xb8c", 0)] {
+            for size in 1..=bytes.len() {
+                let counted = count_stream(SmallReads(bytes, size));
+                assert!(matches!(counted, Err(CountError::NotUtf8(found)) if found == position), "{bytes:?} by {size}");
             }
         }
     }

@@ -7,10 +7,10 @@ use similar::{DiffOp, DiffTag, group_diff_ops};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Maximum number of lines of each text. With more, comparing could exceed the time limit of a call.
+/// Maximum number of lines of each text. Comparing longer texts could exceed the time limit of a call.
 pub const MAX_LINES: usize = 20_000;
 
-/// Maximum size of a returned diff in bytes. It is cut at the end of a line.
+/// Maximum size of a returned diff, in bytes. A longer diff is cut at the end of a line.
 const MAX_DIFF: usize = 256 * 1024;
 
 /// How two texts differ.
@@ -26,17 +26,17 @@ pub struct Difference {
     pub left_out: usize,
 }
 
-/// A text that is too long to compare.
+/// The error for a text that is too long to compare.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} has {lines} lines; at most {MAX_LINES} can be compared")]
 pub struct TooLong {
     /// Name of the text.
     pub name: String,
-    /// Number of its lines.
+    /// Number of lines of the text.
     pub lines: usize,
 }
 
-/// A text with its name in the header of the diff.
+/// A text, with the name that is shown in the header of the diff.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<'a> {
     /// The name, for example a path.
@@ -66,20 +66,20 @@ pub fn diff(old: Named<'_>, new: Named<'_>, context: usize) -> Result<Difference
             write_hunk(&mut diff, &hunk, &old_lines, &new_lines);
         }
     }
-    let whole = diff.len();
-    if whole > MAX_DIFF {
+    let full_length = diff.len();
+    if full_length > MAX_DIFF {
         let end = diff.as_bytes()[..MAX_DIFF].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         diff.truncate(end);
     }
-    Ok(Difference { added, removed, left_out: whole - diff.len(), diff })
+    Ok(Difference { added, removed, left_out: full_length - diff.len(), diff })
 }
 
 fn lines_of(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-/// Compares lines as numbers, with the same number for equal lines, so that only one small instance of the algorithm
-/// is compiled.
+/// Compares lines. Equal lines are first replaced by equal numbers, so that the algorithm is compiled only for numbers
+/// and the component stays small.
 fn compare(old: &[&str], new: &[&str]) -> Vec<DiffOp> {
     let mut numbers = HashMap::new();
     let mut number = |lines: &[&str]| -> Vec<usize> {
@@ -91,7 +91,7 @@ fn compare(old: &[&str], new: &[&str]) -> Vec<DiffOp> {
     };
     let (old, new) = (number(old), number(new));
     let mut capture = Replace::new(Capture::new());
-    // This error type has no values.
+    // The comparison cannot fail, because the error type has no values.
     let Ok(()) = myers::diff(&mut capture, &old[..], 0..old.len(), &new[..], 0..new.len());
     capture.into_inner().into_ops()
 }
@@ -124,7 +124,8 @@ fn write_lines(diff: &mut String, sign: char, lines: &[&str]) {
     }
 }
 
-/// The range as `diff -u` writes it: a length of 1 is omitted, and an empty range names the line before it.
+/// Formats a range of lines like `diff -u`: a length of 1 is omitted, and an empty range has the number of the line
+/// before it.
 fn position(range: &Range<usize>) -> String {
     match range.len() {
         0 => format!("{},0", range.start),

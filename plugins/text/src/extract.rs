@@ -5,16 +5,16 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Maximum length of a pattern in bytes.
+/// The maximum length of a pattern in bytes.
 const MAX_PATTERN: usize = 1_000;
 
-/// Maximum memory of a compiled pattern in bytes, so that `(a{1000}){1000}` is rejected.
+/// The maximum memory of a compiled pattern in bytes. It rejects patterns such as `(a{1000}){1000}`.
 const MAX_COMPILED: usize = 1 << 20;
 
-/// Maximum length of all shown matches together, in bytes.
+/// The maximum total length of the shown matches in bytes.
 const MAX_SHOWN: usize = 256 * 1024;
 
-/// Whether `a` also matches `A`.
+/// Specifies whether `a` also matches `A`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LetterCase {
     /// `a` does not match `A`.
@@ -60,7 +60,7 @@ pub enum PatternError {
     TooLong(usize),
 }
 
-/// Finds all matches and shows at most `limit` of them. The time is linear in the length of the text for every
+/// Finds all matches and returns at most `limit` of them. The time is linear in the length of the text for every
 /// pattern.
 pub fn extract(text: &str, pattern: &str, case: LetterCase, limit: usize) -> Result<Extraction, PatternError> {
     if pattern.len() > MAX_PATTERN {
@@ -72,7 +72,7 @@ pub fn extract(text: &str, pattern: &str, case: LetterCase, limit: usize) -> Res
         .size_limit(MAX_COMPILED)
         .build()
         .map_err(|error| PatternError::Syntax(error.to_string()))?;
-    let mut place = Place { line: 1, line_start: 0, offset: 0 };
+    let mut position = Position { line: 1, line_start: 0, offset: 0 };
     let mut shown = 0;
     let mut matches = Vec::new();
     let mut match_count = 0;
@@ -81,29 +81,31 @@ pub fn extract(text: &str, pattern: &str, case: LetterCase, limit: usize) -> Res
         let Some(whole) = captures.get(0) else { continue };
         shown += whole.as_str().len();
         if matches.len() < limit && shown <= MAX_SHOWN && match_count == matches.len() + 1 {
-            place.advance(text, whole.start());
-            let column = text[place.line_start..whole.start()].chars().count() + 1;
+            position.advance(text, whole.start());
+            let column = text[position.line_start..whole.start()].chars().count() + 1;
             let groups = groups(&regex, &captures);
-            matches.push(Match { line: place.line, column, text: whole.as_str().to_owned(), groups });
+            matches.push(Match { line: position.line, column, text: whole.as_str().to_owned(), groups });
         }
     }
     Ok(Extraction { left_out: match_count - matches.len(), matches, match_count })
 }
 
-struct Place {
+/// A position in the text.
+struct Position {
     line: usize,
     line_start: usize,
     offset: usize,
 }
 
-impl Place {
-    fn advance(&mut self, text: &str, to: usize) {
-        let passed = &text[self.offset..to];
-        self.line += passed.matches('\n').count();
-        if let Some(last) = passed.rfind('\n') {
+impl Position {
+    /// Moves the position forward to this byte offset.
+    fn advance(&mut self, text: &str, offset: usize) {
+        let skipped = &text[self.offset..offset];
+        self.line += skipped.matches('\n').count();
+        if let Some(last) = skipped.rfind('\n') {
             self.line_start = self.offset + last + 1;
         }
-        self.offset = to;
+        self.offset = offset;
     }
 }
 
@@ -122,16 +124,16 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn found(text: &str, pattern: &str) -> Value {
-        let extraction = extract(text, pattern, LetterCase::Distinct, 100).expect("the pattern is good");
+    fn matches_of(text: &str, pattern: &str) -> Value {
+        let extraction = extract(text, pattern, LetterCase::Distinct, 100).expect("the pattern is valid");
         serde_json::to_value(extraction).expect("an extraction is JSON")
     }
 
     #[test]
-    fn finds_named_and_numbered_groups_with_their_place() {
+    fn finds_named_and_numbered_groups_with_their_positions() {
         let text = "id: 7\nähm id: 12b\n";
         assert_eq!(
-            found(text, r"id: (?<number>\d+)(b)?"),
+            matches_of(text, r"id: (?<number>\d+)(b)?"),
             json!({
                 "matches": [
                     { "line": 1, "column": 1, "text": "id: 7", "groups": { "number": "7", "2": null } },
@@ -145,22 +147,27 @@ mod tests {
 
     #[test]
     fn matches_anchors_per_line_and_empty_matches() {
-        assert_eq!(found("a\nb\n", "^.$")["match_count"], 2);
-        assert_eq!(found("ab", "x*")["match_count"], 3);
-        assert_eq!(found("", "x")["match_count"], 0);
+        assert_eq!(matches_of("a\nb\n", "^.$")["match_count"], 2);
+        assert_eq!(matches_of("ab", "x*")["match_count"], 3);
+        assert_eq!(matches_of("", "x")["match_count"], 0);
     }
 
     #[test]
-    fn reports_matches_left_out() {
-        let extraction = extract("a a A a", "a", LetterCase::Ignored, 2).expect("the pattern is good");
+    fn reports_the_number_of_matches_left_out() {
+        let extraction = extract("a a A a", "a", LetterCase::Ignored, 2).expect("the pattern is valid");
         assert_eq!((extraction.matches.len(), extraction.match_count, extraction.left_out), (2, 4, 2));
         let large = "x".repeat(MAX_SHOWN / 2 + 1);
-        let extraction = extract(&format!("{large} {large} y"), "x+|y", LetterCase::Distinct, 9).expect("good");
-        assert_eq!((extraction.matches.len(), extraction.left_out), (1, 2), "the text shown is bounded too");
+        let extraction =
+            extract(&format!("{large} {large} y"), "x+|y", LetterCase::Distinct, 9).expect("the pattern is valid");
+        assert_eq!(
+            (extraction.matches.len(), extraction.left_out),
+            (1, 2),
+            "the length of the shown text is also limited"
+        );
     }
 
     #[test]
-    fn rejects_bad_and_explosive_patterns() {
+    fn rejects_invalid_and_too_large_patterns() {
         for pattern in ["(", "a{2,1}", r"(?=a)", r"(a)\1", "(a{900}){900}", "[z-a]"] {
             let error = extract("a", pattern, LetterCase::Distinct, 1);
             assert!(matches!(error, Err(PatternError::Syntax(_))), "{pattern}: {error:?}");
@@ -169,8 +176,8 @@ mod tests {
     }
 
     #[test]
-    fn nested_repetition_stays_linear() {
+    fn nested_repetition_takes_linear_time() {
         let text = format!("{}b", "a".repeat(20_000));
-        assert_eq!(found(&text, "^(a+)+$")["match_count"], 0);
+        assert_eq!(matches_of(&text, "^(a+)+$")["match_count"], 0);
     }
 }

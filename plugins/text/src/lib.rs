@@ -1,5 +1,5 @@
-//! Tools for texts: count them, extract from them by regular expression, compare them. Each tool takes either a text
-//! or the path of a file in a granted tree.
+//! Tools that count texts, extract parts of them with a regular expression and compare them. The argument of each tool
+//! is either a text or the path of a file in a granted directory.
 
 pub mod count;
 pub mod diff;
@@ -11,20 +11,20 @@ use count::{CountError, Counts, count, count_stream};
 use diff::{Difference, Named, diff};
 use extract::{Extraction, LetterCase, extract};
 
-/// Maximum size of a file to search, in bytes. The file is read completely, and a call has 64 MiB of memory.
+/// The maximum size in bytes of a file to search. The file is read completely, and a call has 64 MiB of memory.
 pub const MAX_SIZE: u64 = 8 * 1024 * 1024;
 
-/// Maximum size of a file to compare, in bytes. Both files are read completely, and the diff may be as long as both
-/// together.
+/// The maximum size in bytes of a file to compare. Both files are read completely, and the diff can be as long as both
+/// files together.
 pub const MAX_COMPARED: u64 = 4 * 1024 * 1024;
 
-/// Number of matches to show if the call sets no limit.
+/// The number of matches to show if the call sets no limit.
 const DEFAULT_LIMIT: u32 = 50;
 
-/// Maximum number of matches to show.
+/// The maximum number of matches to show.
 const MAX_LIMIT: u32 = 1_000;
 
-/// Number of unchanged lines around a change if the call does not set it.
+/// The number of unchanged lines to show around each change if the call does not set it.
 const DEFAULT_CONTEXT: u32 = 3;
 
 /// Arguments of `text.count_file`.
@@ -103,7 +103,7 @@ struct Diff {
     context: Option<u32>,
 }
 
-/// The plugin with six tools, for texts and for files.
+/// A plugin with six tools: three for texts and three for files.
 pub struct Text;
 
 impl ToolPlugin for Text {
@@ -114,7 +114,7 @@ impl ToolPlugin for Text {
 
 agent_host_sdk::export_tools!(Text);
 
-/// The tools for files in granted trees.
+/// Creates the tools for files in granted directories.
 fn file_tools() -> [Tool; 3] {
     let count = Tool::new("text.count_file", COUNT_FILE)
         .title("Count a file's lines and words")
@@ -134,20 +134,20 @@ fn file_tools() -> [Tool; 3] {
         .output::<Extraction>()
         .run(|arguments: ExtractFile, _: &Call| {
             let ExtractFile { path, pattern, ignore_case, limit } = arguments;
-            extracted(&read_text(&path, MAX_SIZE)?, &pattern, ignore_case, limit)
+            extract_matches(&read_text(&path, MAX_SIZE)?, &pattern, ignore_case, limit)
         });
     let diff =
         Tool::new("text.diff_files", DIFF_FILES).title("Compare two files").read_only().output::<Difference>().run(
             |arguments: DiffFiles, _: &Call| {
                 let DiffFiles { old_path, new_path, context } = arguments;
                 let (old, new) = (read_text(&old_path, MAX_COMPARED)?, read_text(&new_path, MAX_COMPARED)?);
-                compared(Named { name: &old_path, text: &old }, Named { name: &new_path, text: &new }, context)
+                compare_texts(Named { name: &old_path, text: &old }, Named { name: &new_path, text: &new }, context)
             },
         );
     [count, extract, diff]
 }
 
-/// The tools for texts in the arguments.
+/// Creates the tools for texts that the arguments contain.
 fn literal_tools() -> [Tool; 3] {
     let count = Tool::new("text.count", COUNT).title("Count lines and words").read_only().output::<Counts>().run(
         |arguments: Count, _: &Call| {
@@ -159,13 +159,13 @@ fn literal_tools() -> [Tool; 3] {
         Tool::new("text.extract", EXTRACT).title("Extract from a text").read_only().output::<Extraction>().run(
             |arguments: Extract, _: &Call| {
                 let Extract { text, pattern, ignore_case, limit } = arguments;
-                extracted(&text, &pattern, ignore_case, limit)
+                extract_matches(&text, &pattern, ignore_case, limit)
             },
         );
     let diff = Tool::new("text.diff", DIFF).title("Compare two texts").read_only().output::<Difference>().run(
         |arguments: Diff, _: &Call| {
             let Diff { old, new, context } = arguments;
-            compared(Named { name: "old", text: &old }, Named { name: "new", text: &new }, context)
+            compare_texts(Named { name: "old", text: &old }, Named { name: "new", text: &new }, context)
         },
     );
     [count, extract, diff]
@@ -186,7 +186,7 @@ const EXTRACT: &str = "Finds all matches of a regular expression in a text that 
                        matched text and groups by name or number. No look-around, no back-references; \\w and \\d \
                        are ASCII.";
 
-fn extracted(text: &str, pattern: &str, ignore_case: bool, limit: Option<u32>) -> Result<Done, ToolError> {
+fn extract_matches(text: &str, pattern: &str, ignore_case: bool, limit: Option<u32>) -> Result<Done, ToolError> {
     let limit = limit.unwrap_or(DEFAULT_LIMIT);
     if !(1..=MAX_LIMIT).contains(&limit) {
         return Err(ToolError::invalid("/limit", format!("must be from 1 to {MAX_LIMIT}")));
@@ -197,7 +197,7 @@ fn extracted(text: &str, pattern: &str, ignore_case: bool, limit: Option<u32>) -
     Done::json(&extraction)
 }
 
-fn compared(old: Named<'_>, new: Named<'_>, context: Option<u32>) -> Result<Done, ToolError> {
+fn compare_texts(old: Named<'_>, new: Named<'_>, context: Option<u32>) -> Result<Done, ToolError> {
     let context = context.unwrap_or(DEFAULT_CONTEXT).min(100) as usize;
     let difference = diff(old, new, context).map_err(|error| ToolError::failed(error.to_string()))?;
     let text = match (&difference, difference.left_out) {

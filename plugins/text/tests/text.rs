@@ -1,4 +1,4 @@
-//! The tools of `text` as the host calls them (P2, S7), on texts and on files.
+//! Calls the tools of `text` as the host does (P2, S7), with texts and with files.
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::testing::Host;
@@ -8,12 +8,12 @@ fn call(name: &str, arguments: Value) -> Result<Outcome, ToolError> {
     Text::tools().call(name, arguments)
 }
 
-fn value(name: &str, arguments: Value) -> Value {
+fn structured_result(name: &str, arguments: Value) -> Value {
     call(name, arguments).expect("the call succeeds").value().expect("the result is structured")
 }
 
-/// A granted directory with these files, the host, and the directory's path.
-fn tree(contents: &[(&str, &[u8])]) -> (tempfile::TempDir, Host, String) {
+/// Creates a granted directory with these files. Returns the directory, a host that grants it, and its path.
+fn granted_directory(contents: &[(&str, &[u8])]) -> (tempfile::TempDir, Host, String) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     for (name, content) in contents {
         std::fs::write(directory.path().join(name), content).expect("a temporary file");
@@ -25,17 +25,18 @@ fn tree(contents: &[(&str, &[u8])]) -> (tempfile::TempDir, Host, String) {
 #[test]
 fn counts_texts_and_files() {
     let expected = json!({ "lines": 2, "words": 3, "characters": 14, "bytes": 15 });
-    assert_eq!(value("text.count", json!({ "text": "eins zwei\ndreí" })), expected);
-    let (_directory, mut host, root) = tree(&[("a.txt", "eins zwei\ndreí".as_bytes())]);
+    assert_eq!(structured_result("text.count", json!({ "text": "eins zwei\ndreí" })), expected);
+    let (_directory, mut host, root) = granted_directory(&[("a.txt", "eins zwei\ndreí".as_bytes())]);
     let arguments = json!({ "path": format!("{root}/a.txt") });
-    assert_eq!(host.run(|| value("text.count_file", arguments.clone())), expected);
+    assert_eq!(host.run(|| structured_result("text.count_file", arguments.clone())), expected);
     let sentence = host.run(|| call("text.count_file", arguments)).expect("it succeeds").texts();
     assert!(sentence.ends_with("a.txt has 2 lines, 3 words, 14 characters and 15 bytes."), "{sentence}");
 }
 
 #[test]
 fn extracts_from_texts_and_files() {
-    let (_directory, mut host, root) = tree(&[("mail.txt", b"to: ada@example.org\ncc: ALAN@example.org\n")]);
+    let (_directory, mut host, root) =
+        granted_directory(&[("mail.txt", b"to: ada@example.org\ncc: ALAN@example.org\n")]);
     let path = format!("{root}/mail.txt");
     let arguments = json!({ "path": path, "pattern": r"^\w+: (?<user>[a-z]+)@", "ignore_case": true, "limit": 1 });
     let expected = json!({
@@ -43,18 +44,18 @@ fn extracts_from_texts_and_files() {
         "match_count": 2,
         "left_out": 1,
     });
-    assert_eq!(host.run(|| value("text.extract_file", arguments)), expected);
-    let none = value("text.extract", json!({ "text": "abc", "pattern": "x" }));
-    assert_eq!(none, json!({ "matches": [], "match_count": 0, "left_out": 0 }));
+    assert_eq!(host.run(|| structured_result("text.extract_file", arguments)), expected);
+    let no_matches = structured_result("text.extract", json!({ "text": "abc", "pattern": "x" }));
+    assert_eq!(no_matches, json!({ "matches": [], "match_count": 0, "left_out": 0 }));
 }
 
 #[test]
 fn compares_texts_and_files() {
-    let (_directory, mut host, root) = tree(&[("old", b"a\nb\n"), ("new", b"a\nc\n")]);
+    let (_directory, mut host, root) = granted_directory(&[("old", b"a\nb\n"), ("new", b"a\nc\n")]);
     let arguments = json!({ "old_path": format!("{root}/old"), "new_path": format!("{root}/new"), "context": 0 });
-    let difference = host.run(|| value("text.diff_files", arguments));
+    let difference = host.run(|| structured_result("text.diff_files", arguments));
     assert_eq!((&difference["added"], &difference["removed"]), (&json!(1), &json!(1)));
-    let diff = difference["diff"].as_str().expect("a text");
+    let diff = difference["diff"].as_str().expect("the diff is a text");
     assert!(diff.starts_with("--- /") && diff.ends_with("@@ -2 +2 @@\n-b\n+c\n"), "{diff}");
     let equal = call("text.diff", json!({ "old": "a", "new": "a" })).expect("it succeeds").texts();
     assert_eq!(equal, "old and new are equal.");
@@ -62,17 +63,18 @@ fn compares_texts_and_files() {
 
 #[test]
 fn file_errors_name_the_problem() {
-    let (directory, mut host, root) = tree(&[("latin", b"Gr\xfc\xdfe"), ("empty", b"")]);
+    let (directory, mut host, root) = granted_directory(&[("latin", b"Gr\xfc\xdfe"), ("empty", b"")]);
     let large = std::fs::File::create(directory.path().join("large")).expect("a temporary file");
     large.set_len(text::MAX_SIZE + 1).expect("a sparse file");
     let mut search = |path: &str| host.run(|| call("text.extract_file", json!({ "path": path, "pattern": "a" })));
-    let failed = |result, part: &str| matches!(result, Err(ToolError::Failed(message)) if message.contains(part));
-    let most = format!("at most {} can be read", text::MAX_SIZE);
-    assert!(failed(search(&format!("{root}/large")), &most));
+    let failed =
+        |result, fragment: &str| matches!(result, Err(ToolError::Failed(message)) if message.contains(fragment));
+    let limit_message = format!("at most {} can be read", text::MAX_SIZE);
+    assert!(failed(search(&format!("{root}/large")), &limit_message));
     let mut count = |path: &str| host.run(|| call("text.count_file", json!({ "path": path })));
     assert!(failed(count(&format!("{root}/latin")), "byte 2 "));
     assert!(failed(count(&root), "not a regular file"));
-    let counted = count(&format!("{root}/large")).expect("a file of any length is counted").value();
+    let counted = count(&format!("{root}/large")).expect("a file of any size can be counted").value();
     assert_eq!(counted.unwrap()["bytes"], text::MAX_SIZE + 1);
     assert!(
         matches!(count(&format!("{root}/missing")), Err(ToolError::NotFound(message)) if message.contains("missing"))
@@ -100,7 +102,7 @@ fn p2_errors_name_bad_arguments() {
 }
 
 #[test]
-fn every_schema_lists_required_arguments() {
+fn all_schemas_list_their_required_arguments() {
     for definition in Text::tools().definitions() {
         assert!(definition.traits.contains(agent_host_sdk::tool::Traits::READ_ONLY), "{}", definition.name);
         let schema: Value = serde_json::from_str(&definition.input_schema).expect("a schema");

@@ -1,6 +1,6 @@
-//! Decodes character references of HTML: numbers, and the names that are common on pages.
+//! Decodes the character references of HTML: numbers, and the names that are common on pages.
 
-/// The known names. Other references stay unchanged.
+/// The supported names and their characters. Other references stay unchanged.
 const NAMES: [(&str, &str); 40] = [
     ("amp", "&"),
     ("lt", "<"),
@@ -43,30 +43,32 @@ const NAMES: [(&str, &str); 40] = [
     ("agrave", "à"),
     ("ccedil", "ç"),
 ];
-/// Maximum length of a reference in bytes.
+
+/// The maximum length of a reference in bytes.
 const MAX_REFERENCE: usize = 10;
 
-/// The text with its character references decoded.
-pub fn decoded(text: &str) -> String {
+/// Decodes the character references in the text.
+pub fn decode(text: &str) -> String {
     let mut decoded = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('&') {
-        decoded.push_str(&rest[..at]);
-        rest = &rest[at + 1..];
-        let end = rest.bytes().take(MAX_REFERENCE).position(|byte| byte == b';');
-        match end.and_then(|end| Some((end, character(&rest[..end])?))) {
+    let mut remaining = text;
+    while let Some(start) = remaining.find('&') {
+        decoded.push_str(&remaining[..start]);
+        remaining = &remaining[start + 1..];
+        let end = remaining.bytes().take(MAX_REFERENCE).position(|byte| byte == b';');
+        match end.and_then(|end| Some((end, decode_reference(&remaining[..end])?))) {
             Some((end, text)) => {
                 decoded.push_str(&text);
-                rest = &rest[end + 1..];
+                remaining = &remaining[end + 1..];
             }
             None => decoded.push('&'),
         }
     }
-    decoded.push_str(rest);
+    decoded.push_str(remaining);
     decoded
 }
 
-fn character(reference: &str) -> Option<String> {
+/// Returns the text of a reference without its `&` and `;`, or `None` if the reference is not supported.
+fn decode_reference(reference: &str) -> Option<String> {
     let Some(number) = reference.strip_prefix('#') else {
         return NAMES.iter().find(|(name, _)| *name == reference).map(|(_, text)| (*text).to_owned());
     };
@@ -74,5 +76,5 @@ fn character(reference: &str) -> Option<String> {
         Some(digits) => u32::from_str_radix(digits, 16).ok()?,
         None => number.parse().ok()?,
     };
-    char::from_u32(code).filter(|one| !one.is_control() || one.is_whitespace()).map(String::from)
+    char::from_u32(code).filter(|character| !character.is_control() || character.is_whitespace()).map(String::from)
 }

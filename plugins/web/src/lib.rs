@@ -1,4 +1,4 @@
-//! A tool that reads web pages over `wasi:http`: title, text and links.
+//! A tool that reads web pages over `wasi:http` and returns their title, text and links.
 
 pub mod entities;
 pub mod page;
@@ -8,14 +8,14 @@ use agent_host_sdk::prelude::*;
 use page::{Link, Page};
 use url::Url;
 
-/// Maximum size of a page in bytes.
+/// The maximum size of a page in bytes.
 const MAX_PAGE: usize = 4 * 1024 * 1024;
-/// Maximum number of redirects to follow. The host checks each of them like a separate request.
+/// The maximum number of redirects to follow. The host checks each of them like a separate request.
 const MAX_REDIRECTS: usize = 3;
-/// Maximum number of returned links.
+/// The maximum number of returned links.
 const MAX_LINKS: usize = 100;
 
-/// The plugin with one tool.
+/// A plugin with one tool, `web.fetch`.
 pub struct Web;
 
 impl ToolPlugin for Web {
@@ -30,7 +30,7 @@ impl ToolPlugin for Web {
             .read_only()
             .open_world()
             .output::<Fetched>()
-            .run(|fetch: Fetch, _: &Call| Done::json(&fetched(&fetch)?)),
+            .run(|fetch: Fetch, _: &Call| Done::json(&fetch_page(&fetch)?)),
         )
     }
 }
@@ -46,7 +46,7 @@ struct Fetch {
     #[serde(default)]
     offset: usize,
     /// Maximum number of characters of text.
-    #[serde(default = "text_characters")]
+    #[serde(default = "default_limit")]
     limit: usize,
     /// Whether to list the links of the page.
     #[serde(default)]
@@ -71,11 +71,12 @@ struct Fetched {
     links: Vec<Link>,
 }
 
-fn text_characters() -> usize {
+fn default_limit() -> usize {
     5_000
 }
 
-fn fetched(fetch: &Fetch) -> Result<Fetched, ToolError> {
+/// Fetches the page and returns the requested part of its text.
+fn fetch_page(fetch: &Fetch) -> Result<Fetched, ToolError> {
     let (url, response) = follow(&fetch.url)?;
     let content_type = response.header("content-type").unwrap_or("text/plain").to_owned();
     let page = read(&url, &content_type, response.body)?;
@@ -86,7 +87,7 @@ fn fetched(fetch: &Fetch) -> Result<Fetched, ToolError> {
     Ok(Fetched { url: url.into(), status: response.status, content_type, title: page.title, text, next_offset, links })
 }
 
-/// Fetches the page and returns it with its final address.
+/// Fetches the page, follows redirects and returns the response with its final address.
 fn follow(url: &str) -> Result<(Url, Response), ToolError> {
     let mut url = Url::parse(url).map_err(|_| HttpError::Url(url.to_owned()))?;
     for _ in 0..=MAX_REDIRECTS {
@@ -104,7 +105,7 @@ fn follow(url: &str) -> Result<(Url, Response), ToolError> {
     Err(ToolError::failed(format!("there are more than {MAX_REDIRECTS} redirects; the last one leads to {url}")))
 }
 
-/// Extracts the readable content of a body with this type.
+/// Extracts the readable content of a body that has this content type.
 fn read(url: &Url, content_type: &str, body: Vec<u8>) -> Result<Page, ToolError> {
     let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let is_html = matches!(kind.as_str(), "text/html" | "application/xhtml+xml");
@@ -112,12 +113,12 @@ fn read(url: &Url, content_type: &str, body: Vec<u8>) -> Result<Page, ToolError>
     if !is_html && !is_text {
         return Err(ToolError::failed(format!("{url} is {kind} of {} bytes, which is not text", body.len())));
     }
-    let text = decoded(content_type, body);
+    let text = decode(content_type, body);
     Ok(if is_html { Page::of_html(&text, url) } else { Page { title: String::new(), text, links: Vec::new() } })
 }
 
 /// Decodes UTF-8, or Latin-1 if the server declares it. Invalid bytes become replacement characters.
-fn decoded(content_type: &str, body: Vec<u8>) -> String {
+fn decode(content_type: &str, body: Vec<u8>) -> String {
     let charset = content_type.to_ascii_lowercase();
     if charset.contains("iso-8859-1") || charset.contains("windows-1252") {
         return body.into_iter().map(char::from).collect();

@@ -1,5 +1,5 @@
-//! Converts HTML to readable text in paragraphs, without scripts, styles and navigation. It makes one pass over the
-//! text; for invalid HTML it returns what can be read.
+//! Converts HTML to readable text in paragraphs, without scripts, styles and navigation. It reads the HTML once, from
+//! start to end. Invalid HTML is not an error: the converter returns the text that it can read.
 
 use crate::entities;
 use agent_host_sdk::prelude::*;
@@ -52,11 +52,11 @@ const BLOCKS: [&str; 22] = [
     "hr",
     "address",
 ];
-/// Maximum number of links that are kept.
+/// The maximum number of links of a page.
 const MAX_LINKS: usize = 500;
 
-/// A part of HTML.
-enum Piece<'h> {
+/// A token of HTML: text, an opening tag or a closing tag.
+enum Token<'h> {
     Text(&'h str),
     Open { name: String, attributes: &'h str },
     Close { name: String },
@@ -66,21 +66,21 @@ impl Page {
     /// Converts the HTML of the page at this address.
     pub fn of_html(html: &str, base: &Url) -> Self {
         let mut reader = Reader { base: base.clone(), ..Reader::default() };
-        let mut rest = html;
-        while let Some((piece, after)) = next(rest) {
-            rest = match &piece {
-                Piece::Open { name, .. } if SKIPPED.contains(&name.as_str()) && !name.is_empty() => {
+        let mut remaining = html;
+        while let Some((token, after)) = next_token(remaining) {
+            remaining = match &token {
+                Token::Open { name, .. } if SKIPPED.contains(&name.as_str()) && !name.is_empty() => {
                     after_element(after, name)
                 }
                 _ => after,
             };
-            reader.take(piece);
+            reader.process(token);
         }
         reader.finish()
     }
 }
 
-/// The HTML after the end of the element; empty if the element is not closed.
+/// Returns the HTML after the end of the element, or an empty text if the element is not closed.
 fn after_element<'h>(html: &'h str, name: &str) -> &'h str {
     let mut from = 0;
     while let Some(at) = html[from..].find("</") {
@@ -94,32 +94,32 @@ fn after_element<'h>(html: &'h str, name: &str) -> &'h str {
     ""
 }
 
-/// The first part of the HTML, and the rest.
-fn next(html: &str) -> Option<(Piece<'_>, &str)> {
+/// Splits the HTML into its first token and the remaining HTML. Returns `None` at the end.
+fn next_token(html: &str) -> Option<(Token<'_>, &str)> {
     if html.is_empty() {
         return None;
     }
     let Some(tag) = html.strip_prefix('<') else {
         let end = html.find('<').unwrap_or(html.len());
-        return Some((Piece::Text(&html[..end]), &html[end..]));
+        return Some((Token::Text(&html[..end]), &html[end..]));
     };
     if let Some(comment) = tag.strip_prefix("!--") {
         let after = comment.find("-->").map_or("", |end| &comment[end + 3..]);
-        return Some((Piece::Text(""), after));
+        return Some((Token::Text(""), after));
     }
     if !tag.starts_with(|first: char| first.is_ascii_alphabetic() || matches!(first, '/' | '!' | '?')) {
-        return Some((Piece::Text("<"), tag));
+        return Some((Token::Text("<"), tag));
     }
     let end = end_of_tag(tag);
     let (inner, after) = (&tag[..end], tag.get(end + 1..).unwrap_or(""));
     let (is_close, inner) = inner.strip_prefix('/').map_or((false, inner), |inner| (true, inner));
-    let length = inner.find(|one: char| one.is_whitespace() || one == '/').unwrap_or(inner.len());
+    let length = inner.find(|character: char| character.is_whitespace() || character == '/').unwrap_or(inner.len());
     let (name, attributes) = inner.split_at(length);
     let name = name.to_ascii_lowercase();
-    Some((if is_close { Piece::Close { name } } else { Piece::Open { name, attributes } }, after))
+    Some((if is_close { Token::Close { name } } else { Token::Open { name, attributes } }, after))
 }
 
-/// The end of the tag. A `>` in quotes does not end it.
+/// Returns the index of the `>` that ends the tag. A `>` in quotes does not end it.
 fn end_of_tag(tag: &str) -> usize {
     let mut quote = None;
     for (at, byte) in tag.bytes().enumerate() {
@@ -133,20 +133,21 @@ fn end_of_tag(tag: &str) -> usize {
     tag.len()
 }
 
-/// The decoded value of an attribute.
+/// Returns the decoded value of an attribute, or `None` if the attribute does not exist.
 fn attribute(attributes: &str, wanted: &str) -> Option<String> {
-    let mut rest = attributes;
+    let mut remaining = attributes;
     loop {
-        rest = rest.trim_start_matches(|one: char| one.is_whitespace() || one == '/');
-        if rest.is_empty() {
+        remaining = remaining.trim_start_matches(|character: char| character.is_whitespace() || character == '/');
+        if remaining.is_empty() {
             return None;
         }
-        let end = rest.find(|one: char| one.is_whitespace() || one == '=').unwrap_or(rest.len());
-        let (name, after) = rest.split_at(end);
+        let end =
+            remaining.find(|character: char| character.is_whitespace() || character == '=').unwrap_or(remaining.len());
+        let (name, after) = remaining.split_at(end);
         let after = after.trim_start();
         let Some(value) = after.strip_prefix('=') else {
-            // Skip a lone `=`, so that the loop makes progress.
-            rest = if name.is_empty() { after.get(1..)? } else { after };
+            // Skip an `=` without a name, so that the loop makes progress.
+            remaining = if name.is_empty() { after.get(1..)? } else { after };
             continue;
         };
         let value = value.trim_start();
@@ -155,19 +156,20 @@ fn attribute(attributes: &str, wanted: &str) -> Option<String> {
             _ => value.split_at(value.find(char::is_whitespace).unwrap_or(value.len())),
         };
         if name.eq_ignore_ascii_case(wanted) {
-            return Some(entities::decoded(value));
+            return Some(entities::decode(value));
         }
-        rest = after;
+        remaining = after;
     }
 }
 
+/// Builds a page from tokens.
 struct Reader {
     base: Url,
     page: Page,
     in_title: bool,
     in_pre: bool,
     link: Option<(String, usize)>,
-    /// The text of the current line or paragraph.
+    /// The text of the current line or paragraph, which is not part of the page yet.
     line: String,
 }
 
@@ -185,11 +187,11 @@ impl Default for Reader {
 }
 
 impl Reader {
-    fn take(&mut self, piece: Piece<'_>) {
-        match piece {
-            Piece::Text(text) => self.text(&entities::decoded(text)),
-            Piece::Open { name, attributes } => self.open(&name, attributes),
-            Piece::Close { name } => self.close(&name),
+    fn process(&mut self, token: Token<'_>) {
+        match token {
+            Token::Text(text) => self.text(&entities::decode(text)),
+            Token::Open { name, attributes } => self.open(&name, attributes),
+            Token::Close { name } => self.close(&name),
         }
     }
 
@@ -268,7 +270,7 @@ impl Reader {
     fn end_line(&mut self) {
         let line = std::mem::take(&mut self.line);
         let line = if self.in_pre { line.as_str().trim_matches('\n') } else { line.trim() };
-        if !line.is_empty() && !line.chars().all(|one| "#-| ".contains(one)) {
+        if !line.is_empty() && !line.chars().all(|character| "#-| ".contains(character)) {
             self.page.text.push_str(line);
             self.page.text.push('\n');
         }

@@ -1,4 +1,4 @@
-//! How `web.fetch` converts pages and follows redirects.
+//! Tests how `web.fetch` converts pages and follows redirects.
 
 use agent_host_sdk::http::Response;
 use agent_host_sdk::prelude::*;
@@ -17,7 +17,7 @@ fn fetch(host: &mut Host, arguments: Value) -> Result<Value, ToolError> {
     Ok(outcome.done().and_then(|done| done.value()).expect("JSON"))
 }
 
-fn text(html: &str) -> String {
+fn page_text(html: &str) -> String {
     Page::of_html(html, &Url::parse("https://a.example/b/c").expect("an address")).text
 }
 
@@ -54,7 +54,7 @@ fn reads_invalid_html() {
         ("&#xD800;&#0;&#99999999;", "&#xD800;&#0;&#99999999;"),
         ("<é>ü", "<é>ü"),
     ] {
-        assert_eq!(text(html), expected, "{html}");
+        assert_eq!(page_text(html), expected, "{html}");
     }
 }
 
@@ -68,17 +68,17 @@ fn returns_long_text_in_parts() {
     assert_eq!((&second["text"], second.get("next_offset")), (&json!("ef"), None));
 }
 
-/// P6: every redirect is a separate request, and at most three are followed.
+/// P6: each redirect is a separate request, and the tool follows at most three of them.
 #[test]
 fn p6_requests_each_redirect_separately() {
-    let to = |location: &str| response(302, &[("location", location)], "");
+    let redirect_to = |location: &str| response(302, &[("location", location)], "");
     let page = || response(200, &[("content-type", "text/html")], "<a href=x>y</a>");
     let host = &mut Host::new()
-        .response("https://a.example/1", to("/2"))
-        .response("https://a.example/2", to("//b.example/3"))
+        .response("https://a.example/1", redirect_to("/2"))
+        .response("https://a.example/2", redirect_to("//b.example/3"))
         .response("https://b.example/3", page())
-        .response("https://a.example/loop", to("/loop"))
-        .response("https://a.example/inside", to("http://127.0.0.1/"));
+        .response("https://a.example/loop", redirect_to("/loop"))
+        .response("https://a.example/inside", redirect_to("http://127.0.0.1/"));
     let fetched = fetch(host, json!({"url": "https://a.example/1", "links": true})).expect("a page");
     assert_eq!(fetched["url"], "https://b.example/3");
     assert_eq!(fetched["links"][0]["url"], "https://b.example/x");

@@ -5,12 +5,12 @@ use crate::imports::agent_host::plugin::types::{Content, Failure, Media, Message
 use serde::de::DeserializeOwned;
 
 impl Message {
-    /// A message with one text part that no model has seen yet.
+    /// Creates a message with one text part that no model has seen yet.
     pub fn text(role: Role, text: impl Into<String>) -> Self {
         Self { role, parts: vec![Part::Text(text.into())], seen_count: 0 }
     }
 
-    /// All text parts, joined with line breaks. Empty if there are none.
+    /// Returns all text parts, joined with line breaks. The result is empty if the message has no text part.
     pub fn texts(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
             Part::Text(text) => Some(text.as_str()),
@@ -28,7 +28,7 @@ impl ToolCall {
 }
 
 impl ToolResult {
-    /// All texts and JSON texts of the result, joined with line breaks.
+    /// Returns all texts and JSON texts of the result, joined with line breaks.
     pub fn texts(&self) -> String {
         let texts = self.content.iter().filter_map(|content| match content {
             Content::Text(text) | Content::Json(text) => Some(text.as_str()),
@@ -39,29 +39,29 @@ impl ToolResult {
 }
 
 impl Media {
-    /// Whether the MIME type is that of an image.
+    /// Returns `true` if the MIME type is that of an image.
     pub fn is_image(&self) -> bool {
         self.mime_type.starts_with("image/")
     }
 }
 
 impl Failure {
-    /// The plugin cannot handle the input. The message says what it expects.
+    /// Creates the failure of a plugin that cannot process its input. The message must describe valid input.
     pub fn invalid_input(message: impl Into<String>) -> Self {
         Self::InvalidInput(message.into())
     }
 
-    /// Something outside the plugin did not answer. The host may retry once.
+    /// Creates the failure of a plugin whose external service does not respond. The host may retry the call once.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::Unavailable(message.into())
     }
 
-    /// Any other failure.
+    /// Creates a failure for any other reason.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::Failed(message.into())
     }
 
-    /// The message of the failure.
+    /// Returns the message of the failure.
     pub fn message(&self) -> &str {
         match self {
             Self::InvalidInput(message) | Self::Unavailable(message) | Self::Failed(message) => message,
@@ -70,13 +70,13 @@ impl Failure {
 }
 
 impl media_store::Error {
-    /// The error as a sentence.
+    /// Returns a description of the error for users and models.
     pub fn message(&self) -> String {
         match self {
-            Self::NotFound => "no medium of this session has this digest".to_owned(),
-            Self::OutOfRange => "the range starts after the end of the medium".to_owned(),
+            Self::NotFound => "no media item of this session has this digest".to_owned(),
+            Self::OutOfRange => "the range starts after the end of the media item".to_owned(),
             Self::Failed(message) => format!("the media store failed: {message}"),
-            Self::TooLarge(message) => format!("the medium is too large: {message}"),
+            Self::TooLarge(message) => format!("the media item is too large: {message}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Parses arguments from JSON text. Errors contain a JSON pointer to the wrong value.
+//! Parses arguments from JSON text. Errors contain a JSON pointer to the invalid value.
 
 use super::{ToolError, Violation};
 use crate::json::pointer_at;
@@ -6,14 +6,15 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// The arguments of a tool without arguments: an empty object.
+/// The argument type of a tool without arguments. The JSON text must be an empty object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NoArguments {}
 
-/// Deserialises arguments. The pointer comes from the parser's position. A deserialiser that tracks the path would be
-/// compiled again for each argument type and took up to a tenth of a component. If a type rejects a field's value
-/// only after it was read (`try_from`), the pointer may lead to the object around it.
+/// Deserialises arguments. The JSON pointer of an error is computed from the position of the parser. A deserialiser
+/// that tracks the path would be compiled for each argument type, which took up to a tenth of a component. If a type
+/// rejects the value of a field after the parser has read it (`try_from`), the pointer may name the object that
+/// contains the field.
 pub(super) fn parse<A: DeserializeOwned>(text: &str) -> Result<A, ToolError> {
     serde_json::from_str(text).map_err(|error| violation(text, &error))
 }
@@ -24,7 +25,8 @@ fn violation(text: &str, error: &serde_json::Error) -> ToolError {
     ToolError::InvalidArguments(vec![Violation { pointer, message: without_position(&error.to_string()) }])
 }
 
-/// Cuts ` at line 1 column 20`, which does not help a model that wrote an object.
+/// Removes a position such as ` at line 1 column 20` from the message. The model does not see the lines of its
+/// arguments.
 fn without_position(message: &str) -> String {
     match message.rsplit_once(" at line ") {
         Some((message, position)) if position.contains(" column ") => message.to_owned(),

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::time::Duration;
 
-/// A value that a tool may return: a finished result, a service request, a text, or nothing.
+/// A value that the function of a tool may return: a finished result, a service request, a text, or `()`.
 pub trait IntoOutcome {
     /// Converts the value to the outcome for the host.
     fn into_outcome(self) -> Outcome;
@@ -48,65 +48,65 @@ impl IntoOutcome for () {
 }
 
 impl Done {
-    /// A successful result without content.
+    /// Creates a successful result without content.
     pub fn nothing() -> Self {
         Self { content: Vec::new(), structured: None }
     }
 
-    /// A result with a text for the model.
+    /// Creates a result with a text for the model.
     pub fn text(text: impl Into<String>) -> Self {
         Self::nothing().and_text(text)
     }
 
-    /// A result with JSON for the model. If the tool has an [`output`](super::ToolBuilder::output) type, it is also
-    /// the machine-readable result. Fails only for values that JSON cannot express, such as maps whose keys are not
-    /// strings.
+    /// Creates a result with JSON for the model. If the tool has an [`output`](super::ToolBuilder::output) type, the
+    /// JSON is also the machine-readable result. This function fails only for values that JSON cannot express, such as
+    /// maps whose keys are not strings.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, ToolError> {
         Ok(Self { content: vec![Content::Json(to_json(value)?)], structured: None })
     }
 
-    /// A machine-readable result, with a text for the model.
+    /// Creates a machine-readable result with a text for the model.
     pub fn structured<T: Serialize + ?Sized>(value: &T, text: impl Into<String>) -> Result<Self, ToolError> {
         Ok(Self { content: vec![Content::Text(text.into())], structured: Some(to_json(value)?) })
     }
 
-    /// A result with a new medium of at most 4 MiB. For a larger one, use [`crate::media::NewMedium`] and
-    /// [`Done::stored`].
+    /// Creates a result with a new media item of at most 4 MiB. For a larger media item, use
+    /// [`crate::media::NewMedium`] and [`Done::stored`].
     pub fn media(bytes: Vec<u8>, mime_type: impl Into<String>, name: Option<&str>) -> Self {
         Self::nothing().and_media(bytes, mime_type, name)
     }
 
-    /// A result with a medium of this session, by its digest.
+    /// Creates a result with a media item of this session. The argument is the digest of the media item.
     pub fn stored(digest: impl Into<String>) -> Self {
         Self::nothing().and_stored(digest)
     }
 
-    /// Adds a text.
+    /// Adds a text for the model.
     pub fn and_text(mut self, text: impl Into<String>) -> Self {
         self.content.push(Content::Text(text.into()));
         self
     }
 
-    /// Adds a JSON value.
+    /// Adds a JSON value for the model.
     pub fn and_json(mut self, value: &Value) -> Self {
         self.content.push(Content::Json(value.to_string()));
         self
     }
 
-    /// Adds a new medium of at most 4 MiB.
+    /// Adds a new media item of at most 4 MiB.
     pub fn and_media(mut self, data: Vec<u8>, mime_type: impl Into<String>, name: Option<&str>) -> Self {
         let name = name.map(str::to_owned);
         self.content.push(Content::NewMedia(NewMedia { mime_type: mime_type.into(), data, name }));
         self
     }
 
-    /// Adds a medium of this session, or one that was finished in this call, by its digest.
+    /// Adds a media item by its digest. It can be a media item of this session or one that this call has finished.
     pub fn and_stored(mut self, digest: impl Into<String>) -> Self {
         self.content.push(Content::StoredMedia(digest.into()));
         self
     }
 
-    /// All texts of the content, joined with line breaks. JSON is included as text.
+    /// Returns all texts and JSON texts of the content, joined with line breaks.
     pub fn texts(&self) -> String {
         let texts = self.content.iter().filter_map(|content| match content {
             Content::Text(text) | Content::Json(text) => Some(text.as_str()),
@@ -115,14 +115,15 @@ impl Done {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// The machine-readable result, or the only JSON content, parsed.
+    /// Returns the parsed machine-readable result. If the result has none, returns the JSON content, provided that it
+    /// is the only content. Otherwise returns `None`.
     pub fn value(&self) -> Option<Value> {
         let text = self.structured.as_deref().or_else(|| self.only_json())?;
         serde_json::from_str(text).ok()
     }
 
-    /// Makes the only JSON content the machine-readable result, unless there is one already.
-    pub(super) fn structure(&mut self) {
+    /// Uses the JSON content as the machine-readable result if the result has none and the JSON is the only content.
+    pub(super) fn use_only_json_as_structured(&mut self) {
         if self.structured.is_none() {
             self.structured = self.only_json().map(str::to_owned);
         }
@@ -137,7 +138,7 @@ impl Done {
 }
 
 impl Outcome {
-    /// The finished result; `None` if the call is pending.
+    /// Returns the finished result, or `None` if the call is pending.
     pub fn done(self) -> Option<Done> {
         match self {
             Self::Done(done) => Some(done),
@@ -145,7 +146,7 @@ impl Outcome {
         }
     }
 
-    /// The text of a finished result, as in [`Done::texts`]; empty if the call is pending.
+    /// Returns the text of a finished result, as [`Done::texts`] does. The text is empty if the call is pending.
     pub fn texts(&self) -> String {
         match self {
             Self::Done(done) => done.texts(),
@@ -153,7 +154,7 @@ impl Outcome {
         }
     }
 
-    /// The machine-readable result, as in [`Done::value`]; `None` if the call is pending.
+    /// Returns the machine-readable result, as [`Done::value`] does, or `None` if the call is pending.
     pub fn value(&self) -> Option<Value> {
         match self {
             Self::Done(done) => done.value(),
@@ -163,8 +164,8 @@ impl Outcome {
 }
 
 impl ServiceRequest {
-    /// A request to an external service: the host emits this CloudEvent and suspends the turn until the service
-    /// answers.
+    /// Creates a request to an external service. The host emits a CloudEvent of this type with this data, and suspends
+    /// the turn until the service answers.
     pub fn new(event_type: impl Into<String>, data: &Value) -> Self {
         Self {
             event_type: event_type.into(),
@@ -175,19 +176,19 @@ impl ServiceRequest {
         }
     }
 
-    /// Sets the event's routing attribute `domain`.
+    /// Sets the attribute `domain` of the event, which selects one of several services with the same event type.
     pub fn domain(mut self, domain: impl Into<String>) -> Self {
         self.domain = Some(domain.into());
         self
     }
 
-    /// The data of the answer must match the schema of `T`.
+    /// Requires that the data of the answer match the schema of `T`.
     pub fn answer<T: schemars::JsonSchema>(mut self) -> Self {
         self.answer_schema = Some(crate::schema::input::<T>().to_string());
         self
     }
 
-    /// If the service does not answer within this time, the host answers with `unavailable`.
+    /// Sets the time limit for the answer. After this time, the call fails with `unavailable`.
     pub fn within(mut self, time: Duration) -> Self {
         self.answer_within = Some(milliseconds(time));
         self
@@ -195,37 +196,39 @@ impl ServiceRequest {
 }
 
 impl ToolError {
-    /// One argument is wrong. `pointer` is a JSON pointer into the arguments, for example `/rows/3/price`.
+    /// Creates an error for one invalid argument. `pointer` is a JSON pointer to the argument, for example
+    /// `/rows/3/price`.
     pub fn invalid(pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self::InvalidArguments(vec![Violation { pointer: pointer.into(), message: message.into() }])
     }
 
-    /// The requested thing does not exist.
+    /// Creates an error for a missing object, such as a file that does not exist.
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::NotFound(message.into())
     }
 
-    /// The call is not allowed, and repeating it will not help. The message names the missing permission.
+    /// Creates an error for a call that is not allowed, and that fails again if it is repeated. The message should name
+    /// the missing permission.
     pub fn denied(message: impl Into<String>) -> Self {
         Self::Denied(message.into())
     }
 
-    /// The call may succeed later. The host decides when to retry.
+    /// Creates an error for a call that may succeed later. The host decides when to repeat the call.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::Unavailable(Unavailable { message: message.into(), retry_after: None })
     }
 
-    /// The call may succeed after this time.
+    /// Creates an error for a call that may succeed after this time.
     pub fn unavailable_for(message: impl Into<String>, time: Duration) -> Self {
         Self::Unavailable(Unavailable { message: message.into(), retry_after: Some(milliseconds(time)) })
     }
 
-    /// Any other error.
+    /// Creates an error for any other reason.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::Failed(message.into())
     }
 
-    /// The error as one text: its messages, with their JSON pointers.
+    /// Returns all messages of the error as one text. The messages of invalid arguments start with their JSON pointers.
     pub fn message(&self) -> String {
         match self {
             Self::InvalidArguments(violations) => {

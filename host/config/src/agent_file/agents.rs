@@ -2,7 +2,7 @@
 
 use super::document::{Entry, Table, TomlValue};
 use super::text_format::TextFormat;
-use super::{Placed, output_schema, placed_string};
+use super::{Located, located_string, output_schema};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,16 +11,16 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentTable {
     /// Configuration file of the delegate, relative to the folder of the file that contains this table.
-    pub agent: Placed,
+    pub agent: Located,
     /// Description of the delegate for the model that calls it as a tool.
     pub description: String,
     /// JSON Schema of the tool's arguments. None: an object with the string `task`.
     pub input_schema: Option<Value>,
     /// File, line and key of the table.
-    pub place: String,
+    pub location: String,
 }
 
-/// Reads all tables, by the name of the tool.
+/// Reads all tables `[agents.NAME]`. The keys of the map are the NAMEs, which are also the names of the tools.
 pub(super) fn read(root: &Table<'_>, folder: &Path) -> BTreeMap<String, AgentTable> {
     let agents = root.table("agents");
     let entries = agents.iter().flat_map(Table::entries);
@@ -30,7 +30,7 @@ pub(super) fn read(root: &Table<'_>, folder: &Path) -> BTreeMap<String, AgentTab
 fn agent(value: &TomlValue<'_>, folder: &Path) -> Option<AgentTable> {
     let table = value.table()?;
     let schema = table.get("input_schema");
-    let input_schema = schema.as_ref().and_then(|value| output_schema::output_schema(value, folder));
+    let input_schema = schema.as_ref().and_then(|value| output_schema::read_schema(value, folder));
     if let (Some(value), Some(schema)) = (&schema, &input_schema)
         && schema.get("type").and_then(Value::as_str) != Some("object")
     {
@@ -40,24 +40,24 @@ fn agent(value: &TomlValue<'_>, folder: &Path) -> Option<AgentTable> {
         );
     }
     Some(AgentTable {
-        agent: table.get("agent").and_then(|value| placed_string(&value))?,
+        agent: table.get("agent").and_then(|value| located_string(&value))?,
         description: table.get("description").and_then(|value| value.text())?,
         input_schema,
-        place: value.place(),
+        location: value.location(),
     })
 }
 
-/// Checks what the list of keys cannot express: the format of the name, and the required keys.
-pub(super) fn check(around: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
-    let key = around.key_of(&entry.name);
+/// Checks the format of the name and the required keys, which the list of keys cannot express.
+pub(super) fn check(parent: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
+    let key = parent.key_of(&entry.name);
     if let Some(problem) = TextFormat::Name.problem(&entry.name) {
         let allowed = format!("allowed as a tool's name: {}", TextFormat::Name.description());
-        around.problem(entry.span.clone(), format!("`{key}` {problem}"), allowed);
+        parent.problem(entry.span.clone(), format!("`{key}` {problem}"), allowed);
     }
     for (needed, example) in [("agent", "agent = \"researcher.toml\""), ("description", "description = \"…\"")] {
         if table.get(needed).is_none() {
             let message = format!("`{key}` has no `{needed}`");
-            around.problem(entry.span.clone(), message, format!("add `{example}`"));
+            parent.problem(entry.span.clone(), message, format!("add `{example}`"));
         }
     }
 }
@@ -71,14 +71,14 @@ mod tests {
         AgentFile::parse(text, Path::new("agents/lead.toml")).map_err(|error| error.to_string())
     }
 
-    /// L16, I2
+    /// L16, I2: a table `[agents.NAME]` is read with its file, description and input schema.
     #[test]
     fn l16_reads_delegates_with_file_and_description() {
         let file = parse("[agents.researcher]\nagent = \"researcher.toml\"\ndescription = \"Finds sources.\"\n");
         let file = file.expect("a valid file");
         let researcher = &file.agents["researcher"];
         assert_eq!(researcher.agent.value, "researcher.toml");
-        assert_eq!(researcher.agent.place, "agents/lead.toml:2: agents.researcher.agent");
+        assert_eq!(researcher.agent.location, "agents/lead.toml:2: agents.researcher.agent");
         assert_eq!((researcher.description.as_str(), &researcher.input_schema), ("Finds sources.", &None));
         let schema = "input_schema = { type = \"object\", required = [\"topic\"] }";
         let file = parse(&format!("[agents.a]\nagent = \"a.toml\"\ndescription = \"d\"\n{schema}\n"));

@@ -4,28 +4,28 @@ use super::document::{Table, TomlValue};
 use agent_core::approval::{ApprovalPolicy, ApprovalRules};
 use std::collections::BTreeMap;
 
-/// The rules, and the file, line and key of each rule about single tools.
+/// Returns the approval rules, and the location (file, line and key) of each rule for a single tool.
 pub(super) fn rules(table: &Table<'_>) -> (ApprovalRules, BTreeMap<String, String>) {
-    let of = |key| table.get(key).and_then(|value| policy(&value)).unwrap_or_default();
+    let policy_of = |key| table.get(key).and_then(|value| policy(&value)).unwrap_or_default();
     let mut rules = ApprovalRules {
-        default: of("default"),
-        destructive: of("destructive"),
-        open_world: of("open_world"),
+        default: policy_of("default"),
+        destructive: policy_of("destructive"),
+        open_world: policy_of("open_world"),
         ..ApprovalRules::default()
     };
-    let mut places = BTreeMap::new();
+    let mut locations = BTreeMap::new();
     for value in table.get("bind_arguments").and_then(|value| value.items()).unwrap_or_default() {
         if let Some(pattern) = value.text() {
-            places.insert(pattern.clone(), value.place());
+            locations.insert(pattern.clone(), value.location());
             rules.bind_arguments.push(pattern);
         }
     }
     for entry in table.table("tools").iter().flat_map(Table::entries) {
-        places.insert(entry.name.clone(), entry.value.place());
-        // An invalid policy is reported as an error and nothing runs. `Deny` only makes sure that nothing is allowed by it.
+        locations.insert(entry.name.clone(), entry.value.location());
+        // An invalid policy is also reported as an error, so the file is rejected. `Deny` is a safe placeholder.
         rules.tools.insert(entry.name, policy(&entry.value).unwrap_or(ApprovalPolicy::Deny));
     }
-    (rules, places)
+    (rules, locations)
 }
 
 fn policy(value: &TomlValue<'_>) -> Option<ApprovalPolicy> {

@@ -14,11 +14,11 @@ use agent_runtime::builtins::name;
 /// Built-in providers. They cannot be configured in a table.
 pub const BUILT_IN: [&str; 2] = ["offline", "scripted"];
 
-/// Names of the tools that the host itself offers.
+/// Names of the host's built-in tools.
 pub(super) const BUILT_IN_TOOLS: [&str; 4] =
     [name::LIST_DIRECTORY, name::READ_FILE, name::READ_RESULT, name::MEMORY_SEARCH];
 
-/// What the list of keys says about a name in a table.
+/// How the list of keys defines a name in a table.
 enum Meaning {
     Value(&'static Key),
     Table(Vec<&'static str>),
@@ -49,9 +49,9 @@ fn check_media_policies(root: &Table<'_>) {
     let known: Vec<&str> = known.chain(configured.iter().map(String::as_str)).collect();
     for entry in policies.entries().filter(|entry| !known.contains(&entry.name.as_str())) {
         let message = format!("`{}`: there is no provider `{}`", policies.key_of(&entry.name), entry.name);
-        let meant = nearest(&entry.name, known.iter().copied());
-        let meant = meant.map(|meant| format!("did you mean `{meant}`? ")).unwrap_or_default();
-        policies.problem(entry.span.clone(), message, format!("{meant}known providers: {}", known.join(", ")));
+        let suggestion = nearest(&entry.name, known.iter().copied());
+        let suggestion = suggestion.map(|suggestion| format!("did you mean `{suggestion}`? ")).unwrap_or_default();
+        policies.problem(entry.span.clone(), message, format!("{suggestion}known providers: {}", known.join(", ")));
     }
 }
 
@@ -61,12 +61,12 @@ fn check_eviction(root: &Table<'_>) {
     let number = |key, default| root.get(key).map_or(Some(default), |value| value.number());
     if let (Some(at), Some(to)) = (number("evict_at", defaults.evict_at), number("evict_to", defaults.evict_to))
         && to >= at
-        && let Some((value, key, other)) = root
+        && let Some((value, relation, limit)) = root
             .get("evict_to")
-            .map(|value| (value, "below", format!("`evict_at`, which is {at}")))
-            .or_else(|| root.get("evict_at").map(|value| (value, "above", format!("`evict_to`, which is {to}"))))
+            .map(|value| (value, "below", format!("{at}, the value of `evict_at`")))
+            .or_else(|| root.get("evict_at").map(|value| (value, "above", format!("{to}, the value of `evict_to`"))))
     {
-        value.problem(&format!("is not {key} {other}"), &format!("allowed: a number {key} that"));
+        value.problem(&format!("is not {relation} {limit}"), &format!("allowed: a number {relation} {limit}"));
     }
     let extracts = root.get("summary").and_then(|value| value.text()).is_some_and(|word| word == "extract");
     if let Some(value) = root.get("summary_model").filter(|_| extracts) {
@@ -74,11 +74,11 @@ fn check_eviction(root: &Table<'_>) {
     }
 }
 
-/// Rejects a guest stack that leaves too little room for the host functions, which run on the same stack.
+/// Rejects a guest stack that leaves too little stack for the host functions, which run on the same stack.
 fn check_stacks(root: &Table<'_>) {
     let Some(limits) = root.table("host").and_then(|host| host.table("limits")) else { return };
     let defaults = HostLimits::default();
-    let number = |key, default: usize| limits.get(key).map_or(Some(default as u64 / 1024), |value| value.large());
+    let number = |key, default: usize| limits.get(key).map_or(Some(default as u64 / 1024), |value| value.number_u64());
     let guest = number("wasm_stack_kib", defaults.wasm_stack);
     let total = number("async_stack_kib", defaults.async_stack);
     if let (Some(guest), Some(total)) = (guest, total)
@@ -114,12 +114,12 @@ fn find_key(path: &[&'static str], name: &str) -> Meaning {
     }
 }
 
-/// Known keys of the table at a path.
+/// Returns the keys that are allowed in the table at `path`.
 fn keys_at(path: &[&'static str]) -> impl Iterator<Item = &'static Key> {
     SECTIONS.iter().filter(move |section| section.path == path).flat_map(|section| section.keys)
 }
 
-/// Known tables in the table at a path.
+/// Returns the names of the tables that are allowed in the table at `path`.
 fn tables_at(path: &[&'static str]) -> Vec<&'static str> {
     let below = SECTIONS.iter().filter_map(|section| section.path.strip_prefix(path)?.first().copied());
     let mut tables: Vec<_> = below.collect();
@@ -127,27 +127,27 @@ fn tables_at(path: &[&'static str]) -> Vec<&'static str> {
     tables
 }
 
-/// Whether a step of a path is a placeholder, such as `NAME`, for a name that the author of the file chooses.
+/// Whether `step`, a component of a table's path, is a placeholder such as `NAME` for a name that the user chooses.
 pub(super) fn is_placeholder(step: &str) -> bool {
     step.chars().all(|character| character.is_ascii_uppercase())
 }
 
-fn check_inner(around: &Table<'_>, entry: &Entry<'_>, path: &[&'static str]) {
+fn check_inner(parent: &Table<'_>, entry: &Entry<'_>, path: &[&'static str]) {
     let Some(table) = entry.value.table() else {
         return report_not_a_table(&entry.value, path);
     };
     match path {
-        ["providers", "NAME"] => check_provider(around, entry, &table),
-        ["agents", "NAME"] => agents::check(around, entry, &table),
-        ["plugins", "NAME", "secrets", "SECRET"] => secrets::check(around, entry, &table),
-        [MCP, "NAME"] => check_server(around, entry, &table),
+        ["providers", "NAME"] => check_provider(parent, entry, &table),
+        ["agents", "NAME"] => agents::check(parent, entry, &table),
+        ["plugins", "NAME", "secrets", "SECRET"] => secrets::check(parent, entry, &table),
+        [MCP, "NAME"] => check_server(parent, entry, &table),
         _ => {}
     }
     if path == ["services", "NAME"]
         && let Some(problem) = TextFormat::Tool.problem(&entry.name)
     {
-        let message = format!("`{}` {problem}", around.key_of(&entry.name));
-        around.problem(
+        let message = format!("`{}` {problem}", parent.key_of(&entry.name));
+        parent.problem(
             entry.span.clone(),
             message,
             format!("allowed as a tool's name: {}", TextFormat::Tool.description()),
@@ -156,48 +156,48 @@ fn check_inner(around: &Table<'_>, entry: &Entry<'_>, path: &[&'static str]) {
     if path == ["services", "NAME"] && BUILT_IN_TOOLS.contains(&entry.name.as_str()) {
         let message = format!(
             "`{}`: there is already a built-in tool with the name `{}`",
-            around.key_of(&entry.name),
+            parent.key_of(&entry.name),
             entry.name
         );
-        around.problem(entry.span.clone(), message, "give the service another name".to_owned());
+        parent.problem(entry.span.clone(), message, "give the service another name".to_owned());
     }
     check_table(&table, path);
 }
 
-fn check_provider(around: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
+fn check_provider(parent: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
     let name = entry.name.as_str();
-    let key = around.key_of(name);
+    let key = parent.key_of(name);
     if let Some(problem) = TextFormat::Name.problem(name) {
         let allowed = format!("allowed as a provider's name: {}", TextFormat::Name.description());
-        around.problem(entry.span.clone(), format!("`{key}` {problem}"), allowed);
+        parent.problem(entry.span.clone(), format!("`{key}` {problem}"), allowed);
     } else if BUILT_IN.contains(&name) {
         let message = format!("`{key}`: `{name}` is a built-in provider and cannot be configured");
-        around.problem(entry.span.clone(), message, "give your provider another name".to_owned());
+        parent.problem(entry.span.clone(), message, "give your provider another name".to_owned());
     } else if known_provider(name).is_none() && table.get("base_url").is_none() {
         let message = format!("`{key}` has no `base_url`, and `{name}` is not a known provider");
         let known: Vec<_> = agent_models::KNOWN_PROVIDERS.iter().map(|provider| provider.name).collect();
-        let meant = nearest(name, known.iter().copied());
-        let meant = meant.map(|meant| format!("did you mean `{meant}`? ")).unwrap_or_default();
-        let allowed = format!("{meant}add `base_url = \"https://…\"`; known providers: {}", known.join(", "));
-        around.problem(entry.span.clone(), message, allowed);
+        let suggestion = nearest(name, known.iter().copied());
+        let suggestion = suggestion.map(|suggestion| format!("did you mean `{suggestion}`? ")).unwrap_or_default();
+        let allowed = format!("{suggestion}add `base_url = \"https://…\"`; known providers: {}", known.join(", "));
+        parent.problem(entry.span.clone(), message, allowed);
     }
 }
 
-/// Checks an MCP server. It is either a process or an address, and each kind has its own keys.
-fn check_server(around: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
-    let key = around.key_of(&entry.name);
+/// Checks an MCP server, which is either a process (`command`) or an address (`url`). Each kind has its own keys.
+fn check_server(parent: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
+    let key = parent.key_of(&entry.name);
     if let Some(problem) = TextFormat::Server.problem(&entry.name) {
         let allowed = format!("allowed as an MCP server's name: {}", TextFormat::Server.description());
-        around.problem(entry.span.clone(), format!("`{key}` {problem}"), allowed);
+        parent.problem(entry.span.clone(), format!("`{key}` {problem}"), allowed);
     } else if MCP_TAKEN.contains(&entry.name.as_str()) {
         let message = format!("`{key}`: this name is reserved for another source of tools");
-        around.problem(entry.span.clone(), message, "give the server another name".to_owned());
+        parent.problem(entry.span.clone(), message, "give the server another name".to_owned());
     }
     match (table.get("command"), table.get("url")) {
         (None, None) => {
             let message = format!("`{key}` has no `command` and no `url`");
             let allowed = "add `command = \"PROGRAM\"` for a child process, or `url = \"https://…\"`".to_owned();
-            around.problem(entry.span.clone(), message, allowed);
+            parent.problem(entry.span.clone(), message, allowed);
         }
         (Some(_), Some(url)) => {
             url.problem("cannot be combined with `command`", "keep one of them, or configure two servers")
@@ -216,9 +216,9 @@ fn check_server(around: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
 }
 
 fn check_prices(table: &Table<'_>) {
-    for (one, other) in [("prompt_price", "completion_price"), ("completion_price", "prompt_price")] {
-        if let (Some(value), None) = (table.get(one), table.get(other)) {
-            value.problem(&format!("needs `{other}`"), "set both prices, or neither");
+    for (price, other_price) in [("prompt_price", "completion_price"), ("completion_price", "prompt_price")] {
+        if let (Some(value), None) = (table.get(price), table.get(other_price)) {
+            value.problem(&format!("needs `{other_price}`"), "set both prices, or neither");
         }
     }
 }
@@ -226,13 +226,13 @@ fn check_prices(table: &Table<'_>) {
 fn report_not_a_table(value: &TomlValue<'_>, path: &[&'static str]) {
     let inner = SECTIONS.iter().filter(|section| section.path.starts_with(path)).map(|section| section.path);
     let headers: Vec<_> = inner.map(|path| format!("`[{}]`", path.join("."))).collect();
-    let what = format!("is {}", value.kind());
+    let problem = format!("is {}", value.kind());
     let allowed = match (path, value.kind()) {
         (["plugins"], "a string") => "to name the folder with the plugins, write `plugin_directory = \"…\"`".to_owned(),
         (_, "a list") => format!("allowed: a table, {}; write its header with single brackets", headers.join(", ")),
         _ => format!("allowed: a table, {}", headers.join(", ")),
     };
-    value.problem(&what, &allowed);
+    value.problem(&problem, &allowed);
 }
 
 fn report_unknown(table: &Table<'_>, entry: &Entry<'_>, path: &[&'static str]) {
@@ -248,7 +248,7 @@ fn report_unknown(table: &Table<'_>, entry: &Entry<'_>, path: &[&'static str]) {
     let known: Vec<_> = keys_at(path).map(|key| key.name).chain(tables_at(path)).collect();
     let listed = format!("allowed here: {}", known.join(", "));
     let allowed = match nearest(&entry.name, known.iter().copied()) {
-        Some(meant) => format!("did you mean `{meant}`? {listed}"),
+        Some(suggestion) => format!("did you mean `{suggestion}`? {listed}"),
         None => tables_with_key(&entry.name, table.steps(), path)
             .map(|advice| format!("{advice}; {listed}"))
             .unwrap_or(listed),
@@ -256,62 +256,62 @@ fn report_unknown(table: &Table<'_>, entry: &Entry<'_>, path: &[&'static str]) {
     table.problem(entry.span.clone(), format!("unknown key `{key}`"), allowed);
 }
 
-/// A hint that names the tables in which a key with that name is allowed.
-fn tables_with_key(name: &str, own: &[String], path: &[&'static str]) -> Option<String> {
-    let holds =
+/// Returns a hint that lists the tables in which the key `name` is allowed, or None if there are none.
+fn tables_with_key(name: &str, written_path: &[String], path: &[&'static str]) -> Option<String> {
+    let allows_key =
         |section: &&Section| section.path.last() == Some(&name) || section.keys.iter().any(|key| key.name == name);
-    let mut places: Vec<_> = SECTIONS.iter().filter(holds).map(|section| section.path).collect();
-    if places.iter().any(|place| !path.is_empty() && place.starts_with(path)) {
-        places.retain(|place| place.starts_with(path));
+    let mut tables: Vec<_> = SECTIONS.iter().filter(allows_key).map(|section| section.path).collect();
+    if tables.iter().any(|table_path| !path.is_empty() && table_path.starts_with(path)) {
+        tables.retain(|table_path| table_path.starts_with(path));
     }
-    if let Some([]) = places.first() {
+    if let Some([]) = tables.first() {
         return Some(format!("`{name}` belongs at the top of the file, above the first `[table]`"));
     }
-    // Use the names that the author has already chosen, instead of placeholders.
-    let header = |place: &&[&'static str]| {
-        let steps = place.iter().enumerate().map(|(index, step)| match own.get(index) {
-            Some(own) if path.get(index) == Some(step) => own.as_str(),
+    // Show the table names that are written in the file instead of placeholders such as `NAME`.
+    let header = |table_path: &&[&'static str]| {
+        let steps = table_path.iter().enumerate().map(|(index, step)| match written_path.get(index) {
+            Some(written) if path.get(index) == Some(step) => written.as_str(),
             _ => step,
         });
         format!("`[{}]`", steps.collect::<Vec<_>>().join("."))
     };
-    let headers: Vec<_> = places.iter().map(header).collect();
+    let headers: Vec<_> = tables.iter().map(header).collect();
     (!headers.is_empty()).then(|| format!("`{name}` belongs in {}", headers.join(" or ")))
 }
 
 fn check_value(value: &TomlValue<'_>, expected: Value) {
     match expected {
         Value::Text(format) => check_text(value, format),
-        Value::Number(least, most) => {
-            let allowed = format!("a whole number from {least} to {most}");
-            let fits = value.number().is_some_and(|number| (least..=most).contains(&number));
+        Value::Number(minimum, maximum) => {
+            let allowed = format!("a whole number from {minimum} to {maximum}");
+            let in_range = value.number().is_some_and(|number| (minimum..=maximum).contains(&number));
             match value.is_fraction() {
                 true => value.problem("is not a whole number", &format!("allowed: {allowed}")),
-                false => check_number(value, fits, &allowed),
+                false => check_number(value, in_range, &allowed),
             }
         }
-        Value::Limit(least, most) => {
-            let allowed = format!("a whole number from {least} to {most}");
-            let fits = value.large().is_some_and(|number| (least..=most).contains(&number));
+        Value::Limit(minimum, maximum) => {
+            let allowed = format!("a whole number from {minimum} to {maximum}");
+            let in_range = value.number_u64().is_some_and(|number| (minimum..=maximum).contains(&number));
             match value.is_fraction() {
                 true => value.problem("is not a whole number", &format!("allowed: {allowed}")),
-                false => check_number(value, fits, &allowed),
+                false => check_number(value, in_range, &allowed),
             }
         }
-        Value::Signed(least, most) => {
-            let fits = value.signed().is_some_and(|number| (least..=most).contains(&number));
-            check_number(value, fits, &format!("a whole number from {least} to {most}"));
+        Value::Signed(minimum, maximum) => {
+            let in_range = value.number_i32().is_some_and(|number| (minimum..=maximum).contains(&number));
+            check_number(value, in_range, &format!("a whole number from {minimum} to {maximum}"));
         }
-        Value::Amount(most) => {
-            let fits = value.amount().is_some_and(|amount| (0.0..=f64::from(most)).contains(&amount));
-            check_number(value, fits, &format!("a number from 0 to {most}"));
+        Value::Amount(maximum) => {
+            let in_range = value.number_f64().is_some_and(|amount| (0.0..=f64::from(maximum)).contains(&amount));
+            check_number(value, in_range, &format!("a number from 0 to {maximum}"));
         }
         Value::Flag if value.flag().is_none() => wrong_type(value, "true or false"),
         Value::Flag => {}
         Value::Switch(_) if value.flag().is_some() => {}
-        Value::Switch(most) => {
-            let fits = value.large().is_some_and(|number| (1..=most).contains(&number));
-            check_number(value, fits, &format!("true, false or a whole number from 1 to {most}"));
+        Value::Switch(maximum) => {
+            let in_range = value.number_u64().is_some_and(|number| (1..=maximum).contains(&number));
+            check_number(value, in_range, &format!("true, false or a whole number from 1 to {maximum}"));
         }
         Value::Choice(words) => check_choice(value, words),
         Value::Texts(format) => match value.items() {
@@ -319,7 +319,7 @@ fn check_value(value: &TomlValue<'_>, expected: Value) {
             None => wrong_type(value, "a list of strings, such as [\"one\", \"two\"]"),
         },
         Value::Pairs(keys, values) => check_pairs(value, keys, values),
-        // Checked when the schema is read.
+        // Schemas are checked when they are read.
         Value::Schema | Value::Schemas => {}
     }
 }
@@ -338,9 +338,9 @@ fn check_text(value: &TomlValue<'_>, format: TextFormat) {
     }
 }
 
-fn check_number(value: &TomlValue<'_>, fits: bool, allowed: &str) {
+fn check_number(value: &TomlValue<'_>, in_range: bool, allowed: &str) {
     match value.kind() {
-        "a number" if fits => {}
+        "a number" if in_range => {}
         "a number" => value.problem("is out of range", &format!("allowed: {allowed}")),
         _ => wrong_type(value, allowed),
     }
@@ -353,9 +353,9 @@ fn check_choice(value: &TomlValue<'_>, words: &[&str]) {
         None => wrong_type(value, &allowed),
         Some(text) if words.contains(&text.as_str()) => {}
         Some(text) => {
-            let meant = nearest(&text, words.iter().copied());
-            let meant = meant.map(|meant| format!("; did you mean \"{meant}\"?")).unwrap_or_default();
-            value.problem("has an unknown value", &format!("allowed: {allowed}{meant}"));
+            let suggestion = nearest(&text, words.iter().copied());
+            let suggestion = suggestion.map(|word| format!("; did you mean \"{word}\"?")).unwrap_or_default();
+            value.problem("has an unknown value", &format!("allowed: {allowed}{suggestion}"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A parsed TOML document whose values know their place in the text, so that problems can point to it.
+//! A parsed TOML document. Each value records its location in the text, so that error messages can point to it.
 
 use super::errors::{ConfigurationError, Problem, SHOWN_PROBLEMS};
 use super::hidden_secrets::without_secrets;
@@ -12,12 +12,12 @@ use toml::de::{DeInteger, DeTable, DeValue};
 /// The parser's error message for a key that is set twice.
 const DUPLICATE: &str = "duplicate key";
 
-/// One file while it is being read. Collects the problems that are found.
+/// A configuration file that is being read. Collects the problems that are found in it.
 pub(super) struct Document<'d> {
     text: &'d str,
     path: &'d Path,
     problems: RefCell<Vec<Problem>>,
-    /// Byte ranges that must not be shown in an excerpt.
+    /// Byte ranges of secrets, which must not be shown in an excerpt.
     secrets: RefCell<Vec<Range<usize>>>,
     /// Byte offsets at which lines begin.
     lines: Vec<usize>,
@@ -25,14 +25,14 @@ pub(super) struct Document<'d> {
     named_files: RefCell<Vec<PathBuf>>,
 }
 
-/// A table, with its path of keys.
+/// A table of the document, with the path of keys that leads to it.
 pub(super) struct Table<'d> {
     document: &'d Document<'d>,
     steps: Vec<String>,
     table: &'d DeTable<'d>,
 }
 
-/// A value, with its path of keys.
+/// A value of the document, with the path of keys that leads to it.
 pub(super) struct TomlValue<'d> {
     document: &'d Document<'d>,
     steps: Vec<String>,
@@ -77,7 +77,7 @@ impl<'d> Document<'d> {
                 }
             }
         }
-        // After a syntax error, the rest of the document is guesswork. After a duplicate key it is reliable.
+        // After a syntax error, the parsed document is unreliable. After a duplicate key, it is reliable.
         if errors.iter().any(|error| error.message() != DUPLICATE) {
             return None;
         }
@@ -90,7 +90,7 @@ impl<'d> Document<'d> {
         Some(value)
     }
 
-    /// The value that was read, or an error with all problems that were found.
+    /// Returns `value`, or an error with all problems that were found.
     pub(super) fn finish<T>(self, value: Option<T>) -> Result<T, ConfigurationError> {
         let mut problems = self.problems.into_inner();
         match value {
@@ -112,51 +112,51 @@ impl<'d> Document<'d> {
         self.problems.borrow_mut().push(problem);
     }
 
-    /// Line number of a byte offset, from 1.
+    /// Returns the line number of a byte offset. The first line is 1.
     fn line(&self, byte: usize) -> usize {
         self.lines.partition_point(|begin| *begin <= byte)
     }
 
     fn duplicate(&self, span: Range<usize>, root: &DeTable<'_>) -> Problem {
         let line = self.line(span.start);
-        let written = self.text.lines().nth(line - 1).unwrap_or_default().trim();
+        let line_text = self.text.lines().nth(line - 1).unwrap_or_default().trim();
         let name = self.text.get(span.clone()).unwrap_or_default();
-        let header = written.starts_with('[');
+        let header = line_text.starts_with('[');
         let first = if header {
-            let same = |earlier: &&str| earlier.trim() == written;
+            let same = |earlier: &&str| earlier.trim() == line_text;
             self.text.lines().take(line - 1).collect::<Vec<_>>().iter().position(same).map(|index| index + 1)
         } else {
             last_key_before(root, name.trim_matches(['"', '\'']), span.start).map(|byte| self.line(byte))
         };
-        let name = if header { written } else { name };
+        let name = if header { line_text } else { name };
         let allowed = if header { "write all its keys under one header" } else { "keep one of them" };
         let first = first.map(|line| format!(", first in line {line}")).unwrap_or_default();
         Problem { span, message: format!("`{name}` is defined twice{first}"), allowed: allowed.to_owned() }
     }
 }
 
-/// Byte offset of the last key with that name before the offset `before`.
+/// Returns the byte offset of the last key `name` before the byte offset `before`, in the table and its inner tables.
 fn last_key_before(table: &DeTable<'_>, name: &str, before: usize) -> Option<usize> {
-    let below = table.iter().filter_map(|(key, value)| {
-        let here = (key.get_ref() == name && key.span().start < before).then(|| key.span().start);
-        here.max(value.get_ref().as_table().and_then(|table| last_key_before(table, name, before)))
+    let offsets = table.iter().filter_map(|(key, value)| {
+        let own_offset = (key.get_ref() == name && key.span().start < before).then(|| key.span().start);
+        own_offset.max(value.get_ref().as_table().and_then(|table| last_key_before(table, name, before)))
     });
-    below.max()
+    offsets.max()
 }
 
 impl<'d> Table<'d> {
-    /// The value of a key, if the key is set.
+    /// Returns the value of the key `name`, or None if the key is not set.
     pub(super) fn get(&self, name: &str) -> Option<TomlValue<'d>> {
         let value = self.table.get(name)?;
         Some(TomlValue { document: self.document, steps: self.steps_to(name), value })
     }
 
-    /// The value of a key, if it is a table.
+    /// Returns the table at the key `name`, or None if the key is not set or its value is not a table.
     pub(super) fn table(&self, name: &str) -> Option<Table<'d>> {
         self.get(name)?.table()
     }
 
-    /// All entries of the table.
+    /// Returns all keys of the table with their values.
     pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'d>> {
         self.table.iter().map(|(key, value)| {
             let value = TomlValue { document: self.document, steps: self.steps_to(key.get_ref()), value };
@@ -174,7 +174,7 @@ impl<'d> Table<'d> {
         self.steps_to(name).join(".")
     }
 
-    /// The path of this table, as it is written.
+    /// The path of keys that leads to this table, with the names that are written in the file.
     pub(super) fn steps(&self) -> &[String] {
         &self.steps
     }
@@ -192,28 +192,28 @@ impl<'d> TomlValue<'d> {
         self.document.named_files.borrow_mut().push(path.to_owned());
     }
 
-    /// The string, if the value is one.
+    /// Returns the value if it is a string.
     pub(super) fn text(&self) -> Option<String> {
         self.value.get_ref().as_str().map(str::to_owned)
     }
 
-    /// The whole number, if the value is one that fits into 32 bits.
+    /// Returns the value if it is a whole number in the range of `u32`.
     pub(super) fn number(&self) -> Option<u32> {
         u32::try_from(parse_integer(self.value.get_ref().as_integer()?)?).ok()
     }
 
-    /// The whole number, if the value is one that is not negative.
-    pub(super) fn large(&self) -> Option<u64> {
+    /// Returns the value if it is a whole number in the range of `u64`.
+    pub(super) fn number_u64(&self) -> Option<u64> {
         u64::try_from(parse_integer(self.value.get_ref().as_integer()?)?).ok()
     }
 
-    /// The whole number, if the value is one; it may be negative.
-    pub(super) fn signed(&self) -> Option<i32> {
+    /// Returns the value if it is a whole number in the range of `i32`.
+    pub(super) fn number_i32(&self) -> Option<i32> {
         i32::try_from(parse_integer(self.value.get_ref().as_integer()?)?).ok()
     }
 
-    /// The number, if the value is a finite one, with or without a fraction.
-    pub(super) fn amount(&self) -> Option<f64> {
+    /// Returns the value if it is a finite number, with or without a fraction.
+    pub(super) fn number_f64(&self) -> Option<f64> {
         match self.value.get_ref() {
             DeValue::Integer(integer) => parse_integer(integer).map(|number| number as f64),
             DeValue::Float(float) => float.as_str().parse().ok().filter(|number: &f64| number.is_finite()),
@@ -221,12 +221,12 @@ impl<'d> TomlValue<'d> {
         }
     }
 
-    /// The boolean, if the value is one.
+    /// Returns the value if it is a boolean.
     pub(super) fn flag(&self) -> Option<bool> {
         self.value.get_ref().as_bool()
     }
 
-    /// The items, if the value is a list.
+    /// Returns the items if the value is a list.
     pub(super) fn items(&self) -> Option<Vec<TomlValue<'d>>> {
         let items = self.value.get_ref().as_array()?.iter().enumerate();
         let item = |(index, value)| {
@@ -239,18 +239,19 @@ impl<'d> TomlValue<'d> {
         Some(items.map(item).collect())
     }
 
-    /// The table, if the value is one.
+    /// Returns the value if it is a table.
     pub(super) fn table(&self) -> Option<Table<'d>> {
         let table = self.value.get_ref().as_table()?;
         Some(Table { document: self.document, steps: self.steps.clone(), table })
     }
 
-    /// The value as JSON. None if JSON cannot represent it.
+    /// Converts the value to JSON. Returns None if JSON cannot represent the value.
     pub(super) fn json(&self) -> Option<Value> {
         json(self.value.get_ref())
     }
 
-    /// Reports a problem with the value. `what` continues the sentence that begins with the key.
+    /// Reports a problem with the value. The message is the path of the key followed by `what`, such as `is out of
+    /// range`.
     pub(super) fn problem(&self, what: &str, allowed: &str) {
         let (message, allowed) = (format!("`{}` {what}", self.steps.join(".")), allowed.to_owned());
         self.document.push(Problem { span: self.value.span(), message, allowed });
@@ -266,18 +267,18 @@ impl<'d> TomlValue<'d> {
         self.value.get_ref().is_float()
     }
 
-    /// The place of the value for messages, as `file:line: key`.
-    pub(super) fn place(&self) -> String {
+    /// Returns the location of the value as `FILE:LINE: KEY`, for messages.
+    pub(super) fn location(&self) -> String {
         let line = self.document.line(self.value.span().start);
         format!("{}:{line}: {}", self.document.path.display(), self.steps.join("."))
     }
 
-    /// The place of the value as `file:line`, for messages that name the key themselves.
-    pub(super) fn line(&self) -> String {
+    /// Returns the location of the value as `FILE:LINE`, for messages that already contain the key.
+    pub(super) fn file_and_line(&self) -> String {
         format!("{}:{}", self.document.path.display(), self.document.line(self.value.span().start))
     }
 
-    /// The type of the value, in words.
+    /// Returns the type of the value with its article, such as `a string`, for messages.
     pub(super) fn kind(&self) -> &'static str {
         match self.value.get_ref() {
             DeValue::String(_) => "a string",

@@ -4,7 +4,7 @@ use super::keys::{Default, Key, Value};
 use super::text_format::TextFormat;
 use agent_models::KNOWN_PROVIDERS;
 
-/// The type of a key's value, in words.
+/// Returns the type of a key's value for documentation, such as `whole number`.
 pub(super) fn kind(value: Value) -> &'static str {
     match value {
         Value::Text(_) | Value::Choice(_) => "string",
@@ -18,22 +18,22 @@ pub(super) fn kind(value: Value) -> &'static str {
     }
 }
 
-/// What a value may be, in addition to its type. Empty if there is nothing to add.
+/// Describes the allowed values, such as `1 to 64`. Returns an empty string if all values of the type are allowed.
 pub(super) fn allowed(value: Value) -> String {
     match value {
         Value::Text(format) | Value::Texts(format) => allowed_by_format(format).to_owned(),
         Value::Pairs(keys, values) => {
             let parts = [("name", allowed_by_format(keys)), ("value", allowed_by_format(values))];
-            let parts = parts.iter().filter(|(_, words)| !words.is_empty());
-            parts.map(|(part, words)| format!("{part}: {words}")).collect::<Vec<_>>().join("; ")
+            let parts = parts.iter().filter(|(_, description)| !description.is_empty());
+            parts.map(|(part, description)| format!("{part}: {description}")).collect::<Vec<_>>().join("; ")
         }
-        Value::Number(least, most) => format!("{least} to {most}"),
-        Value::Limit(least, most) => format!("{least} to {most}"),
-        Value::Signed(least, most) => format!("{least} to {most}"),
-        Value::Amount(most) => format!("0 to {most}"),
+        Value::Number(minimum, maximum) => format!("{minimum} to {maximum}"),
+        Value::Limit(minimum, maximum) => format!("{minimum} to {maximum}"),
+        Value::Signed(minimum, maximum) => format!("{minimum} to {maximum}"),
+        Value::Amount(maximum) => format!("0 to {maximum}"),
         Value::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or "),
         Value::Flag => String::new(),
-        Value::Switch(most) => format!("1 to {most}"),
+        Value::Switch(maximum) => format!("1 to {maximum}"),
         Value::Schema => "a JSON Schema, or the path of a JSON file that contains one".to_owned(),
         Value::Schemas => {
             "for each key a JSON Schema or the path of a JSON file that contains one; or one path for all keys"
@@ -56,29 +56,29 @@ fn allowed_by_format(format: TextFormat) -> &'static str {
         TextFormat::Policy => "`allow`, `ask` or `deny`",
         TextFormat::EventType => "a CloudEvent type",
         TextFormat::PluginOrDigest => "the name of a plugin, or a digest",
-        TextFormat::NameSpace => "a host and a path, without `https://`, or `local`",
+        TextFormat::Namespace => "a host and a path, without `https://`, or `local`",
         TextFormat::PublicKeys => "keys, separated by spaces",
         TextFormat::Tool => "1 to 128 letters, digits, `_`, `-`, `.`",
     }
 }
 
-/// What applies if the key is not set.
+/// Describes the default of a key: a value in backticks, or text.
 pub(super) fn default(key: &Key) -> String {
     match key.default {
         Default::Is(value) => format!("`{value}`"),
         Default::Number(value) => format!("`{value}`"),
-        Default::Words(words) => words.to_owned(),
+        Default::Words(description) => description.to_owned(),
     }
 }
 
-/// Name, address and key variable of each known provider.
+/// Returns the name, the address and the API key variable of each known provider.
 pub(super) fn known_providers() -> Vec<(&'static str, &'static str, String)> {
     let key =
         |variable: Option<&str>| variable.map_or_else(|| "needs no key".to_owned(), |name| format!("key: `{name}`"));
     KNOWN_PROVIDERS.iter().map(|known| (known.name, known.base_url, key(known.key_variable))).collect()
 }
 
-/// The generated part of the documentation page.
+/// Returns the generated part of the documentation page `host/docs/guide/agent-toml.md`.
 #[cfg(test)]
 pub(super) fn markdown() -> String {
     use super::keys::SECTIONS;

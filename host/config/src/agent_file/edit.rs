@@ -1,4 +1,4 @@
-//! Writes grants into an existing `agent.toml`. Comments and layout are kept, and nothing else changes.
+//! Writes grants into an existing `agent.toml`. The comments, the layout and all other keys of the file are kept.
 
 use super::{AgentFile, read_bounded};
 use crate::grants::{Grant, Kind, Receiver};
@@ -6,19 +6,19 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, Value};
 
-/// Largest file that is edited, in bytes.
+/// Maximum size of a file that can be edited, in bytes.
 const MAX_BYTES: u64 = 1024 * 1024;
 
 /// A change to the table `[plugins.NAME.grants]` of one plugin.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Addition<'g> {
-    /// Adds these grants.
+    /// Adds the contained grants.
     Grants(&'g [Grant]),
     /// Sets `ask = false`, so that the user is not asked for missing grants.
     NeverAsk,
 }
 
-/// Why a file was not changed.
+/// The reason why an `agent.toml` was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
     /// The file cannot be read or written.
@@ -42,7 +42,7 @@ pub enum EditError {
     },
 }
 
-/// The text of an `agent.toml` at the time when the user is asked.
+/// The text of an `agent.toml` before a change, to detect whether the file is changed in the meantime.
 #[derive(Debug)]
 pub struct Draft {
     /// Canonical path of the file, so that a symbolic link is kept.
@@ -64,9 +64,10 @@ impl Draft {
         &self.path
     }
 
-    /// Writes the file with the addition. The file is replaced atomically, and only if it is unchanged since it was read.
+    /// Writes the file with the addition. The file is replaced atomically, and only if it is unchanged since it was
+    /// read.
     pub fn add(&self, plugin: &str, addition: &Addition<'_>) -> Result<(), EditError> {
-        let text = self.with(plugin, addition)?;
+        let text = self.text_with(plugin, addition)?;
         let failed = |source| EditError::File { path: self.path.clone(), source };
         let mut draft = TemporaryFile::next_to(&self.path).map_err(failed)?;
         draft.write(&text, &self.path).map_err(failed)?;
@@ -76,16 +77,18 @@ impl Draft {
         draft.replace(&self.path).map_err(failed)
     }
 
-    /// The text of the file with the addition.
-    fn with(&self, plugin: &str, addition: &Addition<'_>) -> Result<String, EditError> {
+    /// Returns the text of the file with the addition.
+    fn text_with(&self, plugin: &str, addition: &Addition<'_>) -> Result<String, EditError> {
         let unsupported = || EditError::Form { path: self.path.clone(), table: format!("[plugins.{plugin}.grants]") };
         let mut document: DocumentMut = self.text.parse().map_err(|_| unsupported())?;
         let mut item = document.as_item_mut();
         for key in ["plugins", plugin, "grants"] {
-            item = table(item, key).ok_or_else(unsupported)?;
+            item = subtable(item, key).ok_or_else(unsupported)?;
         }
         match addition {
-            Addition::Grants(grants) => grants.iter().try_for_each(|grant| add(item, grant)).ok_or_else(unsupported)?,
+            Addition::Grants(grants) => {
+                grants.iter().try_for_each(|grant| add_grant(item, grant)).ok_or_else(unsupported)?
+            }
             Addition::NeverAsk => {
                 item.as_table_like_mut().ok_or_else(unsupported)?.insert("ask", toml_edit::value(false));
             }
@@ -94,35 +97,36 @@ impl Draft {
         if self.adds_nothing_else(&text, plugin, addition) { Ok(text) } else { Err(unsupported()) }
     }
 
-    /// The text of the document. A new table at the end of the file is placed after the comments at the end, because they
-    /// belong to the tables above them.
+    /// Renders the document. A new table at the end of the file is written after the comments at the end, because these
+    /// comments belong to the tables above them.
     fn render(&self, document: &mut DocumentMut, plugin: &str) -> String {
-        let end = document.trailing().as_str().unwrap_or_default().to_owned();
+        let trailing_comments = document.trailing().as_str().unwrap_or_default().to_owned();
         let last_header = |text: &str| text.lines().rfind(|line| line.starts_with('[')).map(str::to_owned);
         let text = document.to_string();
         let is_last = last_header(&text) != last_header(&self.text);
-        let table = document.get_mut("plugins").and_then(|all| all.get_mut(plugin)?.get_mut("grants")?.as_table_mut());
-        let Some(table) = table.filter(|_| is_last && !end.trim().is_empty()) else { return text };
-        table.decor_mut().set_prefix(format!("{}\n\n", end.trim_end()));
+        let table =
+            document.get_mut("plugins").and_then(|plugins| plugins.get_mut(plugin)?.get_mut("grants")?.as_table_mut());
+        let Some(table) = table.filter(|_| is_last && !trailing_comments.trim().is_empty()) else { return text };
+        table.decor_mut().set_prefix(format!("{}\n\n", trailing_comments.trim_end()));
         document.set_trailing("");
         document.to_string()
     }
 
-    /// Whether the new text means exactly what the old text means plus the addition.
+    /// Whether the new text has exactly the settings of the old text plus the addition.
     fn adds_nothing_else(&self, text: &str, plugin: &str, addition: &Addition<'_>) -> bool {
         let read = |text: &str| AgentFile::parse(text, &self.path).ok();
-        let (Some(mut before), Some(after)) = (read(&self.text), read(text)) else { return false };
+        let (Some(mut expected), Some(actual)) = (read(&self.text), read(text)) else { return false };
         match addition {
-            Addition::Grants(grants) => before.grants.extend_from_slice(grants),
-            Addition::NeverAsk => drop(before.never_ask.insert(plugin.to_owned())),
+            Addition::Grants(grants) => expected.grants.extend_from_slice(grants),
+            Addition::NeverAsk => drop(expected.never_ask.insert(plugin.to_owned())),
         }
-        all_grants(&before) == all_grants(&after)
-            && before.never_ask == after.never_ask
+        all_grants(&expected) == all_grants(&actual)
+            && expected.never_ask == actual.never_ask
             && without_grants(&self.text, plugin) == without_grants(text, plugin)
     }
 }
 
-/// All grants of a file, sorted.
+/// Returns all grants of a file in sorted order, without their locations.
 fn all_grants(file: &AgentFile) -> Vec<(&Receiver, Kind, &str)> {
     let grants = file.grants.iter().map(|grant| (&grant.receiver, grant.kind, grant.value.as_str()));
     let mut grants: Vec<_> = grants.collect();
@@ -130,10 +134,10 @@ fn all_grants(file: &AgentFile) -> Vec<(&Receiver, Kind, &str)> {
     grants
 }
 
-/// The contents of a file without the grants of one plugin.
+/// Returns the contents of a file without the grants of one plugin.
 fn without_grants(text: &str, plugin: &str) -> Option<toml::Table> {
-    let mut all: toml::Table = text.parse().ok()?;
-    if let Some(plugins) = all.get_mut("plugins").and_then(toml::Value::as_table_mut) {
+    let mut document: toml::Table = text.parse().ok()?;
+    if let Some(plugins) = document.get_mut("plugins").and_then(toml::Value::as_table_mut) {
         let is_empty = plugins.get_mut(plugin).and_then(toml::Value::as_table_mut).is_some_and(|table| {
             table.remove("grants");
             table.is_empty()
@@ -142,14 +146,14 @@ fn without_grants(text: &str, plugin: &str) -> Option<toml::Table> {
             plugins.remove(plugin);
         }
         if plugins.is_empty() {
-            all.remove("plugins");
+            document.remove("plugins");
         }
     }
-    Some(all)
+    Some(document)
 }
 
-/// The table `key` in another table. Creates it if it does not exist.
-fn table<'i>(item: &'i mut Item, key: &str) -> Option<&'i mut Item> {
+/// Returns the table at `key` in the table `item`, and creates it if it does not exist.
+fn subtable<'i>(item: &'i mut Item, key: &str) -> Option<&'i mut Item> {
     let is_inline = item.is_inline_table();
     let parent = item.as_table_like_mut()?;
     if parent.get(key).is_none_or(Item::is_none) {
@@ -161,7 +165,7 @@ fn table<'i>(item: &'i mut Item, key: &str) -> Option<&'i mut Item> {
     parent.get_mut(key).filter(|item| item.is_table_like())
 }
 
-fn add(grants: &mut Item, grant: &Grant) -> Option<()> {
+fn add_grant(grants: &mut Item, grant: &Grant) -> Option<()> {
     let grants = grants.as_table_like_mut()?;
     let key = grant.kind.key();
     match grant.kind {
@@ -182,14 +186,14 @@ fn add(grants: &mut Item, grant: &Grant) -> Option<()> {
     Some(())
 }
 
-/// Appends an item to a list. If each item of the list is on its own line, the new item is, too.
+/// Appends an item to a list. If the last item of the list is on its own line, the new item is also on its own line.
 fn append(list: &mut Array, text: &str) {
     let mut value = Value::from(text);
-    let before = list.iter().last().and_then(|last| last.decor().prefix()?.as_str().map(str::to_owned));
-    match before.filter(|before| before.contains('\n')) {
-        Some(before) => {
-            // The prefix of an item can contain a comment. Only the indentation is copied.
-            let indent = before.rsplit('\n').next().unwrap_or_default();
+    let last_prefix = list.iter().last().and_then(|last| last.decor().prefix()?.as_str().map(str::to_owned));
+    match last_prefix.filter(|prefix| prefix.contains('\n')) {
+        Some(prefix) => {
+            // The prefix of an item can contain a comment, so only the indentation is copied.
+            let indent = prefix.rsplit('\n').next().unwrap_or_default();
             value.decor_mut().set_prefix(format!("\n{indent}"));
             list.push_formatted(value);
         }
@@ -197,7 +201,7 @@ fn append(list: &mut Array, text: &str) {
     }
 }
 
-/// A temporary file. It is deleted when dropped, unless it has replaced the target file.
+/// A temporary file, which is deleted when this value is dropped. None after the file has replaced the target.
 struct TemporaryFile(Option<PathBuf>);
 
 impl TemporaryFile {
@@ -208,9 +212,9 @@ impl TemporaryFile {
         Ok(Self(Some(draft)))
     }
 
-    fn write(&mut self, text: &str, like: &Path) -> std::io::Result<()> {
+    fn write(&mut self, text: &str, target: &Path) -> std::io::Result<()> {
         let Some(draft) = &self.0 else { return Ok(()) };
-        std::fs::set_permissions(draft, std::fs::metadata(like)?.permissions())?;
+        std::fs::set_permissions(draft, std::fs::metadata(target)?.permissions())?;
         let mut file = std::fs::OpenOptions::new().write(true).truncate(true).open(draft)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()

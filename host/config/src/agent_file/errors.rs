@@ -1,4 +1,4 @@
-//! Problems in a configuration file, displayed with the lines that contain them.
+//! Problems in a configuration file. Each is displayed with the line that contains it.
 
 use super::hidden_secrets::without_secrets;
 use std::fmt;
@@ -11,7 +11,7 @@ const SHOWN_COLUMNS: usize = 160;
 /// Maximum number of problems that are shown at once.
 pub(super) const SHOWN_PROBLEMS: usize = 50;
 
-/// Why a configuration file cannot be used.
+/// The reason why a configuration file cannot be used.
 #[derive(Debug)]
 pub enum ConfigurationError {
     /// The file cannot be read.
@@ -32,14 +32,14 @@ pub enum ConfigurationError {
     },
 }
 
-/// One problem and its place in the text.
+/// A problem in a configuration file, with its location in the text.
 #[derive(Debug)]
 pub struct Problem {
-    /// Byte range in the text.
+    /// Byte range of the problem in the text of the file.
     pub(super) span: Range<usize>,
-    /// What is wrong, as a sentence without a full stop.
+    /// Description of the problem, as a sentence without a full stop.
     pub(super) message: String,
-    /// What is allowed, or what to do.
+    /// The allowed values, or advice on how to fix the problem.
     pub(super) allowed: String,
 }
 
@@ -69,15 +69,15 @@ impl fmt::Display for ConfigurationError {
     }
 }
 
-/// Adds an excerpt of the file to a problem that begins with `FILE:LINE: ` and was found after the file was read. `line` is
-/// that line. Secrets are hidden in the excerpt.
+/// Adds an excerpt of the file to a problem that was found after the file was read. The problem's text must begin with
+/// `FILE:LINE: `, with the same number as `line`. Secrets are hidden in the excerpt.
 pub fn with_line(path: &Path, text: &str, (line, problem): (usize, &str)) -> String {
     let lead = format!("{}:{line}: ", path.display());
-    let (Some(message), Some(written)) = (problem.strip_prefix(&lead), text.lines().nth(line - 1)) else {
+    let (Some(message), Some(line_text)) = (problem.strip_prefix(&lead), text.lines().nth(line - 1)) else {
         return problem.to_owned();
     };
     let begin: usize = text.split_inclusive('\n').take(line - 1).map(str::len).sum();
-    let (start, end) = value_in(written);
+    let (start, end) = value_in(line_text);
     let message = message.to_owned();
     let problem = Problem { span: begin + start..begin + end, message, allowed: String::new() };
     let text = without_secrets(text, &[]);
@@ -87,15 +87,15 @@ pub fn with_line(path: &Path, text: &str, (line, problem): (usize, &str)) -> Str
     format!("{}:{line}:{column}: {}\n{excerpt}", path.display(), problem.message)
 }
 
-/// Byte range of the value in a line `key = value`, or of the whole line if it has no `=`.
+/// Returns the byte range of the value in a line `key = value`, or of the whole line if the line has no `=`.
 fn value_in(line: &str) -> (usize, usize) {
     let end = line.trim_end().len();
     let from = line.split_once('=').map_or(0, |(key, _)| key.len() + 1).min(end);
-    let blank = line[from..end].len() - line[from..end].trim_start().len();
-    (from + blank, end)
+    let leading_blanks = line[from..end].len() - line[from..end].trim_start().len();
+    (from + leading_blanks, end)
 }
 
-/// Line and column of a byte offset, both from 1. Columns count characters.
+/// Returns the line and the column of a byte offset. Both count from 1, and columns are counted in characters.
 fn position(text: &str, byte: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(byte)];
     let line_start = before.rfind('\n').map_or(0, |end| end + 1);
@@ -117,10 +117,15 @@ impl fmt::Display for Excerpt<'_> {
         let number = self.line.to_string();
         let margin = " ".repeat(number.len());
         let spanned = self.text.get(self.problem.span.clone()).unwrap_or_default();
-        let wanted = spanned.lines().next().unwrap_or_default().chars().count().max(1);
-        let room = line.chars().count().saturating_sub(self.column - 1).max(1);
+        let spanned_width = spanned.lines().next().unwrap_or_default().chars().count().max(1);
+        let available_width = line.chars().count().saturating_sub(self.column - 1).max(1);
         writeln!(formatter, "  {number} | {line}")?;
-        writeln!(formatter, "  {margin} | {}{}", " ".repeat(self.column - 1), "^".repeat(wanted.min(room)))?;
+        writeln!(
+            formatter,
+            "  {margin} | {}{}",
+            " ".repeat(self.column - 1),
+            "^".repeat(spanned_width.min(available_width))
+        )?;
         write!(formatter, "  {margin} = {}", self.problem.allowed)
     }
 }

@@ -1,5 +1,5 @@
-//! The JSON Schema of `agent.toml` (draft 2020-12), for editors. It rejects what the reader rejects, except for facts about the
-//! machine (whether folders, files, variables and plugins exist) and relations between numbers.
+//! The JSON Schema of `agent.toml` (draft 2020-12), for editors. It rejects the same files as the parser, except that
+//! it cannot check relations between numbers, or whether folders, files, variables and plugins exist.
 
 use super::check::{BUILT_IN, BUILT_IN_TOOLS, is_placeholder};
 use super::documentation::{allowed, default};
@@ -8,7 +8,7 @@ use super::text_format::TextFormat;
 use agent_models::KNOWN_PROVIDERS;
 use serde_json::{Map, Value as Json, json};
 
-/// The JSON Schema of `agent.toml`.
+/// Generates the JSON Schema of `agent.toml` from the list of keys.
 pub fn json_schema() -> Json {
     let mut root = table(&[]);
     let mut schema = Map::new();
@@ -21,7 +21,7 @@ pub fn json_schema() -> Json {
     Json::Object(schema)
 }
 
-/// The schema of the table at a path.
+/// Generates the schema of the table at `path`.
 fn table(path: &[&'static str]) -> Map<String, Json> {
     let mut properties = Map::new();
     let mut named_by_author = None;
@@ -52,8 +52,9 @@ fn table(path: &[&'static str]) -> Map<String, Json> {
     }
     match path {
         ["providers", "NAME", "models", "MODEL"] => {
-            let both = json!({ "prompt_price": ["completion_price"], "completion_price": ["prompt_price"] });
-            schema.insert("dependentRequired".to_owned(), both);
+            let price_dependencies =
+                json!({ "prompt_price": ["completion_price"], "completion_price": ["prompt_price"] });
+            schema.insert("dependentRequired".to_owned(), price_dependencies);
         }
         [MCP] => {
             let name = json!({ "allOf": [text(TextFormat::Server), { "not": { "enum": MCP_TAKEN } }] });
@@ -62,8 +63,8 @@ fn table(path: &[&'static str]) -> Map<String, Json> {
         [MCP, "NAME"] => {
             let needs = MCP_NEEDS.map(|(needing, needed)| (needing.to_owned(), json!([needed])));
             schema.insert("dependentRequired".to_owned(), Json::Object(needs.into_iter().collect()));
-            let one = json!([{ "required": ["command"] }, { "required": ["url"] }]);
-            schema.insert("oneOf".to_owned(), one);
+            let command_or_url = json!([{ "required": ["command"] }, { "required": ["url"] }]);
+            schema.insert("oneOf".to_owned(), command_or_url);
         }
         _ => {}
     }
@@ -73,9 +74,9 @@ fn table(path: &[&'static str]) -> Map<String, Json> {
     }
     if path == ["services", "NAME"] {
         let kinds = json!({ "enum": ["array", "boolean", "integer", "null", "number", "object", "string"] });
-        let any = json!({ "type": { "anyOf": [kinds, { "type": "array", "items": kinds }] } });
+        let any_type = json!({ "type": { "anyOf": [kinds, { "type": "array", "items": kinds }] } });
         properties["accepts"]["properties"] = json!({ "type": { "const": "object" } });
-        properties["emits"]["additionalProperties"]["properties"] = any;
+        properties["emits"]["additionalProperties"]["properties"] = any_type;
     }
     if !properties.is_empty() {
         schema.insert("properties".to_owned(), Json::Object(properties));
@@ -87,7 +88,7 @@ fn table(path: &[&'static str]) -> Map<String, Json> {
     schema
 }
 
-/// The schema of `[providers]`. Known providers need no address, and all others do.
+/// Generates the schema of `[providers]`. Known providers have a default address. All others require `base_url`.
 fn providers() -> Json {
     let provider = json!({ "$ref": "#/$defs/provider" });
     let known = KNOWN_PROVIDERS.iter().map(|known| (known.name.to_owned(), provider.clone()));
@@ -99,7 +100,7 @@ fn providers() -> Json {
     })
 }
 
-/// The schema of `[agents]`. Each agent needs a file and a description.
+/// Generates the schema of `[agents]`. Each agent requires a file and a description.
 fn agents() -> Json {
     let mut agent = table(&["agents", "NAME"]);
     agent.insert("required".to_owned(), json!(["agent", "description"]));
@@ -111,12 +112,12 @@ fn agents() -> Json {
 fn key_schema(key: &Key) -> Json {
     let mut schema = match key.value {
         Value::Text(format) => text(format),
-        Value::Number(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
-        Value::Limit(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
-        Value::Signed(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
-        Value::Amount(most) => json!({ "type": "number", "minimum": 0, "maximum": most }),
+        Value::Number(minimum, maximum) => json!({ "type": "integer", "minimum": minimum, "maximum": maximum }),
+        Value::Limit(minimum, maximum) => json!({ "type": "integer", "minimum": minimum, "maximum": maximum }),
+        Value::Signed(minimum, maximum) => json!({ "type": "integer", "minimum": minimum, "maximum": maximum }),
+        Value::Amount(maximum) => json!({ "type": "number", "minimum": 0, "maximum": maximum }),
         Value::Flag => json!({ "type": "boolean" }),
-        Value::Switch(most) => json!({ "type": ["boolean", "integer"], "minimum": 1, "maximum": most }),
+        Value::Switch(maximum) => json!({ "type": ["boolean", "integer"], "minimum": 1, "maximum": maximum }),
         Value::Choice(words) => json!({ "type": "string", "enum": words }),
         Value::Texts(format) => json!({ "type": "array", "items": text(format) }),
         Value::Pairs(keys, values) => {
@@ -124,8 +125,8 @@ fn key_schema(key: &Key) -> Json {
         }
         Value::Schema => json!({ "type": ["object", "string"], "pattern": r"\S" }),
         Value::Schemas => {
-            let one = json!({ "type": ["object", "string"], "pattern": r"\S" });
-            json!({ "type": ["object", "string"], "pattern": r"\S", "additionalProperties": one })
+            let schema_or_path = json!({ "type": ["object", "string"], "pattern": r"\S" });
+            json!({ "type": ["object", "string"], "pattern": r"\S", "additionalProperties": schema_or_path })
         }
     };
     let allowed = allowed(key.value);
@@ -150,7 +151,7 @@ fn text(format: TextFormat) -> Json {
     schema
 }
 
-/// Converts a TOML value from the list of keys to JSON. A test parses each of these values.
+/// Converts a TOML value from the list of keys to JSON. Invalid TOML becomes `null`; a test parses every listed value.
 fn from_toml(value: &str) -> Json {
     let document: Option<toml::Table> = format!("value = {value}").parse().ok();
     let value = document.and_then(|mut document| document.remove("value"));

@@ -21,13 +21,14 @@ use tables::{DELEGATES, GRANTS, HOST_GRANTS, PROVIDER, PROVIDER_MODEL, RETRY, SE
 
 /// A table of the file and some of its keys.
 pub(super) struct Section {
-    /// Path of the table. Words in capitals are placeholders for names that the author chooses. Empty: the top of the file.
+    /// Path of the table. Words in capitals are placeholders for names that the user chooses. Empty: the top of the
+    /// file.
     pub(super) path: &'static [&'static str],
     /// Header of the table with example names, without brackets.
     pub(super) example: &'static str,
     /// Heading of the section in documents.
     pub(super) title: &'static str,
-    /// What the table is for, in one or more sentences.
+    /// Purpose of the table, in one or more sentences.
     pub(super) about: &'static str,
     /// The keys, in the order of the documentation.
     pub(super) keys: &'static [Key],
@@ -40,9 +41,9 @@ pub(super) struct Key {
     pub(super) name: &'static str,
     /// The type of the value, with its bounds.
     pub(super) value: Value,
-    /// What applies if the key is not set.
+    /// The value or behaviour if the key is not set.
     pub(super) default: Default,
-    /// What the key does, in one or more sentences.
+    /// Description of the key, in one or more sentences.
     pub(super) meaning: &'static str,
     /// An example value, as TOML.
     pub(super) example: &'static str,
@@ -57,34 +58,35 @@ pub(super) enum Value {
     Number(u32, u32),
     /// A whole number with inclusive bounds that may exceed 32 bits.
     Limit(u64, u64),
-    /// A number from 0 to this one, which may have a fraction.
+    /// A number from 0 to the given maximum, with or without a fraction.
     Amount(u32),
     /// `true` or `false`.
     Flag,
-    /// `true` or `false`, or a whole number from 1 to this one.
+    /// `true`, `false`, or a whole number from 1 to the given maximum.
     Switch(u64),
-    /// One of these strings.
+    /// One of the listed strings.
     Choice(&'static [&'static str]),
     /// A list of strings.
     Texts(TextFormat),
-    /// A table of strings whose keys the author chooses: the format of the keys and of the values.
+    /// A table of strings whose keys the user chooses. The first format is that of the keys, the second that of the
+    /// values.
     Pairs(TextFormat, TextFormat),
     /// A JSON Schema as a table, or the path of a file that contains one.
     Schema,
-    /// A table of JSON Schemas whose keys the author chooses, or the path of a file with one schema for all keys.
+    /// A table of JSON Schemas whose keys the user chooses, or the path of a file with one schema for all keys.
     Schemas,
     /// A whole number with inclusive bounds that may be negative.
     Signed(i32, i32),
 }
 
-/// What applies if a key is not set.
+/// The value or behaviour if a key is not set.
 #[derive(Clone, Copy)]
 pub(super) enum Default {
-    /// This value, as TOML.
+    /// The default is a value, written as TOML.
     Is(&'static str),
-    /// This number.
+    /// The default is a number.
     Number(u64),
-    /// A description in words.
+    /// The default is not a single value, and is described by the text.
     Words(&'static str),
 }
 

@@ -5,17 +5,17 @@ use agent_core::limits::LimitRow;
 use agent_plugins::limits::FUEL;
 use std::collections::BTreeMap;
 
-/// Limits that the file sets, each in the unit of its key.
+/// Limits that the file sets, by the key of the limit. Each value has the unit that its key states.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitValues(BTreeMap<&'static str, u64>);
 
-/// Reads the limits that the table sets.
+/// Reads the limits that `table` sets.
 pub(super) fn read<L>(table: &Table<'_>, rows: &[LimitRow<L>]) -> LimitValues {
     let value = |row: &LimitRow<L>| {
         let value = table.get(row.key)?;
         let value = match value.flag() {
             Some(on) => Some(if on { FUEL } else { 0 }),
-            None => value.large(),
+            None => value.number_u64(),
         };
         Some((row.key, value?))
     };
@@ -23,7 +23,7 @@ pub(super) fn read<L>(table: &Table<'_>, rows: &[LimitRow<L>]) -> LimitValues {
 }
 
 impl LimitValues {
-    /// Overwrites the limits that the file sets; the others keep their values.
+    /// Changes the limits in `limits` that the file sets. All other limits keep their values.
     pub fn set<L>(&self, rows: &[LimitRow<L>], limits: &mut L) {
         for row in rows {
             if let Some(value) = self.0.get(row.key) {

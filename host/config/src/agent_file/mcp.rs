@@ -3,7 +3,7 @@
 use super::document::Table;
 use super::keys::MCP;
 use super::limits::{self, LimitValues};
-use super::{Placed, placed_string, placed_strings, string_map, strings};
+use super::{Located, located_string, located_strings, string_map, strings};
 use agent_mcp::MCP_LIMITS;
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct McpTable {
     /// Program to start, for a server that is a child process.
-    pub command: Option<Placed>,
+    pub command: Option<Located>,
     /// Arguments of the program.
     pub args: Vec<String>,
     /// Environment variables of the process, by name.
     pub env: BTreeMap<String, String>,
     /// Names of variables of the host's environment that are passed to the process.
-    pub pass_env: Vec<Placed>,
+    pub pass_env: Vec<Located>,
     /// Working directory of the process, as it is written.
     pub directory: Option<String>,
     /// Address of a server that is reached over HTTP.
@@ -25,20 +25,20 @@ pub struct McpTable {
     /// Headers of every request, by name.
     pub headers: BTreeMap<String, String>,
     /// Environment variables that contain the values of headers, by the header's name.
-    pub header_env: BTreeMap<String, Placed>,
+    pub header_env: BTreeMap<String, Located>,
     /// Names of the tools that the agent may use. None: all tools.
     pub tools: Option<Vec<String>>,
     /// How long the server is kept running: `turn` or `always`.
     pub keep: Option<String>,
-    /// Longest time of one call, in milliseconds.
+    /// Maximum time of one call, in milliseconds.
     pub timeout_ms: Option<u32>,
-    /// Longest time to start the server and list its tools, in milliseconds.
+    /// Maximum time to start the server and list its tools, in milliseconds.
     pub start_timeout_ms: Option<u32>,
     /// Limits on the server's list of tools.
     pub limits: LimitValues,
 }
 
-/// Reads all tables, by the server's name.
+/// Reads all tables `[mcp.NAME]`. The keys of the map are the names of the servers.
 pub(super) fn read(root: &Table<'_>) -> BTreeMap<String, McpTable> {
     let servers = root.table(MCP);
     let entries = servers.iter().flat_map(Table::entries);
@@ -52,14 +52,14 @@ fn server(table: &Table<'_>) -> McpTable {
     let variables = table.table("header_env");
     let variables = variables.iter().flat_map(Table::entries);
     McpTable {
-        command: table.get("command").and_then(|value| placed_string(&value)),
+        command: table.get("command").and_then(|value| located_string(&value)),
         args: table.get("args").map(|value| strings(&value)).unwrap_or_default(),
         env: by_name("env"),
-        pass_env: table.get("pass_env").map(|value| placed_strings(&value)).unwrap_or_default(),
+        pass_env: table.get("pass_env").map(|value| located_strings(&value)).unwrap_or_default(),
         directory: text("directory"),
         url: text("url"),
         headers: by_name("headers"),
-        header_env: variables.filter_map(|entry| Some((entry.name, placed_string(&entry.value)?))).collect(),
+        header_env: variables.filter_map(|entry| Some((entry.name, located_string(&entry.value)?))).collect(),
         tools: table.get("tools").map(|value| strings(&value)),
         keep: text("keep"),
         timeout_ms: number("timeout_ms"),

@@ -1,34 +1,34 @@
-//! Finds the known word that a misspelled word was probably meant to be.
+//! Finds the known word that is most similar to a misspelled word, for suggestions in error messages.
 
-/// The word that is most similar to `given`. None if no word is similar enough.
-pub fn nearest<'w>(given: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
-    let plain = |text: &str| text.to_lowercase().replace('-', "_");
-    let given = plain(given);
-    let max_distance = given.chars().count().div_ceil(3).min(3);
-    let measured = words.into_iter().map(|word| (distance(&given, &plain(word)), word));
+/// Returns the word in `words` that is most similar to `misspelled`, or None if no word is similar enough.
+pub fn nearest<'w>(misspelled: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
+    let normalize = |text: &str| text.to_lowercase().replace('-', "_");
+    let misspelled = normalize(misspelled);
+    let max_distance = misspelled.chars().count().div_ceil(3).min(3);
+    let measured = words.into_iter().map(|word| (distance(&misspelled, &normalize(word)), word));
     measured
         .filter(|(distance, _)| *distance <= max_distance)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, word)| word)
 }
 
-/// Edit distance: the number of letters that are added, removed, changed or swapped with their neighbour.
-fn distance(one: &str, other: &str) -> usize {
-    let (one, other): (Vec<char>, Vec<char>) = (one.chars().take(64).collect(), other.chars().take(64).collect());
-    let mut rows = vec![(0..=other.len()).collect::<Vec<_>>()];
-    for (i, letter) in one.iter().enumerate() {
+/// Returns the edit distance: the number of letters to add, remove, change or swap with their neighbour.
+fn distance(left: &str, right: &str) -> usize {
+    let (left, right): (Vec<char>, Vec<char>) = (left.chars().take(64).collect(), right.chars().take(64).collect());
+    let mut rows = vec![(0..=right.len()).collect::<Vec<_>>()];
+    for (i, left_letter) in left.iter().enumerate() {
         let mut row = vec![i + 1];
-        for (j, against) in other.iter().enumerate() {
-            let changed = rows[i][j] + usize::from(letter != against);
+        for (j, right_letter) in right.iter().enumerate() {
+            let changed = rows[i][j] + usize::from(left_letter != right_letter);
             let mut best = changed.min(row[j] + 1).min(rows[i][j + 1] + 1);
-            if i > 0 && j > 0 && *letter == other[j - 1] && one[i - 1] == *against {
+            if i > 0 && j > 0 && *left_letter == right[j - 1] && left[i - 1] == *right_letter {
                 best = best.min(rows[i - 1][j - 1] + 1);
             }
             row.push(best);
         }
         rows.push(row);
     }
-    rows[one.len()][other.len()]
+    rows[left.len()][right.len()]
 }
 
 #[cfg(test)]
@@ -48,8 +48,8 @@ mod tests {
             ("", None),
             ("x", None),
         ];
-        for (given, meant) in cases {
-            assert_eq!(nearest(given, words), meant, "{given}");
+        for (misspelled, expected) in cases {
+            assert_eq!(nearest(misspelled, words), expected, "{misspelled}");
         }
     }
 }

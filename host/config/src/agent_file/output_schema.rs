@@ -4,13 +4,14 @@ use super::document::TomlValue;
 use serde_json::Value;
 use std::path::Path;
 
-/// Largest file that is read as a schema, in bytes.
+/// Maximum size of a schema file, in bytes.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// Reads a schema. A relative path is relative to `folder`. None if a problem was reported.
-pub(super) fn output_schema(value: &TomlValue<'_>, folder: &Path) -> Option<Value> {
+/// Reads a JSON Schema. A relative path is relative to `folder`. Returns None if the schema is invalid; the problem has
+/// then been reported to the document.
+pub(super) fn read_schema(value: &TomlValue<'_>, folder: &Path) -> Option<Value> {
     if let Some(path) = value.text() {
-        return from_file(value, &path, folder);
+        return schema_from_file(value, &path, folder);
     }
     if value.table().is_none() {
         let allowed = "allowed: a table, or the path of a JSON file, relative to this file";
@@ -27,7 +28,7 @@ pub(super) fn output_schema(value: &TomlValue<'_>, folder: &Path) -> Option<Valu
     schema
 }
 
-fn from_file(value: &TomlValue<'_>, path: &str, folder: &Path) -> Option<Value> {
+fn schema_from_file(value: &TomlValue<'_>, path: &str, folder: &Path) -> Option<Value> {
     let path = folder.join(path);
     value.names_file(&path);
     let text = match super::read_bounded(&path, MAX_BYTES) {

@@ -1,7 +1,7 @@
 //! Reads the tables `[providers.NAME]`: how model providers are reached.
 
 use super::document::{Table, TomlValue};
-use super::{Placed, placed_string, string_map};
+use super::{Located, located_string, string_map};
 use agent_models::{ModelConfig, Price};
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ pub struct ProviderTable {
     /// Address of the provider, without `/chat/completions`.
     pub base_url: Option<String>,
     /// Environment variable that contains the provider's key.
-    pub key_env: Option<Placed>,
+    pub key_env: Option<Located>,
     /// Headers of every request, by name.
     pub headers: BTreeMap<String, String>,
     /// Environment variables that contain the values of headers, by the header's name.
-    pub header_env: BTreeMap<String, Placed>,
-    /// Longest time to connect, in milliseconds.
+    pub header_env: BTreeMap<String, Located>,
+    /// Maximum time to connect, in milliseconds.
     pub connect_timeout_ms: Option<u32>,
-    /// Longest time without a byte of the reply, in milliseconds.
+    /// Maximum time without a byte of the reply, in milliseconds.
     pub stall_timeout_ms: Option<u32>,
-    /// Longest time from the request to the end of the reply, in milliseconds.
+    /// Maximum time from the request to the end of the reply, in milliseconds.
     pub total_timeout_ms: Option<u32>,
     /// Settings of single models, by the model's name.
     pub models: BTreeMap<String, ModelConfig>,
 }
 
-/// Reads all tables, by the provider's name.
+/// Reads all tables `[providers.NAME]`. The keys of the map are the names of the providers.
 pub(super) fn read(root: &Table<'_>) -> BTreeMap<String, ProviderTable> {
     let providers = root.table("providers");
     let entries = providers.iter().flat_map(Table::entries);
@@ -35,16 +35,16 @@ pub(super) fn read(root: &Table<'_>) -> BTreeMap<String, ProviderTable> {
 
 fn provider(table: &Table<'_>) -> ProviderTable {
     let number = |key| table.get(key).and_then(|value| value.number());
-    let texts = |key| table.get(key).map(|value| string_map(&value)).unwrap_or_default();
+    let strings = |key| table.get(key).map(|value| string_map(&value)).unwrap_or_default();
     let variables = table.table("header_env");
     let variables = variables.iter().flat_map(Table::entries);
     let models = table.table("models");
     let models = models.iter().flat_map(Table::entries);
     ProviderTable {
         base_url: table.get("base_url").and_then(|value| value.text()),
-        key_env: table.get("key_env").and_then(|value| placed_string(&value)),
-        headers: texts("headers"),
-        header_env: variables.filter_map(|entry| Some((entry.name, placed_string(&entry.value)?))).collect(),
+        key_env: table.get("key_env").and_then(|value| located_string(&value)),
+        headers: strings("headers"),
+        header_env: variables.filter_map(|entry| Some((entry.name, located_string(&entry.value)?))).collect(),
         connect_timeout_ms: number("connect_timeout_ms"),
         stall_timeout_ms: number("stall_timeout_ms"),
         total_timeout_ms: number("total_timeout_ms"),
@@ -54,10 +54,10 @@ fn provider(table: &Table<'_>) -> ProviderTable {
 
 fn model(value: &TomlValue<'_>) -> Option<ModelConfig> {
     let table = value.table()?;
-    let amount = |key| table.get(key).and_then(|value| value.amount());
-    let price = amount("prompt_price").zip(amount("completion_price"));
+    let price = |key| table.get(key).and_then(|value| value.number_f64());
+    let prices = price("prompt_price").zip(price("completion_price"));
     Some(ModelConfig {
         window: table.get("window").and_then(|value| value.number()),
-        price: price.map(|(prompt, completion)| Price { prompt, completion }),
+        price: prices.map(|(prompt, completion)| Price { prompt, completion }),
     })
 }

@@ -4,7 +4,8 @@ use super::document::{Entry, Table};
 use crate::grants::SecretGrant;
 use agent_plugins::SecretTemplate;
 
-/// Reads one secret. Its environment variable is read later; the file itself contains no secret.
+/// Reads a table `[plugins.NAME.secrets.SECRET]`. It contains only the name of the environment variable, which is read
+/// later.
 pub(super) fn read(plugin: &str, entry: &Entry<'_>) -> Option<SecretGrant> {
     let table = entry.value.table()?;
     let text = |key: &str| table.get(key).and_then(|value| value.text());
@@ -14,15 +15,15 @@ pub(super) fn read(plugin: &str, entry: &Entry<'_>) -> Option<SecretGrant> {
     let hosts = table.get("hosts").and_then(|value| value.items()).unwrap_or_default();
     let hosts = hosts.iter().filter_map(|host| host.text()).collect();
     let template = SecretTemplate { name: entry.name.clone(), hosts, header, format };
-    Some(SecretGrant { plugin: plugin.to_owned(), env: text("env")?, template, origin: entry.value.place() })
+    Some(SecretGrant { plugin: plugin.to_owned(), env: text("env")?, template, origin: entry.value.location() })
 }
 
-/// Checks what the list of keys cannot express: the required keys.
-pub(super) fn check(around: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
-    let key = around.key_of(&entry.name);
+/// Checks the required keys, which the list of keys cannot express.
+pub(super) fn check(parent: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
+    let key = parent.key_of(&entry.name);
     for (needed, example) in [("env", "env = \"API_TOKEN\""), ("hosts", "hosts = [\"api.example.com\"]")] {
         if table.get(needed).is_none() {
-            around.problem(entry.span.clone(), format!("`{key}` has no `{needed}`"), format!("add `{example}`"));
+            parent.problem(entry.span.clone(), format!("`{key}` has no `{needed}`"), format!("add `{example}`"));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Reads the tables `[services.NAME]` and `[outbox]`.
 
 use super::document::{Table, TomlValue};
-use super::output_schema::output_schema;
-use super::{Placed, placed_string};
+use super::output_schema::read_schema;
+use super::{Located, located_string};
 use agent_core::event_type::{ServiceEventType, is_reserved};
 use agent_core::schema::Schema;
 use serde_json::Value;
@@ -18,23 +18,23 @@ pub struct ServiceTable {
     pub description: Option<String>,
     /// JSON Schema of a request's data.
     pub accepts: Option<Value>,
-    /// JSON Schemas of the data of answers, by CloudEvent type; `*` is any other type.
+    /// JSON Schemas of the data of answers, by CloudEvent type. The key `*` stands for all types that are not listed.
     pub emits: BTreeMap<String, Value>,
     /// Attribute `domain` of the requests, for routing.
     pub domain: Option<String>,
-    /// Longest wait for an answer, in milliseconds. None: no limit.
+    /// Maximum time to wait for an answer, in milliseconds. None: no limit.
     pub answer_within_ms: Option<u32>,
-    /// Priority of calls of the service. Only the calls of a reply with the highest priority run.
+    /// Priority of calls to the service. Of all calls in one model reply, only those with the highest priority run.
     pub priority: Option<i32>,
     /// File, line and key of the table.
-    pub place: String,
+    pub location: String,
 }
 
 /// The table `[outbox]`: outgoing events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutboxTable {
     /// Folder that events are written to, as it is written in the file.
-    pub directory: Option<Placed>,
+    pub directory: Option<Located>,
     /// Whether the end of each turn is announced by an event.
     pub completions: Option<bool>,
     /// Whether approval requests are announced by events.
@@ -45,18 +45,18 @@ pub struct OutboxTable {
 pub(super) fn services(root: &Table<'_>, folder: &Path) -> BTreeMap<String, ServiceTable> {
     let services = root.table("services");
     let entries = services.iter().flat_map(Table::entries);
-    let all = entries.filter_map(|entry| {
+    let services = entries.filter_map(|entry| {
         let service = service(&entry.name, &entry.value, folder)?;
         Some((entry.name, service))
     });
-    all.collect()
+    services.collect()
 }
 
-/// Reads `[outbox]`.
+/// Reads the table `[outbox]`. A missing table is the same as an empty one.
 pub(super) fn outbox(root: &Table<'_>) -> OutboxTable {
     let Some(table) = root.table("outbox") else { return OutboxTable::default() };
     OutboxTable {
-        directory: table.get("directory").and_then(|value| placed_string(&value)),
+        directory: table.get("directory").and_then(|value| located_string(&value)),
         completions: table.get("completions").and_then(|value| value.flag()),
         approvals: table.get("approvals").and_then(|value| value.flag()),
     }
@@ -72,16 +72,16 @@ fn service(name: &str, value: &TomlValue<'_>, folder: &Path) -> Option<ServiceTa
         emits: table.get("emits").map(|value| emits(&value, folder)).unwrap_or_default(),
         domain: text("domain"),
         answer_within_ms: table.get("answer_within_ms").and_then(|value| value.number()),
-        priority: table.get("priority").and_then(|value| value.signed()),
-        place: value.place(),
+        priority: table.get("priority").and_then(|value| value.number_i32()),
+        location: value.location(),
     })
 }
 
-/// The event type of a service. The check of all keys covers the key `type`; only the table's name, which is its default, is
-/// checked here.
-fn event_type(name: &str, value: &TomlValue<'_>, written: Option<String>) -> Option<ServiceEventType> {
-    if let Some(written) = written {
-        return ServiceEventType::parse(&written).ok();
+/// Returns the event type of a service. The general check of the keys reports an invalid key `type`, so only the
+/// default, the name of the table, is checked here.
+fn event_type(name: &str, value: &TomlValue<'_>, configured_type: Option<String>) -> Option<ServiceEventType> {
+    if let Some(configured_type) = configured_type {
+        return ServiceEventType::parse(&configured_type).ok();
     }
     match ServiceEventType::parse(name) {
         Ok(event_type) => Some(event_type),
@@ -96,7 +96,7 @@ fn event_type(name: &str, value: &TomlValue<'_>, written: Option<String>) -> Opt
 }
 
 fn accepts(value: &TomlValue<'_>, folder: &Path) -> Option<Value> {
-    let schema = usable(value, folder)?;
+    let schema = read_usable_schema(value, folder)?;
     match schema.get("type") {
         None => Some(schema),
         Some(kind) if kind == "object" => Some(schema),
@@ -110,10 +110,13 @@ fn accepts(value: &TomlValue<'_>, folder: &Path) -> Option<Value> {
     }
 }
 
-/// The schemas of answers: one for each type of answer, or the path of a file with one for all types.
+/// Reads the schemas of answers: a table with a schema for each type, or the path of a file with one schema for all
+/// types.
 fn emits(value: &TomlValue<'_>, folder: &Path) -> BTreeMap<String, Value> {
     if value.text().is_some() {
-        return usable(value, folder).map(|schema| BTreeMap::from([("*".to_owned(), schema)])).unwrap_or_default();
+        return read_usable_schema(value, folder)
+            .map(|schema| BTreeMap::from([("*".to_owned(), schema)]))
+            .unwrap_or_default();
     }
     let Some(types) = value.table() else {
         let allowed = "allowed: a table with a JSON Schema for each type of answer (`\"*\"`: every other type), or the path of a \
@@ -130,12 +133,12 @@ fn emits(value: &TomlValue<'_>, folder: &Path) -> BTreeMap<String, Value> {
         }
         !reserved
     });
-    entries.filter_map(|entry| Some((entry.name, usable(&entry.value, folder)?))).collect()
+    entries.filter_map(|entry| Some((entry.name, read_usable_schema(&entry.value, folder)?))).collect()
 }
 
-/// A schema that compiles: it refers to no other documents, and validation always terminates.
-fn usable(value: &TomlValue<'_>, folder: &Path) -> Option<Value> {
-    let schema = output_schema(value, folder)?;
+/// Reads a schema and checks that it compiles. Such a schema refers to no other documents, and validation terminates.
+fn read_usable_schema(value: &TomlValue<'_>, folder: &Path) -> Option<Value> {
+    let schema = read_schema(value, folder)?;
     match Schema::compile(&schema) {
         Ok(_) => Some(schema),
         Err(error) => {

@@ -1,10 +1,10 @@
-//! The commented `agent.toml` that `config init` writes, with every key. A line that begins with `# ` is prose; a line that
-//! begins with `#` and no space is a setting that is commented out.
+//! The commented `agent.toml` with every key, which `config init` writes. A line that begins with `# ` is an
+//! explanation. A line that begins with `#` and no space is a setting that is commented out.
 
 use super::documentation::{allowed, default, kind, known_providers};
 use super::keys::{Key, SECTIONS};
 
-/// Maximum number of characters in a line of prose.
+/// Maximum number of characters in a line of explanation.
 const WIDTH: usize = 110;
 
 const BEGIN: &str = "\
@@ -15,7 +15,7 @@ below a `#[table]`, remove the `#` of that line, too. Relative paths are relativ
 Editors can complete and check this file with its JSON Schema: `agent-host config schema --output agent.schema.json` \
 writes it, and the first line `#:schema ./agent.schema.json` refers to it.";
 
-/// The text of a commented `agent.toml` with all keys.
+/// Returns the text of a commented `agent.toml` with all keys.
 pub fn template() -> String {
     let mut file = prose(BEGIN);
     for section in SECTIONS {

@@ -1,4 +1,4 @@
-//! Tests of reading `agent.toml`, and of the errors for invalid files.
+//! Tests that valid `agent.toml` files are read and that invalid files are rejected with good error messages.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn reads_and_checks_tool_and_planner_keys() {
     }
 }
 
-/// L5
+/// L5: weights that are negative, infinite, not a number or unknown are rejected.
 #[test]
 fn l5_execution_unit_weights_must_be_finite_and_not_negative() {
     let file = parse("[execution_units]\nprompt_token = 0.25\nmodel_call = 10\n").expect("valid");
@@ -58,7 +58,7 @@ fn rejects_unknown_providers_and_reserved_names() {
     assert!(message.contains("is not a valid request pattern") && !message.contains("hush"), "{message}");
 }
 
-/// I2
+/// I2: the values and locations of all keys are read.
 #[test]
 fn reads_a_complete_file() {
     let file = parse(
@@ -100,7 +100,7 @@ fn reads_a_complete_file() {
         "#,
     )
     .expect("valid");
-    assert_eq!(file.model.as_ref().map(|model| model.place.as_str()), Some("agents/agent.toml:3: model"));
+    assert_eq!(file.model.as_ref().map(|model| model.location.as_str()), Some("agents/agent.toml:3: model"));
     assert_eq!(file.name.as_deref(), Some("reader"));
     assert_eq!(file.plugin_directory, Some(PathBuf::from("agents/../plugins")));
     assert_eq!((file.max_interactions, file.at_limit, file.max_corrections), (Some(40), Some(AtLimit::Error), Some(0)));
@@ -132,9 +132,9 @@ fn an_empty_file_sets_no_keys() {
     assert_eq!(parse("").expect("valid"), AgentFile { folder: "agents".into(), ..AgentFile::default() });
 }
 
-/// L17, I2
+/// L17, I2: approval rules and their locations are read, and an unknown policy is reported with its line.
 #[test]
-fn l17_reads_approval_rules_with_their_places() {
+fn l17_reads_approval_rules_with_their_locations() {
     use agent_core::approval::ApprovalPolicy::{Allow, Ask, Deny};
     let file = parse(
         r#"
@@ -154,7 +154,7 @@ fn l17_reads_approval_rules_with_their_places() {
     let tools: Vec<_> = rules.tools.iter().map(|(name, policy)| (name.as_str(), *policy)).collect();
     assert_eq!(tools, [("files.write*", Deny), ("look", Allow)]);
     assert_eq!(rules.bind_arguments, ["files.*"]);
-    assert_eq!(file.approval_places["look"], "agents/agent.toml:9: approval.tools.look");
+    assert_eq!(file.approval_locations["look"], "agents/agent.toml:9: approval.tools.look");
     let wrong = parse("[approval.tools]\npay = \"aks\"\n[approval]\n").expect_err("one word and one header too many");
     assert!(wrong.contains("agents/agent.toml:2:7") && wrong.contains("\"allow\", \"ask\" or \"deny\""), "{wrong}");
 }
@@ -345,7 +345,7 @@ windows = 3
     agents/agent.toml:2:19: `fallback_models` needs `model`
       2 | fallback_models = ["offline", 3, ""]
         |                   ^^^^^^^^^^^^^^^^^^
-        = `model` is asked first, and these models after it: add `model = "…"`
+        = `model` is called first, and these models after it: add `model = "…"`
 
     agents/agent.toml:2:31: `fallback_models[1]` is a number
       2 | fallback_models = ["offline", 3, ""]
@@ -419,7 +419,7 @@ windows = 3
     "#);
 }
 
-/// The number of problems that are shown is limited.
+/// An error shows at most 50 problems and the number of the others.
 #[test]
 fn shows_a_limited_number_of_problems() {
     let wrong: String = (0..1000).map(|number| format!("key{number} = {number}\n")).collect();
@@ -431,7 +431,7 @@ fn shows_a_limited_number_of_problems() {
     assert!(error.contains("agents/agent.toml:2:1: `name` is defined twice, first in line 1"), "{error}");
 }
 
-/// Error messages do not show secrets that are written into the file, whatever the error is.
+/// No error message shows a secret that is written into the file.
 #[test]
 fn errors_never_show_secrets() {
     for text in [

@@ -1,4 +1,5 @@
-//! Formats of strings in `agent.toml`: each as a check for the reader, a description for people and a pattern for editors.
+//! Formats of strings in `agent.toml`. Each has a check for the parser, a description for error messages, and a pattern
+//! for the JSON Schema.
 
 use agent_core::event_type::{ServiceEventType, is_reserved};
 use agent_core::message::Digest;
@@ -7,7 +8,7 @@ use agent_registry::{LOCAL_NAMESPACE, PublicKey};
 
 /// Headers that contain secrets, which must not be written into a file.
 const SECRET_HEADERS: [&str; 5] = ["authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"];
-/// Other usual names of secrets.
+/// Usual names of keys that contain secrets, in addition to the headers.
 const SECRETS: [&str; 5] = ["key", "api_key", "apikey", "token", "secret"];
 /// Path that the host appends to the base URL of a provider.
 const CHAT_PATH: &str = "/chat/completions";
@@ -41,14 +42,14 @@ pub(super) enum TextFormat {
     Policy,
     /// The name of a tool.
     Tool,
-    /// A folder that is granted.
+    /// The path of a folder that is granted to a plugin.
     Tree,
-    /// A pattern of HTTP requests that are granted.
+    /// A pattern for the HTTP requests that a plugin may send.
     Requests,
-    /// The type of a service's event.
+    /// The CloudEvent type of a service's event.
     EventType,
-    /// A prefix of registry references or addresses.
-    NameSpace,
+    /// A prefix of registry references or addresses, to which trusted keys belong.
+    Namespace,
     /// Minisign public keys, separated by spaces.
     PublicKeys,
     /// A plugin's name, or the digest of its component.
@@ -56,12 +57,13 @@ pub(super) enum TextFormat {
 }
 
 impl TextFormat {
-    /// What is wrong with the string, as the end of a sentence. None if it has the format.
+    /// Returns the problem of an invalid string as the end of a sentence, such as `is empty`, or None if the string is
+    /// valid.
     pub(super) fn problem(self, text: &str) -> Option<&'static str> {
         if text.trim().is_empty() {
             return Some("is empty");
         }
-        let fits = match self {
+        let is_valid = match self {
             TextFormat::Filled => true,
             TextFormat::Line => !text.contains(char::is_control),
             TextFormat::Name => text.chars().count() <= 64 && text.chars().all(is_name_character),
@@ -85,14 +87,14 @@ impl TextFormat {
             TextFormat::Requests => text.parse::<HttpPattern>().is_ok(),
             TextFormat::EventType if is_reserved(text) => return Some("is reserved for the host"),
             TextFormat::EventType => ServiceEventType::parse(text).is_ok(),
-            TextFormat::NameSpace => is_name_space(text),
+            TextFormat::Namespace => is_namespace(text),
             TextFormat::PublicKeys => text.split_whitespace().all(|key| PublicKey::parse(key).is_ok()),
             TextFormat::PluginOrDigest => {
                 let is_name = text.len() <= 64 && text.chars().all(is_tool_character);
                 is_name || Digest::parse(text).is_ok()
             }
         };
-        (!fits).then_some(match self {
+        (!is_valid).then_some(match self {
             TextFormat::Name | TextFormat::Server | TextFormat::Tool => "is not a valid name",
             TextFormat::Variable => "is not a valid variable name",
             TextFormat::Header | TextFormat::PlainHeader => "is not a valid header name",
@@ -102,14 +104,14 @@ impl TextFormat {
             TextFormat::Tree => "contains `..`",
             TextFormat::Requests => "is not a valid request pattern",
             TextFormat::EventType => "is not a valid event type",
-            TextFormat::NameSpace => "is not a valid registry prefix",
+            TextFormat::Namespace => "is not a valid registry prefix",
             TextFormat::PublicKeys => "is not a valid public key",
             TextFormat::PluginOrDigest => "is neither a plugin name nor a digest",
             _ => "contains a line break or a control character",
         })
     }
 
-    /// Which strings are allowed, in words.
+    /// Describes the allowed strings, for error messages.
     pub(super) fn description(self) -> &'static str {
         match self {
             TextFormat::Filled => "a string in quotes",
@@ -144,7 +146,7 @@ impl TextFormat {
                 "an event type such as \"com.example.payment.requested\": 1 to 256 ASCII letters, digits and `.-_/:~+@#`; \
                  types that begin with `agent-host.`, or look like it, are reserved for the host"
             }
-            TextFormat::NameSpace => {
+            TextFormat::Namespace => {
                 "a host and optionally the beginning of a path, such as \"registry.example/team\", without `https://`; or \"local\""
             }
             TextFormat::PluginOrDigest => {
@@ -156,7 +158,8 @@ impl TextFormat {
         }
     }
 
-    /// The format as regular expressions for JSON Schema: one that must match, and one that must not match.
+    /// Returns the format as two regular expressions for the JSON Schema. A valid string must match the first and must
+    /// not match the second.
     pub(super) fn patterns(self) -> (String, Option<String>) {
         let filled = r"\S".to_owned();
         match self {
@@ -176,7 +179,7 @@ impl TextFormat {
             TextFormat::Tree => (filled, Some(r"(^|/)\.\.(/|$)".to_owned())),
             TextFormat::Requests => (REQUESTS.to_owned(), None),
             TextFormat::EventType => (EVENT_TYPE.to_owned(), Some(RESERVED_TYPE.to_owned())),
-            TextFormat::NameSpace => (NAME_SPACE.to_owned(), Some("://".to_owned())),
+            TextFormat::Namespace => (NAMESPACE.to_owned(), Some("://".to_owned())),
             TextFormat::PublicKeys => (PUBLIC_KEYS.to_owned(), None),
             TextFormat::PluginOrDigest => (PLUGIN_OR_DIGEST.to_owned(), None),
         }
@@ -186,9 +189,9 @@ impl TextFormat {
 const ADDRESS: &str = r"^https?://[^\s/?#@]+(/[^\s?#]*)?$";
 const REQUESTS: &str = r"^\s*(private +)?([A-Z]+(,[A-Z]+)* +)?https?://[^\s/?#@]+(/[^?#]*)?$";
 const EVENT_TYPE: &str = r"^[A-Za-z0-9._/:~+@#-]{1,256}$";
-/// Covers the plain spellings only. The host itself also rejects look-alike characters.
+/// Matches reserved types in ASCII letters only. The host itself also rejects look-alike characters.
 const RESERVED_TYPE: &str = r"^[^A-Za-z0-9]*[Aa][Gg][Ee][Nn][Tt][^A-Za-z0-9]*[Hh][Oo][Ss][Tt]";
-const NAME_SPACE: &str = r"^(([^\s/@]*[.:][^\s/@]*|localhost)(/[^\s@]*)?|local)$";
+const NAMESPACE: &str = r"^(([^\s/@]*[.:][^\s/@]*|localhost)(/[^\s@]*)?|local)$";
 const PUBLIC_KEYS: &str = r"^\s*RW[Q-T][A-Za-z0-9+/]{53}(\s+RW[Q-T][A-Za-z0-9+/]{53})*\s*$";
 const PLUGIN_OR_DIGEST: &str = r"^([A-Za-z0-9_.-]{1,64}|sha256:[0-9a-f]{64})$";
 const HEADER: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
@@ -209,7 +212,7 @@ fn is_header_character(character: char) -> bool {
     character.is_ascii_alphanumeric() || "!#$%&'*+.^_`|~-".contains(character)
 }
 
-fn is_name_space(text: &str) -> bool {
+fn is_namespace(text: &str) -> bool {
     let host = text.split('/').next().unwrap_or_default();
     let is_host = host.contains(['.', ':']) || host == "localhost" || text == LOCAL_NAMESPACE;
     is_host && !text.contains("://") && !text.contains(|character: char| character.is_whitespace() || character == '@')
@@ -219,19 +222,20 @@ fn is_secret_header(header: &str) -> bool {
     SECRET_HEADERS.iter().any(|secret| secret.eq_ignore_ascii_case(header))
 }
 
-/// Whether a key or a header with that name usually contains a secret.
+/// Whether a key or a header with the name `name` usually contains a secret.
 pub(super) fn is_secret(name: &str) -> bool {
     is_secret_header(name) || SECRETS.iter().any(|secret| secret.eq_ignore_ascii_case(name))
 }
 
-/// What is wrong with the address of a provider, as the end of a sentence. None if the address is valid.
+/// Returns the problem of an invalid provider address as the end of a sentence, such as `has no host name`, or None if
+/// the address is valid.
 pub fn url_problem(text: &str) -> Option<&'static str> {
     let ends_with_path = || text.trim_end_matches('/').ends_with(CHAT_PATH);
     address_problem(text).or_else(|| ends_with_path().then_some("ends with `/chat/completions`, which the host adds"))
 }
 
 fn address_problem(text: &str) -> Option<&'static str> {
-    let Some(rest) = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")) else {
+    let Some(without_scheme) = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")) else {
         return Some(match text.contains("://") {
             true => "has a scheme other than `http://` and `https://`",
             false => "is not an address: it begins with neither `http://` nor `https://`",
@@ -240,17 +244,18 @@ fn address_problem(text: &str) -> Option<&'static str> {
     if text.contains(char::is_whitespace) || text.contains(char::is_control) {
         return Some("contains white space");
     }
-    if rest.contains(['?', '#']) {
+    if without_scheme.contains(['?', '#']) {
         return Some("contains `?` or `#`");
     }
-    let host = rest.split('/').next().unwrap_or_default();
+    let host = without_scheme.split('/').next().unwrap_or_default();
     if host.contains('@') {
         return Some("contains a user name or a key, which must not be written into an address");
     }
     host.is_empty().then_some("has no host name")
 }
 
-/// A pattern that matches the names of secret headers in upper and lower case; JSON Schema has no case-insensitive flag.
+/// Returns a pattern that matches the names of secret headers in upper and lower case. JSON Schema has no flag for
+/// case-insensitive patterns.
 fn secret_headers() -> String {
     let letter = |letter: char| match letter {
         '-' => "-".to_owned(),

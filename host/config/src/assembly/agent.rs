@@ -1,4 +1,4 @@
-//! Makes one agent from its settings, its plugins and its delegates, and changes it while it runs.
+//! Builds an agent from its settings, its plugins and its delegates, and applies changed settings to a running agent.
 
 use super::agent_config::agent_config;
 use super::approval_rules::{refuse_unmatched_rules, warn_of_unmatched_rules};
@@ -14,7 +14,7 @@ use agent_runtime::{Agent, AgentConfig, AgentError, Delegate, LiveAgent, Models,
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Makes the agent that the settings describe, with these plugins, delegates and MCP servers.
+/// Builds the agent that the settings describe, with the given plugins, delegates and MCP servers.
 pub fn make_agent(
     settings: &Settings,
     (generation, delegates): (Generation, BTreeMap<String, Delegate>),
@@ -35,9 +35,9 @@ pub fn make_agent(
     Ok(agent)
 }
 
-/// Makes the agent without plugins that offer a tool whose name is already taken. Each of them is left out with a warning (row
-/// 55). The host and the agent's file take precedence, then the plugins that this file names, then all other plugins in the
-/// order of their names.
+/// Builds the agent. A plugin with a tool whose name is already taken is left out, and a warning is reported (row 55).
+/// The tools of the host and of the agent's file take precedence, then the tools of plugins that the file mentions,
+/// then the tools of all other plugins in the order of the plugins' names.
 fn agent_without_duplicates(
     (config, models, mut generation): (AgentConfig, Models, Generation),
     reporter: &dyn Reporter,
@@ -60,7 +60,8 @@ fn agent_without_duplicates(
     }
 }
 
-/// Makes the agent for a test, with these models and without MCP servers. Two tools with the same name are an error.
+/// Builds the agent for a test, with the given models and without MCP servers. Two tools with the same name are an
+/// error.
 pub fn make_test_agent(
     settings: &Settings,
     (generation, delegates): (Generation, BTreeMap<String, Delegate>),
@@ -72,10 +73,10 @@ pub fn make_test_agent(
     Ok(agent)
 }
 
-/// Whether the models of an agent are made again when its file has changed.
+/// Whether the models of an agent are rebuilt when its file has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelRebuild {
-    /// The models are made from the changed file.
+    /// The models are rebuilt from the changed file.
     Rebuild,
     /// The models are kept, including a model that was chosen during a session.
     Keep,
@@ -90,7 +91,7 @@ pub enum Reconfigured {
     Unchanged,
 }
 
-/// Applies changed settings to a running agent, completely or not at all. Its name and its plugins stay the same.
+/// Applies changed settings to a running agent, completely or not at all. The agent keeps its name and its plugins.
 pub fn reconfigure(live: &LiveAgent, settings: &Settings, rebuild: ModelRebuild) -> Result<Reconfigured, ConfigError> {
     let agent = live.current();
     refuse_unknown_plugins(settings, agent.generation())?;
@@ -109,20 +110,20 @@ pub fn reconfigure(live: &LiveAgent, settings: &Settings, rebuild: ModelRebuild)
     Ok(Reconfigured::Changed)
 }
 
-/// Converts an error about an agent, and adds the place in the file that caused it.
+/// Converts an error about an agent, and adds the location of the key that caused the error.
 pub(super) fn agent_error(settings: &Settings, error: &AgentError) -> ConfigError {
     match error {
         AgentError::Registry(RegistryError::Duplicate { name, .. } | RegistryError::Schema { name, .. }) => {
-            let of_agent = settings.file.agents.get(name).map(|table| &table.place);
-            let place = of_agent.or_else(|| settings.file.services.get(name).map(|table| &table.place));
-            ConfigError::settings(place.map_or_else(|| error.to_string(), |place| format!("{place}: {error}")))
+            let agent_location = settings.file.agents.get(name).map(|table| &table.location);
+            let location = agent_location.or_else(|| settings.file.services.get(name).map(|table| &table.location));
+            ConfigError::settings(location.map_or_else(|| error.to_string(), |location| format!("{location}: {error}")))
         }
         AgentError::NoPlugin { key, .. } | AgentError::WrongKind { key, .. } => settings.problem(key, error),
         AgentError::OutputSchema(_) => settings.problem("output_schema", error),
         AgentError::FallbackText(_) => settings.problem("fallback_text", error),
         AgentError::Mcp(_) => settings.problem("mcp", error),
         AgentError::Service { name, .. } => match settings.file.services.get(name) {
-            Some(table) => ConfigError::settings(format!("{}: {error}", table.place)),
+            Some(table) => ConfigError::settings(format!("{}: {error}", table.location)),
             None => ConfigError::settings(error),
         },
     }

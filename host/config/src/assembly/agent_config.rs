@@ -11,7 +11,7 @@ use agent_runtime::{AgentConfig, AnnouncedEvents, AskPolicy, Emission, OutboxCon
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The configuration of the agent that the settings describe. Delegates and MCP servers are added later.
+/// Returns the configuration of the agent that the settings describe. Delegates and MCP servers are added later.
 pub(super) fn agent_config(settings: &Settings) -> AgentConfig {
     let file = &settings.file;
     let defaults = AgentConfig::new(&settings.name);
@@ -20,7 +20,7 @@ pub(super) fn agent_config(settings: &Settings) -> AgentConfig {
         rule_binding: settings.rule_binding,
         vetting: Some(vetting(settings)),
         user: settings.user.clone().or_else(|| settings.environment.user.clone()),
-        bounds: bounds(settings),
+        bounds: loop_config(settings),
         prompt: PromptParts {
             instructions: file.instructions.clone(),
             chain_of_thought: file.chain_of_thought.clone(),
@@ -42,7 +42,7 @@ pub(super) fn agent_config(settings: &Settings) -> AgentConfig {
         approvals: file.approvals.clone(),
         services: file.services.iter().filter_map(|(name, table)| Some((name.clone(), service(table)?))).collect(),
         outbox: OutboxConfig {
-            directory: file.outbox.directory.as_ref().map(|placed| file.folder.join(&placed.value)),
+            directory: file.outbox.directory.as_ref().map(|located| file.folder.join(&located.value)),
             announced: AnnouncedEvents {
                 completions: emission(file.outbox.completions),
                 approvals: emission(file.outbox.approvals),
@@ -52,8 +52,8 @@ pub(super) fn agent_config(settings: &Settings) -> AgentConfig {
     }
 }
 
-fn emission(wanted: Option<bool>) -> Emission {
-    match wanted {
+fn emission(enabled: Option<bool>) -> Emission {
+    match enabled {
         Some(true) => Emission::Emitted,
         Some(false) | None => Emission::Silent,
     }
@@ -73,7 +73,7 @@ fn service(table: &ServiceTable) -> Option<ServiceConfig> {
     })
 }
 
-fn bounds(settings: &Settings) -> LoopConfig {
+fn loop_config(settings: &Settings) -> LoopConfig {
     let (file, defaults) = (&settings.file, LoopConfig::default());
     LoopConfig {
         max_interactions: file.max_interactions.unwrap_or(defaults.max_interactions),
@@ -93,7 +93,7 @@ fn bounds(settings: &Settings) -> LoopConfig {
     }
 }
 
-/// Names of all plugins that the agent's file and grants mention, sorted.
+/// Returns the names of all plugins that the agent's file and grants mention, in sorted order.
 pub fn plugin_names(settings: &Settings) -> impl Iterator<Item = &str> {
     let file = &settings.file;
     // An empty table also mentions its plugin.
@@ -107,18 +107,18 @@ pub fn plugin_names(settings: &Settings) -> impl Iterator<Item = &str> {
     names.map(String::as_str).collect::<BTreeSet<_>>().into_iter()
 }
 
-/// Grants and limits for one plugin.
+/// Returns the grants and the limits of one plugin, and whether the user is asked for missing grants.
 pub fn allowance(settings: &Settings, plugin: &str) -> PluginAllowance {
     let grants = settings.grants.plugins.get(plugin).cloned().unwrap_or_default();
     let mut limits = call_limits(settings);
-    if let Some(own) = settings.file.limits.get(plugin) {
-        own.set(&CALL_LIMITS, &mut limits);
+    if let Some(plugin_limits) = settings.file.limits.get(plugin) {
+        plugin_limits.set(&CALL_LIMITS, &mut limits);
     }
     let asking = if settings.file.never_ask.contains(plugin) { AskPolicy::Never } else { AskPolicy::AtFirstUse };
     PluginAllowance { grants, limits, asking, ..PluginAllowance::default() }
 }
 
-/// Limits for the calls of all plugins.
+/// Returns the limits for calls of plugins that have no limits of their own.
 fn call_limits(settings: &Settings) -> CallLimits {
     let mut limits = CallLimits::default();
     settings.file.call_limits.set(&CALL_LIMITS, &mut limits);

@@ -1,4 +1,5 @@
-//! Finds approval rules that match no tool. If the name of a tool is misspelled, the tool would run without an approval (L17).
+//! Finds approval rules that match no tool. A rule with a misspelled name would let the tool run without an approval
+//! (L17).
 
 use crate::agent_file::nearest;
 use crate::error::ConfigError;
@@ -8,59 +9,59 @@ use agent_core::approval::rule_source;
 use agent_runtime::Agent;
 use std::collections::BTreeSet;
 
-/// Rejects rules whose tool does not exist although its plugin, server or other source does.
+/// Rejects rules for tools that do not exist, if the rule names an existing source or resembles an existing tool.
 pub(super) fn refuse_unmatched_rules(settings: &Settings, agent: &Agent) -> Result<(), ConfigError> {
     let (tools, sources) = (tools(agent), sources(agent));
     let problem = |rule: &str| {
-        let of_source = rule_source(rule).filter(|source| sources.contains(source));
-        let meant = nearest(&rule.replace('*', ""), candidates(&tools, of_source));
-        // A rule without a source is for a tool of the host, a service or an agent. It is rejected only if it is similar to
-        // one.
-        if of_source.is_none() && (rule.contains(['.', '*']) || meant.is_none()) {
+        let source = rule_source(rule).filter(|name| sources.contains(name));
+        let suggestion = nearest(&rule.replace('*', ""), candidates(&tools, source));
+        // A rule without a source is for a tool of the host, a service or an agent. Such a rule is rejected only if its
+        // name is similar to that of an existing tool.
+        if source.is_none() && (rule.contains(['.', '*']) || suggestion.is_none()) {
             return None;
         }
-        let place = place(settings, rule);
-        let meant = meant.map(|meant| format!("did you mean `{meant}`? ")).unwrap_or_default();
-        let available: Vec<&str> = candidates(&tools, of_source).collect();
+        let location = location(settings, rule);
+        let suggestion = suggestion.map(|suggestion| format!("did you mean `{suggestion}`? ")).unwrap_or_default();
+        let available: Vec<&str> = candidates(&tools, source).collect();
         let available = if available.is_empty() { "none".to_owned() } else { available.join(", ") };
-        let owner = of_source.map_or_else(|| "available tools".to_owned(), |source| format!("tools of `{source}`"));
+        let heading = source.map_or_else(|| "available tools".to_owned(), |name| format!("tools of `{name}`"));
         Some(format!(
-            "{place}: there is no tool `{rule}`, so this rule would have no effect; {meant}{owner}: {available}"
+            "{location}: there is no tool `{rule}`, so this rule would have no effect; {suggestion}{heading}: {available}"
         ))
     };
-    let problems: Vec<_> = unmatched(settings, &tools).filter_map(problem).collect();
+    let problems: Vec<_> = unmatched_rules(settings, &tools).filter_map(problem).collect();
     if problems.is_empty() { Ok(()) } else { Err(ConfigError::Settings(problems.join("\n"))) }
 }
 
-/// Warns of the other rules that match no tool. Rules for tools of MCP servers are not checked, because these tools are
-/// known only when the servers have started.
+/// Reports a warning for each rule that matches no tool. Rules for tools of MCP servers are not checked, because these
+/// tools are known only after the servers have started.
 pub(super) fn warn_of_unmatched_rules(settings: &Settings, agent: &Agent, reporter: &dyn Reporter) {
     let tools = tools(agent);
-    let of_server = |rule: &str| rule_source(rule).is_some_and(|server| settings.file.mcp.contains_key(server));
-    for rule in unmatched(settings, &tools).filter(|rule| !of_server(rule)) {
-        let place = place(settings, rule).to_owned();
-        reporter.warn(&Warning::UnmatchedApprovalRule { place, rule: rule.to_owned() });
+    let is_for_server = |rule: &str| rule_source(rule).is_some_and(|server| settings.file.mcp.contains_key(server));
+    for rule in unmatched_rules(settings, &tools).filter(|rule| !is_for_server(rule)) {
+        let location = location(settings, rule).to_owned();
+        reporter.warn(&Warning::UnmatchedApprovalRule { location, rule: rule.to_owned() });
     }
 }
 
-fn unmatched<'s>(settings: &'s Settings, tools: &[&str]) -> impl Iterator<Item = &'s str> {
+fn unmatched_rules<'s>(settings: &'s Settings, tools: &[&str]) -> impl Iterator<Item = &'s str> {
     settings.file.approvals.unmatched_patterns(tools).into_iter()
 }
 
-fn place<'s>(settings: &'s Settings, rule: &str) -> &'s str {
-    settings.file.approval_places.get(rule).map_or("approval", String::as_str)
+fn location<'s>(settings: &'s Settings, rule: &str) -> &'s str {
+    settings.file.approval_locations.get(rule).map_or("approval", String::as_str)
 }
 
 fn tools(agent: &Agent) -> Vec<&str> {
     agent.registry().tools().map(|tool| tool.definition.name.as_str()).collect()
 }
 
-/// The tools of a source. Without a source, the tools whose names have none.
+/// Returns the tools of `source`. If `source` is None, returns the tools whose names contain no source.
 fn candidates<'t>(tools: &[&'t str], source: Option<&str>) -> impl Iterator<Item = &'t str> {
     tools.iter().copied().filter(move |tool| rule_source(tool) == source)
 }
 
-/// The sources of all tools, and all loaded plugins.
+/// Returns the sources of all tools, and the names of all loaded plugins.
 fn sources(agent: &Agent) -> BTreeSet<&str> {
     let plugins = agent.generation().plugins().map(|plugin| plugin.name());
     plugins.chain(agent.registry().tools().filter_map(|tool| rule_source(&tool.definition.name))).collect()

@@ -1,4 +1,4 @@
-//! Makes running agents from settings, in one call.
+//! Builds an agent and all its delegates from settings, in one call.
 
 use super::agent::make_agent;
 use super::delegates::{AssembledAgent, DelegateReader, load_delegates};
@@ -15,12 +15,12 @@ use agent_store::{Rollback, Store};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What happens if a file in the folder with the plugins cannot be loaded.
+/// Whether a file in the plugin directory that cannot be loaded is an error or a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnusablePlugins {
-    /// Assembling fails.
+    /// Building the agent fails.
     Refuse,
-    /// A warning is reported, and the agent is made without the file.
+    /// A warning is reported, and the agent is built without the file.
     Report,
 }
 
@@ -33,15 +33,16 @@ pub struct Assembler<'a> {
     pub sandbox: &'a Sandbox,
     /// Reads the settings of delegates.
     pub delegates: &'a dyn DelegateReader,
-    /// What happens if a plugin file cannot be loaded. For delegates, it is always an error.
+    /// Whether a plugin file that cannot be loaded is an error. For delegates, it is always an error.
     pub unusable_plugins: UnusablePlugins,
     /// Receives progress and warnings.
     pub reporter: &'a dyn Reporter,
 }
 
 impl Assembler<'_> {
-    /// Loads the plugins, and makes the agent and its delegates. Opens granted folders before any plugin can change where their
-    /// paths lead, and replaces plugin versions that were rolled back.
+    /// Loads the plugins, and builds the agent and its delegates. Granted folders are opened before a plugin runs,
+    /// because a plugin could replace a folder by a link to another folder. Plugin versions that were rolled back are
+    /// replaced.
     pub async fn assemble(&self, settings: &Settings) -> Result<AssembledAgents, ConfigError> {
         let Self { store, sandbox, reporter, .. } = *self;
         let (generation, problems) = load_plugins(settings, sandbox, reporter).await?;
@@ -56,10 +57,10 @@ impl Assembler<'_> {
         let delegates = load_delegates(settings, sandbox, self.delegates, reporter).await?;
         let servers = settings.servers()?;
         let agent = LiveAgent::new(make_agent(settings, (generation, delegates.by_tool), servers, reporter)?);
-        let mut all = delegates.all;
-        all.push(AssembledAgent { live: agent.clone(), settings: settings.clone() });
-        protection::open_granted_trees(sandbox, all.iter().map(|agent| &agent.settings))?;
-        for AssembledAgent { live, settings } in &all {
+        let mut agents = delegates.all;
+        agents.push(AssembledAgent { live: agent.clone(), settings: settings.clone() });
+        protection::open_granted_trees(sandbox, agents.iter().map(|agent| &agent.settings))?;
+        for AssembledAgent { live, settings } in &agents {
             let Some(folder) = &settings.plugins else { continue };
             for notice in swap::begin_serving(store, &vetted_sandbox(sandbox, settings), folder, live).await? {
                 if let Notice::Refused { subject, reason } = notice {
@@ -67,7 +68,7 @@ impl Assembler<'_> {
                 }
             }
         }
-        Ok(AssembledAgents { agent, all })
+        Ok(AssembledAgents { agent, all: agents })
     }
 }
 
@@ -81,19 +82,19 @@ pub struct AssembledAgents {
 }
 
 impl AssembledAgents {
-    /// The MCP servers of all agents.
+    /// Returns the MCP servers of all agents.
     pub fn servers(&self) -> Vec<McpServers> {
         self.all.iter().map(|agent| agent.live.current().servers().clone()).collect()
     }
 
-    /// The configuration files of the agents that have one, by the agent's name.
+    /// Returns the configuration files by the agent's name. Agents without a configuration file are left out.
     pub fn files(&self) -> BTreeMap<String, PathBuf> {
         let file = |agent: &AssembledAgent| Some((agent.settings.name.clone(), agent.settings.path.clone()?));
         self.all.iter().filter_map(file).collect()
     }
 
-    /// Stores the trial results of new plugin versions, so that they count in the next process, too (P10). Call this when no
-    /// more turns run.
+    /// Stores the trial results of new plugin versions, so that the next process continues the trials (P10). Call this
+    /// method when no more turns run.
     pub async fn record_trials(&self, store: &dyn Store, reporter: &dyn Reporter) {
         for AssembledAgent { live, settings } in &self.all {
             let Some(folder) = &settings.plugins else { continue };

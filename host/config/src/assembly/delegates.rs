@@ -1,4 +1,5 @@
-//! Loads the delegates of an agent. Each is made from its own file and inherits nothing from the agent that delegates (L16).
+//! Loads the delegates of an agent. Each delegate is built from its own file and inherits nothing from the agent that
+//! delegates (L16).
 
 use super::agent::make_agent;
 use super::plugins::{load_plugins, refuse_unusable_plugins, warn_of_no_plugins};
@@ -21,18 +22,19 @@ use std::pin::Pin;
 /// Maximum number of delegates that are loaded for one agent.
 const MAX_AGENTS: usize = 64;
 
-/// Reads the settings of delegates. [`HostEnvironment`] reads each from its own file, unchanged.
+/// Reads the settings of delegates. The implementation of [`HostEnvironment`] reads each delegate's own file.
 #[async_trait]
 pub trait DelegateReader: Send + Sync {
-    /// Reads the settings of a delegate from its file. Options apply only to the first agent.
+    /// Reads the settings of a delegate from its file. Command-line options do not apply to delegates.
     fn settings(&self, path: &Path) -> Result<Settings, ConfigError>;
 
-    /// The MCP servers of a delegate.
+    /// Returns the MCP servers of a delegate.
     fn servers(&self, settings: &Settings) -> Result<Vec<ServerConfig>, ConfigError> {
         settings.servers()
     }
 
-    /// Called once for each folder with plugins, before they are loaded. A caller can build plugin projects here.
+    /// Called once for each plugin directory, before its plugins are loaded. An implementation can build plugin
+    /// projects here.
     async fn prepare_plugins(&self, folder: &Path) -> Result<(), ConfigError> {
         let _ = folder;
         Ok(())
@@ -46,7 +48,7 @@ impl DelegateReader for HostEnvironment {
 }
 
 /// Loads all delegates of an agent, including the delegates of delegates. A delegate of several agents is loaded once.
-/// Delegates that form a cycle are an error that names the cycle.
+/// Fails with an error that names the agents of a cycle if delegates form a cycle.
 pub async fn load_delegates(
     settings: &Settings,
     sandbox: &Sandbox,
@@ -64,7 +66,7 @@ pub async fn load_delegates(
     };
     let file = settings.path.as_deref().and_then(canonical).unwrap_or_default();
     loader.files.insert(settings.name.clone(), file.clone());
-    let by_tool = loader.delegates(settings, &[Ancestor { file, name: settings.name.clone() }]).await?;
+    let by_tool = loader.load_delegates_of(settings, &[Ancestor { file, name: settings.name.clone() }]).await?;
     Ok(Delegates { by_tool, all: loader.all })
 }
 
@@ -76,16 +78,16 @@ pub struct Delegates {
     pub all: Vec<AssembledAgent>,
 }
 
-/// A running agent with the settings that it was made from.
+/// A running agent with the settings that it was built from.
 #[derive(Clone)]
 pub struct AssembledAgent {
     /// The agent, which may change while it runs.
     pub live: LiveAgent,
-    /// The settings that the agent was made from.
+    /// The settings that the agent was built from.
     pub settings: Settings,
 }
 
-/// An agent on the way from the first agent to the one that is being loaded.
+/// An agent that delegates, directly or through other agents, to the agent that is being loaded.
 #[derive(Clone)]
 struct Ancestor {
     file: PathBuf,
@@ -96,11 +98,11 @@ struct Loader<'l> {
     sandbox: &'l Sandbox,
     reporter: &'l dyn Reporter,
     reader: &'l dyn DelegateReader,
-    /// Folders with plugins that have been prepared.
+    /// Plugin directories for which `prepare_plugins` has been called.
     prepared: BTreeSet<PathBuf>,
-    /// Loaded delegates, by file.
+    /// Loaded delegates, by the canonical path of the file.
     loaded: BTreeMap<PathBuf, LiveAgent>,
-    /// Files of all agents, by the agent's name.
+    /// Canonical paths of the files of all agents, by the agent's name.
     files: BTreeMap<String, PathBuf>,
     all: Vec<AssembledAgent>,
 }
@@ -108,13 +110,13 @@ struct Loader<'l> {
 type LoadingDelegates<'f> = Pin<Box<dyn Future<Output = Result<BTreeMap<String, Delegate>, ConfigError>> + Send + 'f>>;
 
 impl Loader<'_> {
-    /// Boxed, because delegates can have delegates.
-    fn delegates<'f>(&'f mut self, settings: &'f Settings, ancestors: &'f [Ancestor]) -> LoadingDelegates<'f> {
+    /// Loads the delegates of one agent. The future is boxed, because the method is recursive.
+    fn load_delegates_of<'f>(&'f mut self, settings: &'f Settings, ancestors: &'f [Ancestor]) -> LoadingDelegates<'f> {
         Box::pin(async move {
             let mut delegates = BTreeMap::new();
             for (tool, table) in &settings.file.agents {
-                let agent = self.agent(&settings.file.folder.join(&table.agent.value), table, ancestors).await;
-                let agent = agent.map_err(|error| reached_from(&table.agent.place, error))?;
+                let agent = self.load_agent(&settings.file.folder.join(&table.agent.value), table, ancestors).await;
+                let agent = agent.map_err(|error| with_delegate_location(&table.agent.location, error))?;
                 let (description, input_schema) = (table.description.clone(), table.input_schema.clone());
                 delegates.insert(tool.clone(), Delegate { agent, description, input_schema });
             }
@@ -122,30 +124,30 @@ impl Loader<'_> {
         })
     }
 
-    async fn agent(
+    async fn load_agent(
         &mut self,
         path: &Path,
         table: &AgentTable,
         ancestors: &[Ancestor],
     ) -> Result<LiveAgent, ConfigError> {
-        let place = &table.agent.place;
+        let location = &table.agent.location;
         let file = std::fs::canonicalize(path)
-            .map_err(|error| ConfigError::settings(format!("{place}: {}", unreadable(path, &error))))?;
-        refuse_cycle(&file, ancestors, place)?;
+            .map_err(|error| ConfigError::settings(format!("{location}: {}", unreadable_file_message(path, &error))))?;
+        refuse_cycle(&file, ancestors, location)?;
         if let Some(agent) = self.loaded.get(&file) {
             return Ok(agent.clone());
         }
         if self.loaded.len() == MAX_AGENTS {
             return Err(ConfigError::settings(format!(
-                "{place}: an agent can have at most {MAX_AGENTS} delegates, including delegates of delegates; remove some"
+                "{location}: an agent can have at most {MAX_AGENTS} delegates, including delegates of delegates; remove some"
             )));
         }
-        let settings = self.settings(path).await?;
+        let settings = self.read_settings(path).await?;
         self.sandbox.protect(protection::paths_of_agent(&settings));
-        if let Some(other) = self.files.get(&settings.name) {
+        if let Some(other_file) = self.files.get(&settings.name) {
             return Err(ConfigError::settings(format!(
-                "{place}: `{}` and `{}` both define an agent named `{}`; give one of them another `name`",
-                other.display(),
+                "{location}: `{}` and `{}` both define an agent named `{}`; give one of them another `name`",
+                other_file.display(),
                 file.display(),
                 settings.name
             )));
@@ -156,7 +158,7 @@ impl Loader<'_> {
         refuse_unusable_plugins(&problems)?;
         warn_of_no_plugins(&settings, &generation, self.reporter);
         let chain = [ancestors, &[Ancestor { file: file.clone(), name: settings.name.clone() }]].concat();
-        let delegates = self.delegates(&settings, &chain).await?;
+        let delegates = self.load_delegates_of(&settings, &chain).await?;
         let servers = self.reader.servers(&settings)?;
         let agent = LiveAgent::new(make_agent(&settings, (generation, delegates), servers, self.reporter)?);
         self.all.push(AssembledAgent { live: agent.clone(), settings });
@@ -164,13 +166,13 @@ impl Loader<'_> {
         Ok(agent)
     }
 
-    async fn settings(&mut self, path: &Path) -> Result<Settings, ConfigError> {
+    async fn read_settings(&mut self, path: &Path) -> Result<Settings, ConfigError> {
         let settings = self.reader.settings(path)?;
         if settings.models.chain == Chain::Unnamed {
             self.reporter.warn(&Warning::DelegateWithoutModel { path: path.to_owned() });
         }
-        if let Some(place) = settings.file.places.get("host.limits") {
-            self.reporter.warn(&Warning::HostLimitsOfDelegate { place: place.clone() });
+        if let Some(location) = settings.file.locations.get("host.limits") {
+            self.reporter.warn(&Warning::HostLimitsOfDelegate { location: location.clone() });
         }
         if let Some(folder) = &settings.plugins
             && canonical(folder).is_some_and(|folder| self.prepared.insert(folder))
@@ -181,15 +183,15 @@ impl Loader<'_> {
     }
 }
 
-/// Adds the key that names a delegate to an error, because the delegate's file does not show why it is read.
-fn reached_from(place: &str, error: ConfigError) -> ConfigError {
-    if error.to_string().starts_with(place) {
+/// Adds the location of the key that names a delegate to an error in the delegate's file.
+fn with_delegate_location(location: &str, error: ConfigError) -> ConfigError {
+    if error.to_string().starts_with(location) {
         return error;
     }
-    ConfigError::Delegate { place: place.to_owned(), source: Box::new(error) }
+    ConfigError::Delegate { location: location.to_owned(), source: Box::new(error) }
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> String {
+fn unreadable_file_message(path: &Path, error: &std::io::Error) -> String {
     let path = path.display();
     match error.kind() {
         ErrorKind::NotFound => {
@@ -201,12 +203,12 @@ fn unreadable(path: &Path, error: &std::io::Error) -> String {
     }
 }
 
-/// Rejects a delegate that is also an ancestor, because it would wait for itself.
-fn refuse_cycle(file: &Path, ancestors: &[Ancestor], place: &str) -> Result<(), ConfigError> {
+/// Rejects a delegate that is also one of the agents that delegate to it, because it would wait for itself.
+fn refuse_cycle(file: &Path, ancestors: &[Ancestor], location: &str) -> Result<(), ConfigError> {
     let Some(first) = ancestors.iter().position(|agent| agent.file == file) else { return Ok(()) };
     let names: Vec<_> = ancestors[first..].iter().chain([&ancestors[first]]).map(|agent| agent.name.as_str()).collect();
     Err(ConfigError::settings(format!(
-        "{place}: these agents delegate to one another in a cycle: {}; remove one of the [agents] tables",
+        "{location}: these agents delegate to one another in a cycle: {}; remove one of the [agents] tables",
         names.join(" → ")
     )))
 }

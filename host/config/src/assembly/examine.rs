@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Collects all problems that prevent the agent from being made. After each problem, its cause is removed, so that further
-/// problems can be found.
+/// Collects all problems that prevent the agent from being built. After each problem, its cause is removed from the
+/// configuration, so that further problems can be found.
 pub fn examine(
     settings: &Settings,
     generation: Generation,
@@ -23,7 +23,7 @@ pub fn examine(
 ) {
     problems.collect(refuse_unknown_plugins(settings, &generation));
     let models = problems.collect(models(settings));
-    let Some(mut models) = models.or_else(|| Some(Models::new(problems.collect(offline())?, []))) else { return };
+    let Some(mut models) = models.or_else(|| Some(Models::new(problems.collect(offline_model())?, []))) else { return };
     models.fallback_text = settings.file.fallback_text.clone();
     let mcp = problems.collect(settings.servers()).unwrap_or_default();
     let mut config = AgentConfig { delegates, mcp, ..agent_config(settings) };
@@ -43,8 +43,8 @@ pub fn examine(
     }
 }
 
-/// A replacement for models that cannot be used.
-fn offline() -> Result<Arc<dyn Provider>, ConfigError> {
+/// Returns the built-in `offline` model, which replaces models that cannot be used.
+fn offline_model() -> Result<Arc<dyn Provider>, ConfigError> {
     Providers::new(Vec::new()).model("offline", Path::new("")).map_err(ConfigError::settings)
 }
 
@@ -53,16 +53,16 @@ fn remove_cause(config: &mut AgentConfig, models: &mut Models, error: &AgentErro
     match error {
         AgentError::NoPlugin { key, plugin, .. } | AgentError::WrongKind { key, plugin, .. } => {
             let is_cause = |name: &String| plugin.split('@').next() == Some(name.as_str());
-            let named = |config: &AgentConfig| {
+            let named_plugins = |config: &AgentConfig| {
                 config.context_builder.iter().len() + config.validators.len() + config.media_policies.len()
             };
-            let before = named(config);
+            let count_before = named_plugins(config);
             match *key {
                 "context_builder" => config.context_builder = None,
                 "validators" => config.validators.retain(|name| !is_cause(name)),
                 _ => config.media_policies.retain(|_, name| !is_cause(name)),
             }
-            named(config) < before
+            named_plugins(config) < count_before
         }
         AgentError::OutputSchema(_) => config.output_schema.take().is_some(),
         AgentError::FallbackText(_) => models.fallback_text.take().is_some(),

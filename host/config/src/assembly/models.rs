@@ -1,4 +1,4 @@
-//! Makes the models of an agent from its settings.
+//! Builds the models of an agent from its settings.
 
 use crate::error::ConfigError;
 use crate::settings::{Helpers, NamedModel, Settings};
@@ -7,7 +7,7 @@ use agent_runtime::{Models, PlanningModels};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The models of an agent. The error lists every model that cannot be used.
+/// Builds the models of an agent. The error lists every model that cannot be used.
 pub fn models(settings: &Settings) -> Result<Models, ConfigError> {
     let (named, providers) = settings.models()?;
     let providers = Providers::new(providers);
@@ -18,13 +18,13 @@ pub fn models(settings: &Settings) -> Result<Models, ConfigError> {
             Err(error) => problems.push(format!("{}: {error}", model.place)),
         }
     }
-    // The last model is the summary model only if none before it failed.
+    // The summary model is the last one in the list. If a model failed, the last one could be another model.
     let summary = settings.models.summary.as_ref().filter(|_| problems.is_empty()).and_then(|_| chain.pop());
     let mut chain = chain.into_iter();
     let Some(first) = chain.next().filter(|_| problems.is_empty()) else {
         return Err(ConfigError::Settings(problems.join("\n")));
     };
-    let (planning, embedder) = helpers(settings, &providers, &first)?;
+    let (planning, embedder) = helper_models(settings, &providers, &first)?;
     let mut models = Models::new(first, chain);
     (models.planning, models.embedder) = (planning, embedder);
     models.retry = retry_policy(settings);
@@ -36,15 +36,16 @@ pub fn models(settings: &Settings) -> Result<Models, ConfigError> {
     Ok(models)
 }
 
-/// The models for parts of the work (L24, L25).
-fn helpers(
+/// Builds the planner, the executor and the embedding model (L24, L25).
+fn helper_models(
     settings: &Settings,
     providers: &Providers,
     first: &Arc<dyn Provider>,
 ) -> Result<(Option<PlanningModels>, Option<Arc<Embedder>>), ConfigError> {
     let Helpers { planner, executor, embedding } = &settings.models.helpers;
-    let refused = |named: &NamedModel, error| ConfigError::settings(format!("{}: {error}", named.place));
-    let model = |named: &NamedModel| providers.model(&named.name, &named.base).map_err(|error| refused(named, error));
+    let model_error = |named: &NamedModel, error| ConfigError::settings(format!("{}: {error}", named.place));
+    let model =
+        |named: &NamedModel| providers.model(&named.name, &named.base).map_err(|error| model_error(named, error));
     let planning = match planner {
         None => None,
         Some(planner) => {
@@ -53,20 +54,20 @@ fn helpers(
         }
     };
     let embedder =
-        embedding.as_ref().map(|named| providers.embedder(&named.name).map_err(|error| refused(named, error)));
+        embedding.as_ref().map(|named| providers.embedder(&named.name).map_err(|error| model_error(named, error)));
     let embedder = embedder.transpose()?.map(|embedder| Arc::new(embedder.with_retry(retry_policy(settings))));
     Ok((planning, embedder))
 }
 
-/// The retry policy of the settings, with defaults for what they do not set.
+/// Returns the retry policy of the settings. Values that the settings do not set have their defaults.
 pub fn retry_policy(settings: &Settings) -> RetryPolicy {
     let (file, defaults) = (&settings.file.retry, RetryPolicy::default());
-    let or = |given: Option<u32>, default| given.map_or(default, milliseconds);
+    let duration_or = |value: Option<u32>, default| value.map_or(default, milliseconds);
     RetryPolicy {
         attempts: file.attempts.unwrap_or(defaults.attempts),
-        first_wait: or(file.first_wait_ms, defaults.first_wait),
-        longest_wait: or(file.longest_wait_ms, defaults.longest_wait),
-        total: or(file.total_ms, defaults.total),
+        first_wait: duration_or(file.first_wait_ms, defaults.first_wait),
+        longest_wait: duration_or(file.longest_wait_ms, defaults.longest_wait),
+        total: duration_or(file.total_ms, defaults.total),
     }
 }
 
@@ -74,7 +75,7 @@ fn milliseconds(number: u32) -> Duration {
     Duration::from_millis(u64::from(number))
 }
 
-/// The model with a name that was entered in a session.
+/// Builds the model whose name the user entered in a session.
 pub fn model_named(settings: &Settings, name: &str) -> Result<Arc<dyn Provider>, ConfigError> {
     let mut changed = settings.clone();
     changed.models.switch_to(name, &changed.file);

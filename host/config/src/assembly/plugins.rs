@@ -1,4 +1,4 @@
-//! Loads the plugins of an agent's folder and reports problems with them.
+//! Loads the plugins of an agent's plugin directory and reports the plugins that cannot be used.
 
 use super::store::open_store;
 use crate::data_directory::DataDirectory;
@@ -10,7 +10,7 @@ use crate::settings::Settings;
 use agent_plugins::{Generation, Grants, HttpPattern, LoadError, LoadEvent, LoadProblem, LoadedPlugin, Sandbox};
 use agent_runtime::swap;
 
-/// Loads the plugins of the agent's folder. The second value lists the files that cannot be loaded.
+/// Loads the plugins of the agent's plugin directory. The second value lists the files that cannot be loaded.
 pub async fn load_plugins(
     settings: &Settings,
     sandbox: &Sandbox,
@@ -24,8 +24,8 @@ pub async fn load_plugins(
     Ok(loaded?)
 }
 
-/// The plugins that serve a session: the loaded ones, with an earlier version in place of each version that was rolled back. A
-/// warning is reported for each of these.
+/// Returns the plugins that serve a session. A version that was rolled back is replaced by an earlier version, and a
+/// warning is reported.
 pub async fn serving_plugins(
     settings: &Settings,
     (data, sandbox): (&DataDirectory, &Sandbox),
@@ -44,7 +44,7 @@ pub async fn serving_plugins(
     Ok(generation)
 }
 
-/// An error that lists all files that cannot be loaded, each with its reason. Ok if there are none.
+/// Returns an error that lists all plugin files that cannot be loaded, each with its reason, or Ok if there are none.
 pub fn refuse_unusable_plugins(problems: &[LoadProblem]) -> Result<(), ConfigError> {
     if problems.is_empty() {
         return Ok(());
@@ -59,7 +59,7 @@ pub fn refuse_unusable_plugins(problems: &[LoadProblem]) -> Result<(), ConfigErr
     Err(ConfigError::Plugins(format!("{}\n{advice}", problems.join("\n"))))
 }
 
-/// Warns if the folder contains no plugin, because the user probably expects the agent to have tools.
+/// Warns if the plugin directory contains no plugin, because the user probably expects the agent to have tools.
 pub fn warn_of_no_plugins(settings: &Settings, generation: &Generation, reporter: &dyn Reporter) {
     if generation.plugins().len() == 0
         && let Some(folder) = settings.plugins.clone()
@@ -68,7 +68,8 @@ pub fn warn_of_no_plugins(settings: &Settings, generation: &Generation, reporter
     }
 }
 
-/// Warns of grants that have no effect, or only a part of it, because the plugin's manifest does not ask for them (P6).
+/// Warns of grants that have no effect or only a partial effect, because the plugin's manifest does not request them
+/// (P6).
 pub fn warn_of_unused_grants(plugin: &LoadedPlugin, grants: Option<&Grants>, reporter: &dyn Reporter) {
     let name = || plugin.name().to_owned();
     for problem in grants.map(|grants| grants::unused_grants(plugin, grants)).unwrap_or_default() {

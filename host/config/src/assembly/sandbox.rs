@@ -10,22 +10,22 @@ use agent_plugins::{HostLimits, Sandbox, SandboxOptions};
 use agent_registry::{LockFileVetting, Trust};
 use std::sync::Arc;
 
-/// Starts a sandbox for use without an agent, with the default limits and without trusted keys.
+/// Opens a sandbox for use without an agent, with the default limits and without trusted keys.
 pub fn open_default_sandbox(data: &DataDirectory, environment: &HostEnvironment) -> Result<Sandbox, ConfigError> {
     open_limited_sandbox((data, environment), HostLimits::default(), Trust::default())
 }
 
-/// Starts a sandbox with the limits and the rules about signatures in an agent's file. Protects the files of the agent.
+/// Opens a sandbox with the limits and the signature rules of an agent's file. Protects the files of the agent.
 pub fn open_sandbox(settings: &Settings, data: &DataDirectory) -> Result<Sandbox, ConfigError> {
     let mut limits = HostLimits::default();
     settings.file.host_limits.set(&HOST_LIMITS, &mut limits);
     let sandbox = open_limited_sandbox((data, &settings.environment), limits, settings.file.sharing.clone())?;
-    // Protect the files here, so that no caller forgets it.
+    // The files are protected here so that no caller can forget to protect them.
     sandbox.protect(protection::paths_of_agent(settings));
     Ok(sandbox)
 }
 
-/// Starts a sandbox with these limits and rules about signatures.
+/// Opens a sandbox with the given limits and signature rules.
 pub fn open_limited_sandbox(
     (data, environment): (&DataDirectory, &HostEnvironment),
     limits: HostLimits,
@@ -49,13 +49,13 @@ pub fn open_limited_sandbox(
     Ok(sandbox)
 }
 
-/// The sandbox for another agent of the same host. The rules about signatures in that agent's file apply in addition to
-/// those in the first agent's file.
+/// Returns the sandbox for another agent of the same host. The signature rules of that agent's file apply in addition
+/// to the signature rules of the first agent's file.
 pub fn vetted_sandbox(sandbox: &Sandbox, settings: &Settings) -> Sandbox {
     sandbox.verified_by(vetting(settings))
 }
 
-/// The rules about signatures in an agent's file.
+/// Returns the signature rules of an agent's file.
 pub(super) fn vetting(settings: &Settings) -> Arc<LockFileVetting> {
     Arc::new(LockFileVetting { trust: settings.file.sharing.clone() })
 }

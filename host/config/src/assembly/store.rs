@@ -1,4 +1,4 @@
-//! Opens the database.
+//! Opens the database in the data folder, for writing, for reading only, or to rebuild its indexes.
 
 use crate::data_directory::DataDirectory;
 use crate::error::ConfigError;
@@ -10,14 +10,14 @@ pub fn open_store(data: &DataDirectory) -> Result<Arc<dyn Store>, ConfigError> {
     Ok(Arc::new(SqliteStore::open(data.database(), Options::default())?))
 }
 
-/// Opens the database for a command that only needs to read. If the file or its disk cannot be written, the store is
+/// Opens the database for a command that only reads. If the file or its disk cannot be written, the store is
 /// read-only and every write fails.
 pub fn open_store_to_read(data: &DataDirectory) -> Result<Arc<dyn Store>, ConfigError> {
     let cannot_write = match SqliteStore::open(data.database(), Options::default()) {
         Err(cannot_write @ (StoreError::ReadOnly { .. } | StoreError::DiskFull { .. })) => cannot_write,
         opened => return Ok(Arc::new(opened?)),
     };
-    // The error of the first attempt is more helpful than that of the second.
+    // If the database cannot be opened for reading either, return the first error, because it is more helpful.
     let Ok(store) = SqliteStore::open_to_read(data.database()) else { return Err(cannot_write.into()) };
     tracing::warn!("{cannot_write}; the database is opened for reading only");
     Ok(Arc::new(store))

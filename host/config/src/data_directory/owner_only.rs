@@ -4,7 +4,7 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::path::Path;
 
-/// Creates the folder, and missing folders above it, for their owner only.
+/// Creates the folder and its missing parent folders, so that only their owner can access them.
 pub(super) fn create(folder: &Path) -> io::Result<()> {
     match fs::symlink_metadata(folder) {
         Ok(metadata) if metadata.is_file() => return Err(io::Error::other("there is a file with this name")),
@@ -20,15 +20,16 @@ pub(super) fn create(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Rejects a folder that belongs to another user or that other users can access. An empty folder is made private instead.
+/// Rejects a folder that belongs to another user or that other users can access. An empty folder is made private
+/// instead.
 #[cfg(unix)]
 pub(super) fn check_owner(folder: &Path) -> Result<(), String> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     let metadata = fs::metadata(folder).map_err(|error| error.to_string())?;
-    let (owner, me) = (metadata.uid(), rustix::process::geteuid().as_raw());
-    if owner != me {
+    let (owner, current_user) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    if owner != current_user {
         return Err(format!(
-            "it belongs to the user with the id {owner}, and your id is {me}; name a folder that belongs to you with --data DIR"
+            "it belongs to the user with the id {owner}, and your id is {current_user}; name a folder that belongs to you with --data DIR"
         ));
     }
     let mode = metadata.permissions().mode() & 0o777;
@@ -69,7 +70,7 @@ pub(super) fn refuse_links(folder: &Path) -> Result<(), String> {
     };
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
-        // The folder is created when it is needed.
+        // A missing folder contains no links. It is created when it is needed.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error.to_string()),
     };
@@ -78,7 +79,7 @@ pub(super) fn refuse_links(folder: &Path) -> Result<(), String> {
         match entry.file_type() {
             Ok(kind) if kind.is_symlink() => return Err(link_error(&entry.path())),
             Ok(_) => {}
-            // Another process has just removed it.
+            // Another process has removed the entry in the meantime.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error.to_string()),
         }

@@ -1,4 +1,4 @@
-//! Handles first uses of plugins one after another: asks the user about each, and applies the answer.
+//! Handles the first uses of plugins one after another: asks the user about the missing grants, and applies the answer.
 
 use super::offers::{GrantOffers, OfferBounds, OfferedFolder};
 use super::question::{FirstUseAnswer, FirstUsePrompt, FirstUseQuestion, Keeping};
@@ -14,28 +14,28 @@ use std::sync::Arc;
 use tokio::sync::mpsc::Receiver;
 use tokio_util::sync::CancellationToken;
 
-/// Asks the user about first uses of plugins, and remembers the answers as long as the host runs.
+/// Asks the user about plugins that lack grants at their first use, and remembers the answers while the host runs.
 pub struct FirstUseHandler {
     prompt: Arc<dyn FirstUsePrompt>,
     store: Arc<dyn Store>,
     environment: HostEnvironment,
-    /// Configuration files of the agents that have one, by the agent's name.
+    /// Configuration files of the agents, by the agent's name. Agents without a file are left out.
     files: BTreeMap<String, PathBuf>,
-    /// First uses from the host. None: the user cannot be asked.
+    /// Receives the first uses of plugins. None: the user cannot be asked.
     first_uses: Option<Receiver<FirstUse>>,
-    /// Answers so far, by agent and plugin.
+    /// Needs that the user has refused, by agent and plugin.
     answers: BTreeMap<(String, String), RefusedNeeds>,
 }
 
 impl FirstUseHandler {
-    /// Makes a handler for a host whose user cannot be asked. Plugins run with the grants that they have.
+    /// Creates a handler for a host whose user cannot be asked. Plugins run with the grants that they have.
     pub fn closed(prompt: Arc<dyn FirstUsePrompt>, store: Arc<dyn Store>) -> Self {
         let (environment, files, answers) = (HostEnvironment::default(), BTreeMap::new(), BTreeMap::new());
         Self { prompt, store, environment, files, first_uses: None, answers }
     }
 
-    /// Makes a handler that receives first uses from the host. `files` are the configuration files of the agents that have
-    /// one, by the agent's name.
+    /// Creates a handler that receives first uses from the host. `files` contains the configuration files of the agents
+    /// by the agent's name.
     pub fn new(
         prompt: Arc<dyn FirstUsePrompt>,
         store: Arc<dyn Store>,
@@ -45,7 +45,7 @@ impl FirstUseHandler {
         Self { prompt, store, environment, files, first_uses: Some(first_uses), answers: BTreeMap::new() }
     }
 
-    /// Waits for the next first use. Never returns if the user cannot be asked.
+    /// Waits for the next first use of a plugin. Never returns if the user cannot be asked.
     pub async fn next(&mut self) -> FirstUse {
         match &mut self.first_uses {
             Some(first_uses) => match first_uses.recv().await {
@@ -56,7 +56,8 @@ impl FirstUseHandler {
         }
     }
 
-    /// Asks the user, unless the question was answered before, and applies the answer. The turn continues afterwards.
+    /// Asks the user about the needs that were not refused before, and applies the answer. The turn continues
+    /// afterwards.
     pub async fn serve(&mut self, first_use: FirstUse, stop: &CancellationToken) {
         if !first_use.is_pending() {
             return;
@@ -67,11 +68,11 @@ impl FirstUseHandler {
         let Some(answer) = self.ask(&first_use, &key.0, &lacking, stop).await else { return };
         match answer {
             AnswerEffect::Refused => self.answers.entry(key).or_default().refuse(&lacking),
-            AnswerEffect::Granted(answered) => {
-                if let Err(error) = first_use.agent.answer(&key.1, &answered) {
+            AnswerEffect::Granted(answered_grants) => {
+                if let Err(error) = first_use.agent.answer(&key.1, &answered_grants) {
                     self.prompt.report(&FirstUseReport::NothingGranted { reason: error.to_string() });
                 }
-                // Do not ask again for what could not be granted.
+                // Do not ask again for needs that could not be granted.
                 let remaining = to_ask(&first_use.still_lacking(), &RefusedNeeds::default());
                 self.answers.entry(key).or_default().refuse(&remaining);
                 if let Err(error) = swap::record_grants(&*self.store, &first_use.agent).await {
@@ -81,8 +82,8 @@ impl FirstUseHandler {
         }
     }
 
-    /// Asks the user, and writes a permanent answer into the agent's file. None: there is nothing to ask, or there was no
-    /// answer.
+    /// Asks the user, and writes a permanent answer into the agent's file. Returns None if there is nothing to ask or
+    /// if the user did not answer.
     async fn ask(
         &self,
         first_use: &FirstUse,
@@ -103,8 +104,8 @@ impl FirstUseHandler {
         // Read the file before asking. The answer is written only if the file has not changed since.
         let draft = file.map(|file| Draft::read(file));
         let keeping = if draft.is_some() { Keeping::File } else { Keeping::Nowhere };
-        let all = offers.requested();
-        let unmet = first_use.lacking.iter().filter(|unmet| all.contains(unmet)).cloned().collect();
+        let requested = offers.requested();
+        let unmet = first_use.lacking.iter().filter(|unmet| requested.contains(unmet)).cloned().collect();
         let environment = &self.environment;
         let tool = tool.as_deref();
         let mut question =
@@ -115,23 +116,23 @@ impl FirstUseHandler {
             FirstUseAnswer::Stopped => None,
             FirstUseAnswer::No => Some(AnswerEffect::Refused),
             FirstUseAnswer::Never => {
-                self.prompt.report(&never_ask(&plugin.name, draft.as_ref()));
+                self.prompt.report(&write_never_ask(&plugin.name, draft.as_ref()));
                 Some(AnswerEffect::Refused)
             }
             FirstUseAnswer::ThisRun => {
-                let answered = AnsweredGrants { for_this_run: offers.grants(), ..AnsweredGrants::default() };
-                Some(AnswerEffect::Granted(Box::new(answered)))
+                let answered_grants = AnsweredGrants { for_this_run: offers.grants(), ..AnsweredGrants::default() };
+                Some(AnswerEffect::Granted(Box::new(answered_grants)))
             }
             FirstUseAnswer::Always => {
-                let (answered, report) = keep(&plugin.name, &offers, draft.as_ref());
+                let (answered_grants, report) = write_grants(&plugin.name, &offers, draft.as_ref());
                 self.prompt.report(&report);
-                Some(AnswerEffect::Granted(Box::new(answered)))
+                Some(AnswerEffect::Granted(Box::new(answered_grants)))
             }
         }
     }
 }
 
-/// What happens to the grants of the plugin.
+/// The effect of an answer on the grants of the plugin.
 enum AnswerEffect {
     Granted(Box<AnsweredGrants>),
     Refused,
@@ -139,12 +140,12 @@ enum AnswerEffect {
 
 type FileDraft<'d> = Option<&'d Result<Draft, EditError>>;
 
-/// Writes the offered grants into the agent's file. If that fails, they are granted for this run only.
-fn keep(plugin: &str, offers: &GrantOffers, draft: FileDraft<'_>) -> (AnsweredGrants, FirstUseReport) {
+/// Writes the offered grants into the agent's file. If this fails, the grants apply to this run only.
+fn write_grants(plugin: &str, offers: &GrantOffers, draft: FileDraft<'_>) -> (AnsweredGrants, FirstUseReport) {
     let grants = offers.grants();
     let lines = offers.offered.iter().map(|offer| offer.line()).collect();
     let plugin_name = plugin.to_owned();
-    match write(plugin, &Addition::Grants(&offers.written()), draft) {
+    match write_addition(plugin, &Addition::Grants(&offers.written()), draft) {
         Ok(path) => {
             let report = FirstUseReport::GrantsWritten { path, plugin: plugin_name, lines };
             (AnsweredGrants { for_good: grants, ..AnsweredGrants::default() }, report)
@@ -157,16 +158,16 @@ fn keep(plugin: &str, offers: &GrantOffers, draft: FileDraft<'_>) -> (AnsweredGr
     }
 }
 
-fn never_ask(plugin: &str, draft: FileDraft<'_>) -> FirstUseReport {
+fn write_never_ask(plugin: &str, draft: FileDraft<'_>) -> FirstUseReport {
     let plugin_name = plugin.to_owned();
-    match write(plugin, &Addition::NeverAsk, draft) {
+    match write_addition(plugin, &Addition::NeverAsk, draft) {
         Ok(path) => FirstUseReport::NeverAskWritten { path, plugin: plugin_name },
         Err(reason) => FirstUseReport::NeverAskNotWritten { reason, plugin: plugin_name },
     }
 }
 
-/// Writes an addition into the agent's file. Returns the path of the file, or why nothing was written.
-fn write(plugin: &str, addition: &Addition<'_>, draft: FileDraft<'_>) -> Result<PathBuf, String> {
+/// Writes an addition into the agent's file. Returns the path of the file, or the reason why nothing was written.
+fn write_addition(plugin: &str, addition: &Addition<'_>, draft: FileDraft<'_>) -> Result<PathBuf, String> {
     let draft = match draft {
         None => return Err("this agent has no configuration file".to_owned()),
         Some(draft) => draft.as_ref().map_err(ToString::to_string)?,

@@ -1,4 +1,5 @@
-//! What the user can grant at the first use of a plugin, and what only `agent.toml` can grant (P6).
+//! Decides which of a plugin's missing grants are offered to the user at its first use, and which can be granted only
+//! in `agent.toml` (P6).
 
 use crate::grants::{self, Grant, Kind, Receiver};
 use crate::protection;
@@ -7,32 +8,32 @@ use agent_plugins::{Access, Grants, HttpPattern, Need, PatternError, ProtectedPa
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of grants that are offered at once. What is not shown is not granted.
+/// Maximum number of grants that are offered at once. Grants that are not shown are not granted.
 const MAX_OFFERS: usize = 24;
 /// Maximum number of characters of an offered value.
 const MAX_CHARACTERS: usize = 200;
-/// Storage for a plugin's values that is offered, in MiB.
+/// Storage that is offered to a plugin that requests storage, in MiB.
 const STORAGE_MEBIBYTES: u64 = 10;
 
-/// What the user is asked about.
+/// The grants that a question to the user offers, and the plugin's requests that it cannot offer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GrantOffers {
-    /// Grants that the user gives by answering yes.
+    /// Grants that are granted if the user answers yes.
     pub offered: Vec<GrantOffer>,
-    /// Grants that cannot be given in this way.
+    /// Requests that cannot be granted by an answer.
     pub not_offered: Vec<NotOffered>,
 }
 
-/// A grant that is offered.
+/// A grant that is offered to the user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GrantOffer {
-    /// The plugin's request that this grant answers.
+    /// The plugin's request that this grant satisfies.
     pub unmet: Unmet,
     /// The grant, as it would be written into the agent's file.
     pub grant: Grant,
-    /// What the grant allows, in words. Contains untrusted text from the plugin.
+    /// Description of the grant for the user. Contains untrusted text from the plugin.
     pub meaning: String,
-    gives: Grants,
+    grants: Grants,
 }
 
 /// A request that cannot be granted at the first use.
@@ -40,14 +41,14 @@ pub struct GrantOffer {
 pub struct NotOffered {
     /// The plugin's request.
     pub unmet: Unmet,
-    /// Why the request cannot be granted.
+    /// The reason why the request cannot be granted.
     pub why: String,
 }
 
-/// The folder that is offered for requests for files.
+/// The folder that is offered to a plugin that requests files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfferedFolder {
-    /// Folder that `written` is relative to: the folder of the agent's file. Empty: the current folder.
+    /// Base of a relative path in `written`: the folder of the agent's file. Empty: the current folder.
     pub base: PathBuf,
     /// Path of the offered folder, as it would be written into the agent's file.
     pub written: String,
@@ -55,31 +56,32 @@ pub struct OfferedFolder {
     pub is_typed: bool,
 }
 
-/// Limits on what is offered to a plugin.
+/// Limits on the grants that are offered to a plugin.
 #[derive(Clone, Debug, Default)]
 pub struct OfferBounds {
-    /// Grants that were revoked. Not more than these is offered of each kind (row 48).
+    /// Grants that were revoked. If this contains grants of a kind, the grants that are offered of this kind do not
+    /// exceed them (row 48).
     pub revoked: Grants,
-    /// Servers for which requests are offered.
+    /// Servers that the plugin is offered to send HTTP requests to.
     pub hosts: OfferedHosts,
     /// Files and folders that grants never cover.
     pub protected: Vec<ProtectedPath>,
 }
 
-/// Servers for which requests are offered.
+/// The servers that a plugin is offered to send HTTP requests to.
 #[derive(Clone, Debug, Default)]
 pub enum OfferedHosts {
-    /// All servers that the plugin asks for.
+    /// All servers that the plugin requests.
     #[default]
     All,
-    /// The servers in the arguments of the call, if the plugin asks for them. Otherwise all that it asks for.
+    /// The requested servers whose URLs are in the arguments of the call. If there are none, all requested servers.
     OfCall(Vec<HttpPattern>),
     /// Only the servers that the user has typed.
     Typed(Vec<HttpPattern>),
 }
 
 impl OfferBounds {
-    /// The bounds for a call. The servers are those in its arguments, because these are what it needs.
+    /// Returns the bounds for a call. The offered servers are those in the arguments, because the call needs only them.
     pub fn of_call(arguments: &Value, revoked: Grants, protected: Vec<ProtectedPath>) -> Self {
         let mut hosts = Vec::new();
         collect_hosts(arguments, &mut hosts);
@@ -105,8 +107,9 @@ fn collect_hosts(arguments: &Value, hosts: &mut Vec<HttpPattern>) {
     }
 }
 
-/// Request patterns for a server that the user types: `a.example`, `a.example:8080` or `https://a.example`. They include
-/// `private` patterns, for plugins that ask for servers in private networks.
+/// Returns request patterns for a server that the user types, such as `a.example`, `a.example:8080` or
+/// `https://a.example`. They include `private` patterns, for plugins that request servers in private networks. Returns
+/// no patterns if the text is not a single server.
 pub fn host_patterns(typed: &str) -> Vec<HttpPattern> {
     if typed.contains(['*', ' ', '@']) {
         return Vec::new();
@@ -115,12 +118,12 @@ pub fn host_patterns(typed: &str) -> Vec<HttpPattern> {
         true => vec![typed.to_owned()],
         false => vec![format!("https://{typed}"), format!("http://{typed}")],
     };
-    let both = origins.iter().flat_map(|origin| [origin.clone(), format!("private {origin}")]);
-    both.filter_map(|pattern| pattern.parse().ok()).collect()
+    let patterns = origins.iter().flat_map(|origin| [origin.clone(), format!("private {origin}")]);
+    patterns.filter_map(|pattern| pattern.parse().ok()).collect()
 }
 
 impl GrantOffers {
-    /// Decides what to offer for the unmet requests of a plugin.
+    /// Decides which grants to offer for the unmet requests of a plugin.
     pub fn new(
         plugin: &str,
         lacking: Vec<Unmet>,
@@ -129,7 +132,7 @@ impl GrantOffers {
     ) -> Self {
         let mut offers = Self::default();
         for unmet in lacking {
-            let values = match values(&unmet.need, folder, bounds) {
+            let values = match offered_values(&unmet.need, folder, bounds) {
                 Ok(values) => values,
                 Err(why) => {
                     offers.not_offered.push(NotOffered { unmet, why });
@@ -141,7 +144,7 @@ impl GrantOffers {
                 let has_room = offers.offered.len() < MAX_OFFERS;
                 let checked = if has_room { Ok(()) } else { Err("there are too many requests to show".to_owned()) };
                 match checked.and_then(|()| offer(plugin, value, (folder, bounds), variable)) {
-                    Ok((grant, meaning, gives)) => offers.offered.push(GrantOffer { unmet, grant, meaning, gives }),
+                    Ok((grant, meaning, grants)) => offers.offered.push(GrantOffer { unmet, grant, meaning, grants }),
                     Err(why) => offers.not_offered.push(NotOffered { unmet, why }),
                 }
             }
@@ -149,35 +152,35 @@ impl GrantOffers {
         offers
     }
 
-    /// All offered grants, combined.
+    /// Returns all offered grants, combined.
     pub fn grants(&self) -> Grants {
-        self.offered.iter().fold(Grants::default(), |all, offer| all.and(&offer.gives))
+        self.offered.iter().fold(Grants::default(), |all, offer| all.and(&offer.grants))
     }
 
-    /// All offered grants, as they would be written into the agent's file.
+    /// Returns all offered grants, as they would be written into the agent's file.
     pub fn written(&self) -> Vec<Grant> {
         self.offered.iter().map(|offer| offer.grant.clone()).collect()
     }
 
-    /// All requests of the plugin, whether they are offered or not.
+    /// Returns all unmet requests of the plugin, including those that are not offered.
     pub fn requested(&self) -> Vec<Unmet> {
         let offered = self.offered.iter().map(|offer| offer.unmet.clone());
         offered.chain(self.not_offered.iter().map(|not_offered| not_offered.unmet.clone())).collect()
     }
 
-    /// Whether the plugin asks for HTTP requests.
+    /// Whether the plugin requests permission for HTTP requests.
     pub fn has_requests(&self) -> bool {
         self.requested().iter().any(|unmet| matches!(unmet.need, Need::Http(_)))
     }
 
-    /// Whether the plugin asks for files.
+    /// Whether the plugin requests files.
     pub fn has_folder(&self) -> bool {
         self.requested().iter().any(|unmet| matches!(unmet.need, Need::Files(_)))
     }
 }
 
 impl GrantOffer {
-    /// The grant as a line of `[plugins.NAME.grants]`.
+    /// Returns the grant as a line of the table `[plugins.NAME.grants]`.
     pub fn line(&self) -> String {
         let Grant { kind, value, .. } = &self.grant;
         let text = toml::Value::String(value.clone());
@@ -187,7 +190,7 @@ impl GrantOffer {
         }
     }
 
-    /// The grant as a command-line option.
+    /// Returns the grant as a command-line option.
     pub fn flag(&self, plugin: &str) -> String {
         let Grant { kind, value, .. } = &self.grant;
         format!("--grant {}", shell_word(&format!("{plugin}:{}={value}", kind.key())))
@@ -208,18 +211,19 @@ impl OfferedValue {
 
 const REVOKED: &str = "it exceeds the grant that was revoked";
 
-/// The values that are offered for a request: never more than was revoked. The error says why nothing is offered.
-fn values(need: &Need, folder: &OfferedFolder, bounds: &OfferBounds) -> Result<Vec<OfferedValue>, String> {
+/// Returns the values that are offered for a request. They do not exceed the revoked grants. The error is the reason
+/// why nothing is offered.
+fn offered_values(need: &Need, folder: &OfferedFolder, bounds: &OfferBounds) -> Result<Vec<OfferedValue>, String> {
     let revoked = &bounds.revoked;
     let at_most = |kind, requested: u64, revoked: Option<u64>| {
         let value = revoked.map_or(requested, |revoked| revoked.min(requested));
         if value == 0 { Err(REVOKED.to_owned()) } else { Ok(vec![OfferedValue::new(kind, value.to_string())]) }
     };
     match need {
-        Need::Files(access) => Ok(folders(*access, folder, &revoked.trees)),
+        Need::Files(access) => Ok(folder_values(*access, folder, &revoked.trees)),
         Need::Env(name) if !revoked.env.is_empty() && !revoked.env.contains_key(name) => Err(REVOKED.to_owned()),
         Need::Env(name) => Ok(vec![OfferedValue::new(Kind::Env, name)]),
-        Need::Http(pattern) => requests(pattern, bounds),
+        Need::Http(pattern) => request_values(pattern, bounds),
         Need::Event(event_type)
             if !revoked.events.is_empty() && !revoked.events.iter().any(|one| one.as_str() == event_type) =>
         {
@@ -234,7 +238,7 @@ fn values(need: &Need, folder: &OfferedFolder, bounds: &OfferBounds) -> Result<V
     }
 }
 
-fn folders(access: Access, folder: &OfferedFolder, revoked: &[TreeGrant]) -> Vec<OfferedValue> {
+fn folder_values(access: Access, folder: &OfferedFolder, revoked: &[TreeGrant]) -> Vec<OfferedValue> {
     let kind = |access| if access == Access::Read { Kind::Read } else { Kind::Write };
     if revoked.is_empty() || folder.is_typed {
         return vec![OfferedValue::new(kind(access), &*folder.written)];
@@ -251,7 +255,7 @@ fn absolute(path: &Path) -> String {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned()
 }
 
-fn requests(pattern: &str, bounds: &OfferBounds) -> Result<Vec<OfferedValue>, String> {
+fn request_values(pattern: &str, bounds: &OfferBounds) -> Result<Vec<OfferedValue>, String> {
     let requested: HttpPattern = pattern.parse().map_err(|error: PatternError| error.to_string())?;
     let mut offered = vec![requested];
     if !bounds.revoked.http.is_empty() {
@@ -260,20 +264,22 @@ fn requests(pattern: &str, bounds: &OfferBounds) -> Result<Vec<OfferedValue>, St
             return Err(REVOKED.to_owned());
         }
     }
-    // A host in a private network is offered only to a plugin that asks for private networks.
+    // A host in a private network is offered only to a plugin that requests private networks.
     let is_private = |pattern: &HttpPattern| pattern.to_string().starts_with("private ");
-    let (OfferedHosts::OfCall(hosts) | OfferedHosts::Typed(hosts)) = &bounds.hosts else { return Ok(all_of(&offered)) };
-    let fits = |host: &&HttpPattern| is_private(host) == pattern.starts_with("private ");
-    let hosts: Vec<_> = hosts.iter().filter(fits).cloned().collect();
+    let (OfferedHosts::OfCall(hosts) | OfferedHosts::Typed(hosts)) = &bounds.hosts else {
+        return Ok(http_values(&offered));
+    };
+    let has_same_network = |host: &&HttpPattern| is_private(host) == pattern.starts_with("private ");
+    let hosts: Vec<_> = hosts.iter().filter(has_same_network).cloned().collect();
     let narrowed: Vec<_> = offered.iter().flat_map(|pattern| pattern.narrowed_to(&hosts)).collect();
     match (narrowed.is_empty(), &bounds.hosts) {
-        (false, _) => Ok(all_of(&narrowed)),
+        (false, _) => Ok(http_values(&narrowed)),
         (true, OfferedHosts::Typed(_)) => Err("the plugin does not ask for that server".to_owned()),
-        (true, _) => Ok(all_of(&offered)),
+        (true, _) => Ok(http_values(&offered)),
     }
 }
 
-fn all_of(patterns: &[HttpPattern]) -> Vec<OfferedValue> {
+fn http_values(patterns: &[HttpPattern]) -> Vec<OfferedValue> {
     let mut values: Vec<String> = patterns.iter().map(ToString::to_string).collect();
     values.dedup();
     values.into_iter().map(|value| OfferedValue::new(Kind::Http, value)).collect()
@@ -312,7 +318,7 @@ fn offer(
 
 fn folder_meaning(access: Access, folder: &Path, protected: &[ProtectedPath]) -> String {
     let canonical = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
-    let does = match access {
+    let action = match access {
         Access::Read => "reading",
         Access::ReadWrite => "reading, changing and deleting",
     };
@@ -322,7 +328,7 @@ fn folder_meaning(access: Access, folder: &Path, protected: &[ProtectedPath]) ->
     };
     let exception =
         if excluded.is_empty() { String::new() } else { format!(", but not changing {}", excluded.join(", ")) };
-    format!("{does} everything in {}{exception}", canonical.display())
+    format!("{action} everything in {}{exception}", canonical.display())
 }
 
 fn requests_meaning(pattern: &str) -> String {
@@ -353,11 +359,12 @@ mod tests {
         GrantOffers::new("p", needs.into_iter().map(lacking).collect(), (folder, &OfferBounds::default()), &lang)
     }
 
-    /// P6: a yes grants exactly what is shown, and requests that it cannot grant are shown with the reason.
+    /// P6: the answer yes grants exactly the grants that are shown. Requests that cannot be granted are shown with the
+    /// reason.
     #[test]
-    fn p6_a_yes_grants_exactly_what_is_shown() {
-        let place = tempfile::tempdir().expect("a temporary folder");
-        let base = place.path().canonicalize().expect("exists");
+    fn p6_answering_yes_grants_exactly_the_shown_grants() {
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let base = directory.path().canonicalize().expect("exists");
         let folder = OfferedFolder { base: base.clone(), written: ".".into(), is_typed: false };
         let needs = vec![
             Need::Files(Access::ReadWrite),
@@ -410,7 +417,7 @@ mod tests {
         assert!(grants.config.is_empty() && grants.secrets.is_empty());
     }
 
-    /// P6: grants that cannot be shown are not given.
+    /// P6: grants that are too many or too long to be shown are not granted.
     #[test]
     fn p6_grants_nothing_that_is_not_shown() {
         let folder = OfferedFolder { base: PathBuf::new(), written: ".".into(), is_typed: false };
@@ -431,7 +438,8 @@ mod tests {
         assert!(offers.has_folder());
     }
 
-    /// P6: the servers in the arguments of a call, or a server that the user types, narrow a request. Nothing widens it.
+    /// P6: a request is narrowed to the servers in the arguments of a call or to the server that the user types, and is
+    /// never widened.
     #[test]
     fn p6_narrows_requests_to_one_host() {
         let folder = OfferedFolder { base: PathBuf::new(), written: ".".into(), is_typed: false };
@@ -461,11 +469,11 @@ mod tests {
         assert!(host_patterns("*.example").is_empty() && host_patterns("user@a.example").is_empty());
     }
 
-    /// Row 48: never more is offered than was revoked.
+    /// Row 48: the offered grants do not exceed the revoked grants.
     #[test]
     fn row_48_offers_no_more_than_was_revoked() {
-        let place = tempfile::tempdir().expect("a temporary folder");
-        let base = place.path().to_owned();
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let base = directory.path().to_owned();
         std::fs::create_dir(base.join("docs")).expect("created");
         let folder = OfferedFolder { base: base.clone(), written: ".".into(), is_typed: false };
         let tree = TreeGrant { host: base.join("docs"), guest: "docs".to_owned(), access: Access::Read };

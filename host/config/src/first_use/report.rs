@@ -1,8 +1,8 @@
-//! Reports about the effect of an answer.
+//! Reports about the effect of the user's answer at the first use of a plugin.
 
 use std::path::PathBuf;
 
-/// The effect of an answer. The message is one sentence without a full stop, in some cases followed by lines to copy.
+/// The effect of an answer. The message is one sentence without a full stop. In some cases, lines to copy follow it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FirstUseReport {
     /// The grants were written into the agent's file.
@@ -15,7 +15,7 @@ pub enum FirstUseReport {
         /// Lines of the table `[plugins.NAME.grants]`.
         lines: Vec<String>,
     },
-    /// The agent's file now says that the user is not asked about the plugin.
+    /// `ask = false` was written into the agent's file, so that the user is not asked about the plugin again.
     #[error("written into {}: [plugins.{plugin}.grants] ask = false", path.display())]
     NeverAskWritten {
         /// Path of the agent's file.
@@ -40,7 +40,7 @@ pub enum FirstUseReport {
         /// The same grants as command-line options.
         flags: Vec<String>,
     },
-    /// The agent's file could not be changed so that the user is not asked again, so the answer applies to this run only.
+    /// `ask = false` could not be written into the agent's file, so the answer applies to this run only.
     #[error(
         "{reason}, so the answer applies to this run only. To keep it, add to the agent's configuration file\n  \
          [plugins.{plugin}.grants]\n  ask = false"
@@ -54,19 +54,19 @@ pub enum FirstUseReport {
     /// The grants could not be applied to the agent.
     #[error("nothing was granted: {reason}")]
     NothingGranted {
-        /// Why they could not be applied.
+        /// The reason why the grants could not be applied.
         reason: String,
     },
     /// The grants could not be recorded in the audit log.
     #[error("the grants could not be recorded in the audit log: {reason}")]
     NotAudited {
-        /// Why they could not be recorded.
+        /// The reason why the grants could not be recorded.
         reason: String,
     },
 }
 
 impl FirstUseReport {
-    /// Whether something went wrong that the user should know about.
+    /// Whether the report is about a failure, which should be shown as a warning.
     pub fn is_warning(&self) -> bool {
         !matches!(self, Self::GrantsWritten { .. } | Self::NeverAskWritten { .. })
     }

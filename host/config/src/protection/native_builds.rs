@@ -1,28 +1,30 @@
-//! Finds the files that are read when the host builds plugins. Build tools run as native code, outside the sandbox (row 40).
+//! Finds the files that build tools read when the host builds plugins. Build tools run as native code, outside the
+//! sandbox (row 40).
 
-use super::path;
+use super::protected_path;
 use agent_plugins::{ProtectedKind, ProtectedPath};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Names that cargo and rustup search in the folder of a project and in every folder above it.
-pub(super) const CARGO_LOOKS_ABOVE: [&str; 4] = [".cargo", "Cargo.toml", "rust-toolchain", "rust-toolchain.toml"];
-/// Names that the tools of other languages search in the same way.
-const OTHERS_LOOK_ABOVE: [&str; 2] = ["node_modules", "package.json"];
-/// Maximum number of packages that are followed from one folder of plugins.
+/// Files and folders that cargo and rustup search in the folder of a project and in every folder above it.
+pub(super) const CARGO_ANCESTOR_FILES: [&str; 4] = [".cargo", "Cargo.toml", "rust-toolchain", "rust-toolchain.toml"];
+/// Files and folders that the tools of other languages search in a project and in every folder above it.
+const OTHER_ANCESTOR_FILES: [&str; 2] = ["node_modules", "package.json"];
+/// Maximum number of packages whose dependencies are followed for one plugin directory.
 const MAX_PACKAGES: usize = 200;
-/// File that makes a folder a plugin project.
+/// Name of the file that marks a folder as a plugin project.
 const PROJECT_FILE: &str = "plugin.toml";
-/// Largest TOML file that is read, in bytes.
+/// Maximum size of a TOML file that is read, in bytes. Larger files are ignored.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Endings of the names of source files. In a package that contains the agent itself, only these are protected, because
-/// plugins are meant to work in that folder.
+/// Endings of the names of source files. In a package that contains the agent's folder, only these files are protected,
+/// because plugins work in the agent's folder.
 const SOURCES: &[&str] = &[".rs", "cargo.toml", "cargo.lock"];
 
-/// Paths to protect for a folder of plugin projects: the packages that they depend on, wherever these are, and the files
-/// above them that determine how they are built. Empty for a folder without projects. `agent` is the folder of the agent.
+/// Returns the paths to protect for a folder of plugin projects: the packages that the projects depend on, and the
+/// files in folders above the packages that affect the build. Returns nothing for a folder without projects. `agent` is
+/// the folder of the agent.
 pub(super) fn source_paths(folder: &Path, agent: &Path) -> Vec<ProtectedPath> {
     let projects = projects_at(folder);
     if projects.is_empty() {
@@ -39,29 +41,29 @@ pub(super) fn source_paths(folder: &Path, agent: &Path) -> Vec<ProtectedPath> {
             }
         }
     }
-    let looked_for: BTreeSet<PathBuf> = packages
+    let ancestor_files: BTreeSet<PathBuf> = packages
         .iter()
         .flat_map(|package| package.ancestors().skip(1))
-        .flat_map(|above| CARGO_LOOKS_ABOVE.iter().chain(&OTHERS_LOOK_ABOVE).map(|name| above.join(name)))
+        .flat_map(|above| CARGO_ANCESTOR_FILES.iter().chain(&OTHER_ANCESTOR_FILES).map(|name| above.join(name)))
         .collect();
     let agent = canonical(agent.to_owned());
-    let own = canonical(folder.to_owned());
+    let plugin_directory = canonical(folder.to_owned());
     let kind = |package: &Path| match &agent {
-        // The folder with the plugins itself is always protected completely.
-        Some(agent) if agent.starts_with(package) && own.as_deref() != Some(package) => {
+        // The plugin directory itself is always protected completely.
+        Some(agent) if agent.starts_with(package) && plugin_directory.as_deref() != Some(package) => {
             ProtectedKind::CodeFiles(SOURCES)
         }
         _ => ProtectedKind::Folder,
     };
     let folders = packages.into_iter().map(|package| {
         let kind = kind(&package);
-        path(package, what, kind)
+        protected_path(package, what, kind)
     });
-    folders.chain(looked_for.into_iter().map(|file| path(file, what, ProtectedKind::File))).collect()
+    folders.chain(ancestor_files.into_iter().map(|file| protected_path(file, what, ProtectedKind::File))).collect()
 }
 
-/// The folder itself if it is a plugin project, otherwise the projects in it. Every folder with a `plugin.toml` counts, even
-/// if it cannot be built yet, because it may be completed later.
+/// Returns the folder itself if it is a plugin project, otherwise the projects in it. Every folder with a `plugin.toml`
+/// is a project, even if it cannot be built yet, because it may be completed later.
 fn projects_at(folder: &Path) -> Vec<PathBuf> {
     let is_project = |folder: &PathBuf| folder.join(PROJECT_FILE).is_file();
     if is_project(&folder.to_owned()) {
@@ -71,7 +73,7 @@ fn projects_at(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(is_project).collect()
 }
 
-/// Paths of the source and the WIT in the `[build]` table of a project.
+/// Returns the paths of the source and the WIT folder that the `[build]` table of a project names.
 fn named_paths(project: &Path) -> Vec<PathBuf> {
     let table = read_table(&project.join(PROJECT_FILE));
     let build = table.as_ref().and_then(|table| table.get("build")?.as_table());
@@ -79,18 +81,19 @@ fn named_paths(project: &Path) -> Vec<PathBuf> {
     named.map(|path| project.join(path)).collect()
 }
 
-/// Reads a TOML file. None if it is too large or cannot be read.
+/// Reads a TOML file. Returns None if the file is too large, cannot be read or is not valid TOML.
 fn read_table(path: &Path) -> Option<toml::Table> {
     let is_short = fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAX_BYTES);
     if is_short { fs::read_to_string(path).ok()?.parse().ok() } else { None }
 }
 
-/// A path with symbolic links resolved. None if it does not exist.
+/// Resolves symbolic links in a path. Returns None if the path does not exist.
 fn canonical(path: PathBuf) -> Option<PathBuf> {
     path.canonicalize().ok()
 }
 
-/// Every folder that a `Cargo.toml` names as the `path` of a dependency or target, or with its `build` script.
+/// Returns the folders that a `Cargo.toml` names: the `path` of each dependency and target, and the folder of its
+/// `build` script.
 fn dependencies(manifest: &Path) -> Vec<PathBuf> {
     let Some(folder) = manifest.parent() else { return Vec::new() };
     let Some(table) = read_table(manifest) else { return Vec::new() };
@@ -108,9 +111,9 @@ fn dependencies(manifest: &Path) -> Vec<PathBuf> {
             }
         }
     }
-    // `[lib] path = "src/lib.rs"` names a file.
-    let folder_of = |place: PathBuf| if place.is_file() { place.parent().map(Path::to_owned) } else { Some(place) };
-    paths.into_iter().filter_map(folder_of).filter(|place| place.is_dir()).collect()
+    // The `path` of a target, such as `[lib] path = "src/lib.rs"`, names a file.
+    let folder_of = |path: PathBuf| if path.is_file() { path.parent().map(Path::to_owned) } else { Some(path) };
+    paths.into_iter().filter_map(folder_of).filter(|path| path.is_dir()).collect()
 }
 
 #[cfg(test)]
@@ -120,12 +123,12 @@ mod tests {
     /// P13, row 40: a plugin cannot change the sources of another plugin.
     #[test]
     fn p13_protects_sources_of_plugins() {
-        let place = tempfile::tempdir().expect("a temporary folder");
-        let root = place.path().canonicalize().expect("exists");
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let root = directory.path().canonicalize().expect("exists");
         for name in ["plugins/notes/src", "shared/words/src", "shared/deep", "other"] {
             fs::create_dir_all(root.join(name)).expect("created");
         }
-        let package = |name: &str, rest: &str| format!("[package]\nname = \"{name}\"\nversion = \"1.0.0\"\n{rest}");
+        let package = |name: &str, tables: &str| format!("[package]\nname = \"{name}\"\nversion = \"1.0.0\"\n{tables}");
         for (file, text) in [
             ("plugins/notes/plugin.toml", "name = \"notes\"\nversion = \"1.0.0\"\n".to_owned()),
             (
@@ -149,7 +152,8 @@ mod tests {
             assert!(found.iter().any(|path| path.path == root.join(name)), "{name}");
         }
         assert_eq!(source_paths(&root.join("other"), &root), []);
-        // If the agent is inside such a package, its plugins can still work there: only source files are protected.
+        // In a package that contains the agent's folder, only source files are protected, so that plugins can work
+        // there.
         let found = source_paths(&root.join("plugins"), &root.join("shared/deep"));
         let deep = found.iter().find(|path| path.path == root.join("shared/deep")).expect("it is protected");
         assert_eq!(deep.kind, ProtectedKind::CodeFiles(SOURCES));

@@ -1,18 +1,18 @@
-//! Finds the code that an MCP server runs. It is native code, so no plugin may write what its program, interpreter or package
-//! manager loads (P13, row 40).
+//! Finds the code that an MCP server runs. The server is native code, so plugins must not be able to write the files
+//! that its program, interpreter or package manager loads (P13, row 40).
 
 mod programs;
 
-use super::path;
+use super::protected_path;
 use crate::agent_file::McpTable;
 use crate::settings::Settings;
 use agent_plugins::{Access, ProtectedKind, ProtectedPath, TreeGrant};
-use programs::{LANGUAGES, Language, Program, is_about_code, program};
+use programs::{LANGUAGES, Language, Program, can_contain_code_paths, program};
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
-/// Paths to protect for a server: its program, its scripts, the folders that contain them, and what is loaded from its working
-/// directory. `variable` reads the host's environment.
+/// Returns the paths to protect for a server: its program, its scripts, the folders that contain them, and the code
+/// files in its working directory. `variable` reads the host's environment.
 pub(super) fn server_paths(
     name: &str,
     table: &McpTable,
@@ -23,85 +23,86 @@ pub(super) fn server_paths(
     let what = format!("code that the MCP server `{name}` runs");
     let mut collector = PathCollector {
         agent: folder,
-        working: working_folder(table, folder),
+        working_directory: working_directory(table, folder),
         what: &what,
-        searched_above: Vec::new(),
+        ancestor_files: Vec::new(),
         paths: Vec::new(),
     };
-    let working = collector.working.clone();
+    let working_directory = collector.working_directory.clone();
     if command.contains(std::path::is_separator) {
-        collector.program(&folder.join(command));
+        collector.add_program(&folder.join(command));
     } else {
         let path = table.env.get("PATH").cloned().or_else(|| variable("PATH")).unwrap_or_default();
         // An empty part of `PATH` means the working directory of the server.
-        std::env::split_paths(&path).for_each(|searched| collector.on_path(command, &searched));
+        std::env::split_paths(&path).for_each(|searched| collector.add_path_folder(command, &searched));
     }
-    // `--script=run.py` names a file, and `sh -c "exec node run.js"` names a program and a file.
-    let words: Vec<&str> = table.args.iter().flat_map(|arg| words(arg)).collect();
+    // The argument `--script=run.py` contains a file, and `sh -c "exec node run.js"` contains a program and a file.
+    let words: Vec<&str> = table.args.iter().flat_map(|arg| possible_paths(arg)).collect();
     let known: Vec<_> = std::iter::once(command).chain(words.iter().copied()).filter_map(program).collect();
     for program in &known {
-        program.runs.iter().for_each(|language| collector.code(&working, language));
+        program.runs.iter().for_each(|language| collector.add_code_files(&working_directory, language));
     }
     let language = known.iter().find_map(|program| program.runs.first().copied());
     for word in words {
-        for script in [working.join(word), folder.join(word)] {
-            collector.script(&script, language);
+        for script in [working_directory.join(word), folder.join(word)] {
+            collector.add_script(&script, language);
         }
     }
-    collector.folder(&working);
+    collector.add_folder(&working_directory);
     for program in known {
-        collector.launcher(program);
+        collector.add_program_inputs(program);
     }
-    for (name, value) in variables(table, variable) {
-        collector.variable(&name, &value);
+    for (name, value) in code_variables(table, variable) {
+        collector.add_variable(&name, &value);
     }
-    for place in std::mem::take(&mut collector.searched_above) {
-        let kind = if place.is_dir() { ProtectedKind::Folder } else { ProtectedKind::File };
-        collector.add(place, kind);
+    for path in std::mem::take(&mut collector.ancestor_files) {
+        let kind = if path.is_dir() { ProtectedKind::Folder } else { ProtectedKind::File };
+        collector.add(path, kind);
     }
     collector.paths
 }
 
-/// Working directory of a server. By default, it is that of the host.
-fn working_folder(table: &McpTable, folder: &Path) -> PathBuf {
+/// Returns the working directory of a server. The default is the working directory of the host.
+fn working_directory(table: &McpTable, folder: &Path) -> PathBuf {
     table.directory.as_ref().map_or_else(|| PathBuf::from("."), |directory| folder.join(directory))
 }
 
-/// Parts of an argument that may be paths: the argument itself, the value of an option, and the words of a shell command.
-fn words(argument: &str) -> impl Iterator<Item = &str> {
-    let quoted = |character: char| character.is_whitespace() || "'\"`;|&()<>".contains(character);
-    let parts = argument.split(quoted).flat_map(|word| {
+/// Returns the parts of an argument that may be paths: the argument itself, the value of an option, and the words of a
+/// shell command.
+fn possible_paths(argument: &str) -> impl Iterator<Item = &str> {
+    let is_separator = |character: char| character.is_whitespace() || "'\"`;|&()<>".contains(character);
+    let parts = argument.split(is_separator).flat_map(|word| {
         let value = word.split_once('=').map(|(_, value)| value);
-        // `-Ilib`
+        // The value of a short option follows without a space, as in `-Ilib`.
         let joined = word.strip_prefix('-').and_then(|option| option.get(1..)).filter(|_| !word.starts_with("--"));
         [Some(word), value, joined]
     });
-    let full_argument = argument.contains(quoted).then_some(argument);
+    let full_argument = argument.contains(is_separator).then_some(argument);
     full_argument.into_iter().chain(parts.flatten()).filter(|word| !word.is_empty())
 }
 
-/// The variables of a server that can contain paths of code.
-fn variables(table: &McpTable, variable: &dyn Fn(&str) -> Option<String>) -> Vec<(String, String)> {
-    let own = table.env.iter().map(|(name, value)| (name.clone(), value.clone()));
+/// Returns the environment variables of a server that can contain paths of code, with their values.
+fn code_variables(table: &McpTable, variable: &dyn Fn(&str) -> Option<String>) -> Vec<(String, String)> {
+    let configured = table.env.iter().map(|(name, value)| (name.clone(), value.clone()));
     let passed = table.pass_env.iter().filter_map(|name| Some((name.value.clone(), variable(&name.value)?)));
-    own.chain(passed).filter(|(name, _)| is_about_code(name)).collect()
+    configured.chain(passed).filter(|(name, _)| can_contain_code_paths(name)).collect()
 }
 
-/// Warnings about MCP servers that run in a folder that a plugin may write, because it is not possible to list everything
-/// that a program loads.
+/// Returns warnings about MCP servers that run in a folder that a plugin may write. The protection cannot cover all
+/// files that a program might load.
 pub(super) fn in_writable_folders(settings: &Settings, trees: &[(String, TreeGrant)]) -> Vec<String> {
     let folder = settings.folder();
     let mut warnings = Vec::new();
     for (server, table) in settings.file.mcp.iter().filter(|(_, table)| table.command.is_some()) {
-        let Ok(working) = working_folder(table, folder).canonicalize() else { continue };
+        let Ok(directory) = working_directory(table, folder).canonicalize() else { continue };
         for (plugin, tree) in trees.iter().filter(|(_, tree)| tree.access == Access::ReadWrite) {
-            let holds_agent = |place: &Path| place.canonicalize().is_ok_and(|place| place.starts_with(&working));
-            let is_protected = !holds_agent(folder) && !holds_agent(Path::new("."));
-            if !is_protected && tree.host.canonicalize().is_ok_and(|tree| working.starts_with(tree)) {
+            let contains = |path: &Path| path.canonicalize().is_ok_and(|path| path.starts_with(&directory));
+            let is_protected = !contains(folder) && !contains(Path::new("."));
+            if !is_protected && tree.host.canonicalize().is_ok_and(|tree| directory.starts_with(tree)) {
                 warnings.push(format!(
                     "the MCP server `{server}` runs in {}, which {plugin} may write; known kinds of code there are protected, \
                      but not everything that the server might load; set `directory` to a separate folder for the server",
-                    working.display()
+                    directory.display()
                 ));
             }
         }
@@ -114,60 +115,63 @@ struct PathCollector<'a> {
     /// Folder of the agent.
     agent: &'a Path,
     /// Working directory of the server.
-    working: PathBuf,
+    working_directory: PathBuf,
     /// Description of the protected paths, for messages.
     what: &'a str,
-    /// Names that are searched in folders above. They are added last, so that messages mention them last.
-    searched_above: Vec<PathBuf>,
+    /// Files that are searched in folders above the code. They are added last, so that messages mention them last.
+    ancestor_files: Vec<PathBuf>,
     paths: Vec<ProtectedPath>,
 }
 
 impl PathCollector<'_> {
-    fn add(&mut self, place: PathBuf, kind: ProtectedKind) {
-        let path = path(place, self.what, kind);
+    fn add(&mut self, path: PathBuf, kind: ProtectedKind) {
+        let path = protected_path(path, self.what, kind);
         if !self.paths.contains(&path) {
             self.paths.push(path);
         }
     }
 
-    /// Adds a program and its folder. A program in a virtual environment also loads files next to its folder `bin`.
-    fn program(&mut self, program: &Path) {
+    /// Adds a program and its folder. A program in a Python virtual environment also loads files next to its folder
+    /// `bin`.
+    fn add_program(&mut self, program: &Path) {
         self.add(program.to_owned(), ProtectedKind::File);
         let Some(folder) = program.parent() else { return };
-        self.folder(folder);
-        let is_of_programs = folder.file_name().is_some_and(|name| ["bin", "Scripts"].map(OsStr::new).contains(&name));
-        if let Some(environment) = folder.parent().filter(|above| is_of_programs && above.join("pyvenv.cfg").is_file())
+        self.add_folder(folder);
+        let is_program_folder =
+            folder.file_name().is_some_and(|name| ["bin", "Scripts"].map(OsStr::new).contains(&name));
+        if let Some(environment) =
+            folder.parent().filter(|parent| is_program_folder && parent.join("pyvenv.cfg").is_file())
         {
-            self.folder(environment);
+            self.add_folder(environment);
         }
-        // The interpreter of a virtual environment is a link, and nothing is loaded from the folder of its target. Other links
-        // lead into packages.
+        // The interpreter of a virtual environment is a link, and no code is loaded from the folder of its target.
+        // Other links point into packages.
         if let Ok(target) = program.canonicalize() {
-            self.packages(&target);
+            self.add_package_folder(&target);
         }
-        self.packages(program);
+        self.add_package_folder(program);
     }
 
-    /// Adds a folder of the `PATH`, so that no other program can be placed before the one that the command means.
-    fn on_path(&mut self, command: &str, searched: &Path) {
-        let folder = self.working.join(searched);
+    /// Adds a folder of the `PATH`, so that a plugin cannot put another program with the name of the command into it.
+    fn add_path_folder(&mut self, command: &str, searched: &Path) {
+        let folder = self.working_directory.join(searched);
         self.add(folder.join(command), ProtectedKind::File);
-        self.folder(&folder);
+        self.add_folder(&folder);
         if folder.join(command).is_file() {
-            self.program(&folder.join(command));
+            self.add_program(&folder.join(command));
         }
     }
 
     /// Adds the paths of code in a variable, such as `PYTHONPATH=lib:more` or `NODE_OPTIONS=--require ./first.js`.
-    fn variable(&mut self, name: &str, value: &str) {
-        for word in words(value).flat_map(|word| word.split(':')).filter(|word| !word.is_empty()) {
-            let place = self.working.join(word);
-            match place.is_dir() {
-                true => self.folder(&place),
-                false if place.is_file() => self.script(&place, None),
+    fn add_variable(&mut self, name: &str, value: &str) {
+        for word in possible_paths(value).flat_map(|word| word.split(':')).filter(|word| !word.is_empty()) {
+            let path = self.working_directory.join(word);
+            match path.is_dir() {
+                true => self.add_folder(&path),
+                false if path.is_file() => self.add_script(&path, None),
                 // The path does not exist yet, but a plugin could create it.
                 false if word.contains(std::path::is_separator) || name.to_ascii_uppercase().contains("PATH") => {
-                    self.add(place, ProtectedKind::File);
+                    self.add(path, ProtectedKind::File);
                 }
                 false => {}
             }
@@ -175,64 +179,64 @@ impl PathCollector<'_> {
     }
 
     /// Adds a script, or a folder with scripts.
-    fn script(&mut self, script: &Path, language: Option<&'static Language>) {
+    fn add_script(&mut self, script: &Path, language: Option<&'static Language>) {
         let Ok(metadata) = std::fs::metadata(script) else { return };
-        self.packages(script);
+        self.add_package_folder(script);
         if metadata.is_dir() {
-            return self.folder(script);
+            return self.add_folder(script);
         }
         if let Some(parent) = script.parent() {
-            self.folder(parent);
+            self.add_folder(parent);
             let by_ending =
                 LANGUAGES.iter().copied().find(|known| known.scripts.iter().any(|ending| has_ending(script, ending)));
-            by_ending.or(language).into_iter().for_each(|language| self.code(parent, language));
+            by_ending.or(language).into_iter().for_each(|language| self.add_code_files(parent, language));
         }
         self.add(script.to_owned(), ProtectedKind::File);
     }
 
-    /// Adds a folder of code with everything in it, because interpreters load files next to a script. The folder of the
-    /// whole agent is not added, because plugins are meant to work there.
-    fn folder(&mut self, code: &Path) {
-        if let Some(canonical) = code.canonicalize().ok().filter(|canonical| !self.holds_whole_agent(canonical)) {
+    /// Adds a folder of code with all its contents, because interpreters load files next to a script. A folder that
+    /// contains the agent's folder is not added, because plugins work in the agent's folder.
+    fn add_folder(&mut self, code: &Path) {
+        if let Some(canonical) = code.canonicalize().ok().filter(|canonical| !self.contains_agent(canonical)) {
             self.add(canonical, ProtectedKind::Folder);
         }
     }
 
-    /// Adds the code files of a language in a folder. In the folder of the whole agent, files of code are recognised by
-    /// their names.
-    fn code(&mut self, code: &Path, language: &Language) {
+    /// Adds the files that a language searches above a folder of code. If the folder contains the agent's folder, also
+    /// adds the code files in the folder, which are recognised by their names.
+    fn add_code_files(&mut self, code: &Path, language: &Language) {
         let Ok(canonical) = code.canonicalize() else { return };
-        self.searched_above
+        self.ancestor_files
             .extend(canonical.ancestors().flat_map(|above| language.above.iter().map(|name| above.join(name))));
-        if self.holds_whole_agent(&canonical) {
+        if self.contains_agent(&canonical) {
             self.add(canonical, ProtectedKind::CodeFiles(language.loads));
         }
     }
 
-    /// Adds the folder of installed packages that contains a script, because packages load other packages.
-    fn packages(&mut self, script: &Path) {
-        let is_packages = |component: Component<'_>| {
+    /// Adds the folder of installed packages that contains the script, because packages load other packages.
+    fn add_package_folder(&mut self, script: &Path) {
+        let is_package_folder = |component: Component<'_>| {
             ["node_modules", "site-packages"].map(OsStr::new).contains(&component.as_os_str())
         };
-        if let Some(place) = script.components().position(is_packages) {
-            self.folder(&script.components().take(place + 1).collect::<PathBuf>());
+        if let Some(index) = script.components().position(is_package_folder) {
+            self.add_folder(&script.components().take(index + 1).collect::<PathBuf>());
         }
     }
 
     /// Adds the files and folders that a program reads, even if they do not exist, because a plugin could create them.
-    fn launcher(&mut self, program: &Program) {
+    fn add_program_inputs(&mut self, program: &Program) {
         for folder in program.folders {
-            self.add(self.working.join(folder), ProtectedKind::Folder);
+            self.add(self.working_directory.join(folder), ProtectedKind::Folder);
         }
         for file in program.files {
-            self.add(self.working.join(file), ProtectedKind::File);
+            self.add(self.working_directory.join(file), ProtectedKind::File);
         }
     }
 
-    /// Whether this folder contains the agent, or the current folder of the host.
-    fn holds_whole_agent(&self, folder: &Path) -> bool {
-        let holds = |place: &Path| place.canonicalize().is_ok_and(|place| place.starts_with(folder));
-        holds(self.agent) || holds(Path::new("."))
+    /// Whether `folder` contains the folder of the agent, or the current folder of the host.
+    fn contains_agent(&self, folder: &Path) -> bool {
+        let contains = |path: &Path| path.canonicalize().is_ok_and(|path| path.starts_with(folder));
+        contains(self.agent) || contains(Path::new("."))
     }
 }
 
@@ -245,23 +249,23 @@ mod tests {
     use super::super::tests::settings;
     use super::*;
 
-    /// Protected paths inside the agent's folder, relative to it.
+    /// Returns the protected paths inside the agent's folder, relative to this folder.
     fn protected(folder: &Path, toml: &str) -> Vec<(String, ProtectedKind)> {
         let settings = settings(folder, &format!("model = \"scripted:replies.json\"\n[mcp.notes]\n{toml}"));
         let agent = folder.canonicalize().expect("exists");
         let paths = server_paths("notes", &settings.file.mcp["notes"], &agent, &|_| None);
         let shown = paths.into_iter().filter_map(|path| {
-            let place = path.path.strip_prefix(&agent).ok()?.components();
-            let place: PathBuf = place.filter(|component| *component != Component::CurDir).collect();
-            Some((place.to_string_lossy().into_owned(), path.kind))
+            let components = path.path.strip_prefix(&agent).ok()?.components();
+            let relative: PathBuf = components.filter(|component| *component != Component::CurDir).collect();
+            Some((relative.to_string_lossy().into_owned(), path.kind))
         });
         shown.collect()
     }
 
-    /// Makes an agent's folder that contains servers.
+    /// Creates an agent's folder that contains servers.
     fn folder_with_servers() -> tempfile::TempDir {
-        let place = tempfile::tempdir().expect("a temporary folder");
-        let folder = place.path();
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let folder = directory.path();
         for name in [".venv/bin", "servers", "node_modules/notes", "bin", "lib"] {
             std::fs::create_dir_all(folder.join(name)).expect("created");
         }
@@ -276,14 +280,14 @@ mod tests {
         ] {
             std::fs::write(folder.join(name), "").expect("written");
         }
-        place
+        directory
     }
 
     /// P13, row 40: files that an interpreter or a package manager loads are protected together with the script.
     #[test]
-    fn p13_protects_what_a_server_loads() {
+    fn p13_protects_the_files_that_a_server_loads() {
         use ProtectedKind::{File, Folder};
-        let place = folder_with_servers();
+        let directory = folder_with_servers();
         let code_of = |command: &str| {
             ProtectedKind::CodeFiles(
                 program(command).and_then(|known| known.runs.first()).expect("an interpreter").loads,
@@ -327,7 +331,7 @@ mod tests {
             ),
         ];
         for (toml, expected) in cases {
-            let found = protected(place.path(), toml);
+            let found = protected(directory.path(), toml);
             for (name, kind) in expected {
                 assert!(
                     found.contains(&((*name).to_owned(), *kind)),
@@ -337,10 +341,10 @@ mod tests {
         }
     }
 
-    /// P13: the user is warned if a server runs in a folder where code is only recognised by names.
+    /// P13: the user is warned if a server runs in the agent's folder, where only files with known names are protected.
     #[test]
     fn p13_warns_of_a_server_in_a_writable_folder() {
-        let place = folder_with_servers();
+        let folder = folder_with_servers();
         let text = |directory: &str| {
             format!(
                 "model = \"scripted:replies.json\"\n[mcp.notes]\ncommand = \"notes\"\ndirectory = \"{directory}\"\n\
@@ -348,7 +352,7 @@ mod tests {
             )
         };
         let warnings = |directory: &str| {
-            let settings = settings(place.path(), &text(directory));
+            let settings = settings(folder.path(), &text(directory));
             in_writable_folders(&settings, &super::super::granted_trees(&settings))
         };
         assert_eq!(warnings("servers"), Vec::<String>::new());

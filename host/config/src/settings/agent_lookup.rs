@@ -11,13 +11,13 @@ pub const AGENT_FILE: &str = "agent.toml";
 pub const AGENT_FOLDER: &str = "agents";
 /// Maximum number of files that are examined in a folder.
 const MAX_FILES: usize = 1000;
-/// Largest file that is examined, in bytes.
+/// Maximum size of a file that is examined, in bytes.
 const MAX_BYTES: u64 = 1024 * 1024;
 
 /// An agent that was found in a folder.
 #[derive(Debug)]
 pub struct ListedAgent {
-    /// Name of the agent, from its file or from the file's name.
+    /// Name of the agent: the `name` in its file, or the name of the file without `.toml`.
     pub name: String,
     /// Path of the agent's file, as it can be passed to `--agent`.
     pub path: PathBuf,
@@ -25,8 +25,8 @@ pub struct ListedAgent {
     pub file: Result<AgentFile, String>,
 }
 
-/// Finds the file for `--agent VALUE` in a folder. `VALUE` is a path if it contains a separator, ends in `.toml`, or is the
-/// name of an existing file. Otherwise it is the name of an agent.
+/// Finds the file for `--agent VALUE` in a folder. `VALUE` is a path if it contains a separator, ends in `.toml`, or is
+/// the name of an existing file. Otherwise `VALUE` is the name of an agent.
 pub fn find_agent(requested: &Path, folder: &Path) -> Result<PathBuf, ConfigError> {
     let is_path =
         requested.components().count() != 1 || requested.extension().is_some_and(|extension| extension == "toml");
@@ -37,14 +37,14 @@ pub fn find_agent(requested: &Path, folder: &Path) -> Result<PathBuf, ConfigErro
         return Ok(requested.to_owned());
     }
     let name = requested.to_string_lossy();
-    let all = list_agents(folder);
-    let mut matching: Vec<_> = all.iter().filter(|agent| agent.name == name).collect();
+    let agents = list_agents(folder);
+    let mut matching: Vec<_> = agents.iter().filter(|agent| agent.name == name).collect();
     match matching.as_slice() {
-        [one] => Ok(one.path.clone()),
+        [agent] => Ok(agent.path.clone()),
         [] if folder.join(format!("{name}.toml")).is_file() => Ok(PathBuf::from(format!("{name}.toml"))),
-        [] => Err(ConfigError::settings(missing_agent(&name, &all))),
+        [] => Err(ConfigError::settings(missing_agent(&name, &agents))),
         _ => {
-            matching.sort_by(|one, other| one.path.cmp(&other.path));
+            matching.sort_by(|left, right| left.path.cmp(&right.path));
             let paths: Vec<_> = matching.iter().map(|agent| format!("--agent {}", agent.path.display())).collect();
             Err(ConfigError::settings(format!(
                 "{} files define an agent named `{name}`: write {}",
@@ -57,9 +57,9 @@ pub fn find_agent(requested: &Path, folder: &Path) -> Result<PathBuf, ConfigErro
 
 /// Lists the agents of a folder by path: `agent.toml`, other TOML files that look like an agent's, and `agents/*.toml`.
 pub fn list_agents(folder: &Path) -> Vec<ListedAgent> {
-    let here =
+    let top_files =
         toml_files(folder, Path::new("")).into_iter().filter(|path| looks_like_agent_file(&folder.join(path), path));
-    let paths = here.chain(toml_files(folder, Path::new(AGENT_FOLDER)));
+    let paths = top_files.chain(toml_files(folder, Path::new(AGENT_FOLDER)));
     paths.map(|path| read_agent(folder, path)).collect()
 }
 
@@ -71,11 +71,12 @@ fn read_agent(folder: &Path, path: PathBuf) -> ListedAgent {
     ListedAgent { name, path, file }
 }
 
-/// Relative paths of the TOML files in the subfolder `below` of a folder.
-fn toml_files(folder: &Path, below: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder.join(below)) else { return Vec::new() };
-    let names = entries.flatten().map(|entry| below.join(entry.file_name()));
-    // Plugins may be allowed to write files of other well-known programs, so these files are never read as agents.
+/// Returns the paths of the TOML files in a subfolder of `folder`, relative to `folder`.
+fn toml_files(folder: &Path, subfolder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder.join(subfolder)) else { return Vec::new() };
+    let names = entries.flatten().map(|entry| subfolder.join(entry.file_name()));
+    // Plugins may have the right to write TOML files of other well-known programs, so these files are never read as
+    // agents.
     let is_foreign = |path: &PathBuf| path.file_name().is_some_and(agent_plugins::is_foreign_toml);
     let is_file = |path: &PathBuf| path.extension().is_some_and(|end| end == "toml") && folder.join(path).is_file();
     let is_file = |path: &PathBuf| is_file(path) && !is_foreign(path);
@@ -84,37 +85,40 @@ fn toml_files(folder: &Path, below: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Whether a TOML file is probably an agent's: it is `agent.toml`, or most of its keys are keys of an agent's file.
+/// Whether a TOML file is probably an agent's file: it is `agent.toml`, or more than half of its keys are keys of
+/// `agent.toml`.
 fn looks_like_agent_file(file: &Path, path: &Path) -> bool {
     let keys = || own_and_foreign_keys(&read_bounded(file, MAX_BYTES).ok()?);
-    path == Path::new(AGENT_FILE) || keys().is_some_and(|(own, foreign)| foreign == 0 || own > foreign)
+    path == Path::new(AGENT_FILE) || keys().is_some_and(|(known, foreign)| foreign == 0 || known > foreign)
 }
 
 fn missing_file(requested: &Path, folder: &Path) -> String {
     let absolute = std::path::absolute(folder.join(requested)).unwrap_or_else(|_| requested.to_owned());
-    let (shown, absolute, all) = (requested.display(), absolute.display(), list_agents(folder));
-    let paths: Vec<String> = all.iter().map(|agent| agent.path.display().to_string()).collect();
-    let meant = nearest(&shown.to_string(), paths.iter().map(String::as_str));
-    let meant = meant.map(|meant| format!(" (did you mean `{meant}`?)")).unwrap_or_default();
-    let there = match paths.as_slice() {
+    let (shown, absolute, agents) = (requested.display(), absolute.display(), list_agents(folder));
+    let paths: Vec<String> = agents.iter().map(|agent| agent.path.display().to_string()).collect();
+    let suggestion = nearest(&shown.to_string(), paths.iter().map(String::as_str));
+    let suggestion = suggestion.map(|suggestion| format!(" (did you mean `{suggestion}`?)")).unwrap_or_default();
+    let available = match paths.as_slice() {
         [] => "there are no agents' files in this folder".to_owned(),
         _ => format!("agents' files in this folder: {}", paths.join(", ")),
     };
     format!(
-        "there is no file `{shown}` (searched at `{absolute}`){meant}; {there}; `agent-host config init --output {shown}` writes one that \
+        "there is no file `{shown}` (searched at `{absolute}`){suggestion}; {available}; `agent-host config init --output {shown}` writes one that \
          explains every key"
     )
 }
 
-fn missing_agent(name: &str, all: &[ListedAgent]) -> String {
-    let listed: Vec<_> = all.iter().map(|agent| format!("\n  {} ({})", agent.name, agent.path.display())).collect();
-    let meant = nearest(name, all.iter().map(|agent| agent.name.as_str()));
-    let meant = meant.map(|meant| format!(" Did you mean `{meant}`?")).unwrap_or_default();
-    let there = match listed.as_slice() {
+fn missing_agent(name: &str, agents: &[ListedAgent]) -> String {
+    let listed: Vec<_> = agents.iter().map(|agent| format!("\n  {} ({})", agent.name, agent.path.display())).collect();
+    let suggestion = nearest(name, agents.iter().map(|agent| agent.name.as_str()));
+    let suggestion = suggestion.map(|suggestion| format!(" Did you mean `{suggestion}`?")).unwrap_or_default();
+    let available = match listed.as_slice() {
         [] => "there are no agents; `agent-host config init` writes an agent.toml".to_owned(),
         _ => format!("these agents exist:{}", listed.concat()),
     };
-    format!("there is no agent `{name}` in this folder.{meant} Searched in *.toml and {AGENT_FOLDER}/*.toml; {there}")
+    format!(
+        "there is no agent `{name}` in this folder.{suggestion} Searched in *.toml and {AGENT_FOLDER}/*.toml; {available}"
+    )
 }
 
 #[cfg(test)]
@@ -130,7 +134,7 @@ mod tests {
         folder
     }
 
-    /// I2: a folder can contain several agents.
+    /// I2: agents in a folder are found by the name in their file, by the name of their file, and by path.
     #[test]
     fn finds_agents_by_name_and_path() {
         let folder = folder(&[
@@ -163,21 +167,22 @@ mod tests {
             ("./agents", "./agents"),
             ("Cargo", "Cargo.toml"),
         ];
-        for (asked, path) in cases {
-            let found =
-                find_agent(Path::new(asked), folder.path()).unwrap_or_else(|error| panic!("{asked}: {error:?}"));
-            assert_eq!(found, Path::new(path), "{asked}");
+        for (requested, path) in cases {
+            let found = find_agent(Path::new(requested), folder.path())
+                .unwrap_or_else(|error| panic!("{requested}: {error:?}"));
+            assert_eq!(found, Path::new(path), "{requested}");
         }
     }
 
-    /// I2
+    /// I2: errors for missing and ambiguous agents name similar and matching agents.
     #[test]
     fn missing_and_ambiguous_agents_are_explained() {
         let empty = folder(&[]);
         let message = find_agent(Path::new("reader"), empty.path()).expect_err("absent").to_string();
         assert!(message.contains("config init"), "{message}");
         let folder = folder(&[("one.toml", "name = \"reader\"\n"), ("agents/two.toml", "name = \"reader\"\n")]);
-        let message = |asked: &str| find_agent(Path::new(asked), folder.path()).expect_err(asked).to_string();
+        let message =
+            |requested: &str| find_agent(Path::new(requested), folder.path()).expect_err(requested).to_string();
         assert_eq!(
             message("reader"),
             "2 files define an agent named `reader`: write --agent agents/two.toml or --agent one.toml"

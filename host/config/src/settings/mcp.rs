@@ -1,7 +1,8 @@
-//! The configuration of MCP servers (I5), from `agent.toml` and the environment. Values of variables are never shown.
+//! Builds the configuration of MCP servers (I5) from `agent.toml` and the environment. Values of environment variables
+//! are never shown.
 
 use super::Variables;
-use crate::agent_file::{AgentFile, McpTable, Placed};
+use crate::agent_file::{AgentFile, Located, McpTable};
 use agent_mcp::{
     ChildCommand, HttpAddress, KeepConnected, MCP_LIMITS, McpLimits, Secrets, ServerConfig, ToolSelection, Transport,
 };
@@ -9,24 +10,26 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Variables that are passed to every server, because most programs need them.
+/// Environment variables that are passed to every server, because most programs need them.
 const ALWAYS_PASSED: [&str; 6] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR"];
 
-/// All servers of the file, or all problems with them, each with its place in the file.
+/// Returns all servers of the file, or all problems with the servers, each with its location in the file.
 pub(super) fn servers(file: &AgentFile, variable: Variables<'_>) -> Result<Vec<ServerConfig>, Vec<String>> {
     let (mut servers, mut problems) = (Vec::new(), Vec::new());
     for (name, table) in &file.mcp {
-        // The check of the file has rejected a table with neither key or with both.
+        // The check of the file rejects tables that have neither `command` nor `url`, and tables that have both keys.
         let transport = match (&table.command, &table.url) {
             (Some(command), _) => {
-                Transport::Stdio(child(&command.value, table, (&file.folder, variable), &mut problems))
+                Transport::Stdio(child_command(&command.value, table, (&file.folder, variable), &mut problems))
             }
-            (None, url) => Transport::Http(address(url.as_deref().unwrap_or_default(), table, variable, &mut problems)),
+            (None, url) => {
+                Transport::Http(http_address(url.as_deref().unwrap_or_default(), table, variable, &mut problems))
+            }
         };
         let mut server = ServerConfig::new(name, transport);
         server.limits = limits(table);
         let passed = table.pass_env.iter().chain(table.header_env.values());
-        server.secrets = Secrets::new(passed.filter_map(|Placed { value: name, .. }| variable(name)));
+        server.secrets = Secrets::new(passed.filter_map(|Located { value: name, .. }| variable(name)));
         if let Some(tools) = &table.tools {
             server.tools = ToolSelection::Only(tools.clone());
         }
@@ -38,7 +41,7 @@ pub(super) fn servers(file: &AgentFile, variable: Variables<'_>) -> Result<Vec<S
     if problems.is_empty() { Ok(servers) } else { Err(problems) }
 }
 
-fn child(
+fn child_command(
     command: &str,
     table: &McpTable,
     (folder, variable): (&Path, Variables<'_>),
@@ -46,11 +49,11 @@ fn child(
 ) -> ChildCommand {
     let mut env: BTreeMap<String, String> =
         ALWAYS_PASSED.into_iter().filter_map(|name| Some((name.to_owned(), variable(name)?))).collect();
-    for Placed { value: name, place } in &table.pass_env {
+    for Located { value: name, location } in &table.pass_env {
         match variable(name) {
             Some(value) => drop(env.insert(name.clone(), value)),
             None => problems
-                .push(format!("{place}: the environment variable `{name}` is not set; set it, or remove the key")),
+                .push(format!("{location}: the environment variable `{name}` is not set; set it, or remove the key")),
         }
     }
     env.extend(table.env.clone());
@@ -60,20 +63,20 @@ fn child(
     ChildCommand { command, args: table.args.clone(), env, directory }
 }
 
-fn address(url: &str, table: &McpTable, variable: Variables<'_>, problems: &mut Vec<String>) -> HttpAddress {
+fn http_address(url: &str, table: &McpTable, variable: Variables<'_>, problems: &mut Vec<String>) -> HttpAddress {
     let mut headers = table.headers.clone();
-    for (header, Placed { value: name, place }) in &table.header_env {
+    for (header, Located { value: name, location }) in &table.header_env {
         match variable(name).filter(|value| !value.trim().is_empty()) {
             Some(value) => drop(headers.insert(header.clone(), value)),
             None => problems.push(format!(
-                "{place}: the environment variable `{name}` is not set or is empty; set it, or remove the key"
+                "{location}: the environment variable `{name}` is not set or is empty; set it, or remove the key"
             )),
         }
     }
     HttpAddress { url: url.to_owned(), headers }
 }
 
-/// Makes a path absolute, because the process may run in another folder.
+/// Makes a path absolute, because the server may run in another folder.
 fn absolute(folder: &Path, path: &str) -> PathBuf {
     let path = folder.join(path);
     std::path::absolute(&path).unwrap_or(path)
@@ -81,10 +84,10 @@ fn absolute(folder: &Path, path: &str) -> PathBuf {
 
 fn limits(table: &McpTable) -> McpLimits {
     let defaults = McpLimits::default();
-    let or = |given: Option<u32>, default| given.map_or(default, |ms| Duration::from_millis(u64::from(ms)));
+    let duration_or = |value: Option<u32>, default| value.map_or(default, |ms| Duration::from_millis(u64::from(ms)));
     let mut limits = McpLimits {
-        call_time: or(table.timeout_ms, defaults.call_time),
-        connect_time: or(table.start_timeout_ms, defaults.connect_time),
+        call_time: duration_or(table.timeout_ms, defaults.call_time),
+        connect_time: duration_or(table.start_timeout_ms, defaults.connect_time),
         ..defaults
     };
     table.limits.set(&MCP_LIMITS, &mut limits);
@@ -104,7 +107,8 @@ mod tests {
         servers(&file, &variable)
     }
 
-    /// I5
+    /// I5: a server that is a process gets the variables of `env` and `pass_env`, and the variables that every server
+    /// gets.
     #[test]
     fn a_process_gets_only_the_configured_environment() {
         let text = "[mcp.notes]\ncommand = \"bin/notes\"\nargs = [\"-r\"]\nenv = { A = \"b\" }\npass_env = [\"NOTES_TOKEN\"]\n\
@@ -128,7 +132,7 @@ mod tests {
         assert!(matches!(&on_the_path[0].transport, Transport::Stdio(child) if child.command == "notes"));
     }
 
-    /// I5
+    /// I5: headers contain the values of environment variables, and missing or empty variables are reported.
     #[test]
     fn an_address_gets_its_headers_and_missing_variables_are_reported() {
         let address = "[mcp.issues]\nurl = \"https://a/mcp\"\nheaders = { A = \"b\" }\nheader_env = ";

@@ -1,5 +1,5 @@
-//! Chooses a model if neither the options nor `agent.toml` name one: the user chooses one, or the server at the base URL has
-//! only one.
+//! Chooses a model if neither the options nor `agent.toml` name a model. Either the user chooses a model, or the server
+//! at the base URL has only one model.
 
 use super::models::AT_BASE_URL;
 use super::providers::OPENAI_BASE_URL;
@@ -14,28 +14,31 @@ use std::time::Duration;
 
 /// Environment variable that contains the key for OpenAI.
 const OPENAI_KEY: &str = "OPENAI_API_KEY";
-/// Longest wait for servers on this machine. Most of them are usually not running.
+/// Maximum time to wait for model servers on this machine. It is short because most of these servers are usually not
+/// running.
 const LOCAL_WAIT: Duration = Duration::from_millis(300);
-/// Longest wait for the list of models from the server at the base URL.
+/// Maximum time to wait for the list of models from the server at the base URL.
 const LIST_WAIT: Duration = Duration::from_secs(10);
-/// Maximum number of models in an error message.
+/// Maximum number of models that an error message lists.
 const SHOWN_MODELS: usize = 20;
 
-/// Decides which model to use if neither the options nor `agent.toml` name one.
+/// Lets the user choose a model if neither the options nor `agent.toml` name a model.
 #[async_trait]
 pub trait ModelChooser: Send + Sync {
-    /// Whether the user can be asked. If not, no servers are searched, and the built-in `offline` answers.
+    /// Whether the user can be asked. If not, no servers are searched, and the built-in `offline` model is used.
     fn can_ask(&self) -> bool;
 
-    /// Asks the user to choose one of these models, of which there is at least one. None: the built-in `offline` answers.
+    /// Asks the user to choose one of the offered models. There is at least one offer. Returns None if the user chooses
+    /// no model; the built-in `offline` model is then used.
     async fn choose(&self, offers: Vec<ModelOffer>) -> Option<ModelOffer>;
 
     /// Reports that `model` is used because the server at the base URL has no other model. The name is safe to display.
     fn uses_only_model(&self, model: &str, base_url: &str);
 }
 
-/// Sets the model in the settings if none is named: the one that the user chooses, or the only one of the server at the base
-/// URL. If the user chooses none, the settings do not change, and the built-in `offline` answers.
+/// Sets the model in the settings if no model is named: the model that the user chooses, or the only model of the
+/// server at the base URL. If the user chooses no model, the settings do not change, and the built-in `offline` model
+/// is used.
 pub async fn choose_model(
     settings: &mut Settings,
     chooser: &dyn ModelChooser,
@@ -46,7 +49,7 @@ pub async fn choose_model(
         Chain::AtBaseUrl => use_only_model(settings, chooser).await,
         Chain::Unnamed if chooser.can_ask() => {
             let mut offers = ModelOffer::of_servers(&local::find_servers(LOCAL_WAIT).await);
-            offers.extend(openai(&settings.environment));
+            offers.extend(openai_offer(&settings.environment));
             if !offers.is_empty()
                 && let Some(offer) = chooser.choose(offers).await
             {
@@ -55,7 +58,7 @@ pub async fn choose_model(
             Ok(())
         }
         Chain::Unnamed => {
-            if let Some(offer) = openai(&settings.environment) {
+            if let Some(offer) = openai_offer(&settings.environment) {
                 reporter.warn(&Warning::UnnamedModel { key_variable: OPENAI_KEY, model: offer.name });
             }
             Ok(())
@@ -63,19 +66,19 @@ pub async fn choose_model(
     }
 }
 
-fn openai(environment: &HostEnvironment) -> Option<ModelOffer> {
-    let filled = |name| environment.variable(name).filter(|value| !value.trim().is_empty());
-    filled(OPENAI_KEY)?;
+fn openai_offer(environment: &HostEnvironment) -> Option<ModelOffer> {
+    let variable = |name| environment.variable(name).filter(|value| !value.trim().is_empty());
+    variable(OPENAI_KEY)?;
     let known = agent_models::known_provider(AT_BASE_URL)?;
-    Some(ModelOffer::of_openai(&filled(OPENAI_BASE_URL).unwrap_or_else(|| known.base_url.to_owned())))
+    Some(ModelOffer::of_openai(&variable(OPENAI_BASE_URL).unwrap_or_else(|| known.base_url.to_owned())))
 }
 
 async fn use_only_model(settings: &mut Settings, chooser: &dyn ModelChooser) -> Result<(), ConfigError> {
     let url = settings.models.base_url.clone().unwrap_or_default();
-    // The list of models depends only on the address and the key, which are the same for every model. Any name will do.
-    let mut listing = settings.clone();
-    listing.models.choose_at_base_url("MODEL");
-    let (_, providers) = listing.models()?;
+    // The list of models depends only on the address and the key. The name `MODEL` is a placeholder.
+    let mut placeholder_settings = settings.clone();
+    placeholder_settings.models.choose_at_base_url("MODEL");
+    let (_, providers) = placeholder_settings.models()?;
     let listed = Providers::new(providers).list_models(AT_BASE_URL, LIST_WAIT).await;
     match listed.as_deref() {
         Some([only]) => {

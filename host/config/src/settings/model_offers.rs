@@ -1,9 +1,9 @@
-//! Models that are offered to the user if none is named. None of them is used without asking.
+//! Models that are offered to the user if no model is named. An offered model is used only if the user chooses it.
 
 use crate::text::shell_word;
 use agent_models::LocalServer;
 
-/// OpenAI model that is offered: it supports tool calls and is inexpensive.
+/// OpenAI model that is offered to the user, because it supports tool calls and is inexpensive.
 const OPENAI_MODEL: &str = "gpt-4.1-mini";
 
 /// A model that is offered to the user.
@@ -13,18 +13,18 @@ pub struct ModelOffer {
     pub name: String,
     /// Address of the provider.
     pub base_url: String,
-    /// Why the model is offered, as a short phrase.
+    /// Reason why the model is offered, as a short phrase.
     pub reason: &'static str,
 }
 
 impl ModelOffer {
-    /// Offer of an OpenAI model, for when its key is set.
+    /// Returns the offer of an OpenAI model. Call this only if `OPENAI_API_KEY` is set.
     pub fn of_openai(base_url: &str) -> Self {
         let (name, base_url) = (format!("openai/{OPENAI_MODEL}"), base_url.to_owned());
         Self { name, base_url, reason: "OPENAI_API_KEY is set" }
     }
 
-    /// Offers of all models of servers on this machine.
+    /// Returns offers of all models of the servers on this machine.
     pub fn of_servers(servers: &[LocalServer]) -> Vec<Self> {
         let of_server = |server: &LocalServer| {
             let offer = |model: &String| Self {
@@ -37,7 +37,7 @@ impl ModelOffer {
         servers.iter().flat_map(of_server).collect()
     }
 
-    /// A hint on how to name the model, so that the user is not asked again.
+    /// Returns a hint that explains how to name the model, so that the user is not asked again.
     pub fn next_time(&self) -> String {
         let name = &self.name;
         format!(

@@ -1,73 +1,75 @@
-//! The models that an agent uses: from `--model` and `--base-url`, otherwise from `agent.toml`, otherwise `offline` (M2).
+//! Determines the models of an agent: from `--model` and `--base-url`, otherwise from `agent.toml`, otherwise `offline`
+//! (M2).
 
 use super::AgentOptions;
-use crate::agent_file::{AgentFile, BUILT_IN, Placed, nearest};
+use crate::agent_file::{AgentFile, BUILT_IN, Located, nearest};
 use agent_models::{KNOWN_PROVIDERS, known_provider};
 use std::path::PathBuf;
 
-/// Model that is used if none is named.
+/// Name of the model that is used if no model is named.
 pub(super) const OFFLINE: &str = "offline";
-/// Provider of a model at `--base-url` that is written without a provider.
+/// Provider of a model at `--base-url` whose name contains no provider.
 pub(super) const AT_BASE_URL: &str = "openai";
 
-/// The models that the options and the file ask for.
+/// The models that the options and the file name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedModels {
     /// The first model and its fallbacks.
     pub chain: Chain,
-    /// Model that summarises evicted messages. None: the model that answers.
+    /// Model that summarises evicted messages. None: the model that wrote the reply.
     pub summary: Option<NamedModel>,
-    /// Models for parts of the work: planner, executor and embedding model.
+    /// Models for single tasks: planner, executor and embedding model.
     pub helpers: Helpers,
     /// Address of the first model's provider, from the options.
     pub base_url: Option<String>,
 }
 
-/// Models for parts of the work (L24, L25).
+/// Models for single tasks: making plans, carrying them out, and selecting tools (L24, L25).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Helpers {
     /// Model that makes plans. None: turns run without a plan.
     pub planner: Option<NamedModel>,
     /// Model that carries out plans. None: the agent's first model.
     pub executor: Option<NamedModel>,
-    /// Embedding model that selects the offered tools. None: they are selected by their words.
+    /// Embedding model that selects the offered tools. None: tools are selected by the words in their descriptions.
     pub embedding: Option<NamedModel>,
 }
 
-/// The first model and its fallbacks, if they are named.
+/// The first model and its fallback models, if they are named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chain {
-    /// These models, in order. There is at least one.
+    /// The models in the order in which they are called. The list is not empty.
     Named(Vec<NamedModel>),
-    /// The only model of the server at the base URL, which is not known yet.
+    /// The only model of the server at the base URL. Its name is not known yet.
     AtBaseUrl,
     /// No model is named.
     Unnamed,
 }
 
-/// The name of a model, with the place where it is written.
+/// The name of a model, with the location where it is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedModel {
     /// `PROVIDER/MODEL`, or the name of a built-in model.
     pub name: String,
-    /// Place where the model is named, for messages.
+    /// Location of the model's name, such as `agent.toml:3: model` or `--model`, for messages.
     pub place: String,
-    /// Folder that a file in the name is relative to.
+    /// Base of a relative path in the name, such as `scripted:replies.json`.
     pub base: PathBuf,
 }
 
 impl WantedModels {
-    /// Model that is used if none is named.
+    /// Name of the model that is used if no model is named.
     #[cfg(test)]
     pub fn default_model() -> &'static str {
         OFFLINE
     }
 
-    /// Combines the options and the file. A model in the options replaces all models that answer or summarise in the file.
+    /// Combines the options and the file. A model in the options replaces the model, the fallback models and the
+    /// summary model of the file.
     pub fn new(options: &AgentOptions, file: &AgentFile) -> Result<Self, String> {
-        let from_file = |placed: &Placed| NamedModel {
-            name: placed.value.clone(),
-            place: placed.place.clone(),
+        let from_file = |located: &Located| NamedModel {
+            name: located.value.clone(),
+            place: located.location.clone(),
             base: file.folder.clone(),
         };
         let base_url = options.base_url.as_ref().map(|url| url.trim_end_matches('/').to_owned());
@@ -94,20 +96,20 @@ impl WantedModels {
             _ => Chain::Named(chain),
         };
         let summary = file.summary_model.as_ref().filter(|_| options.model.is_none()).map(from_file);
-        let helper = |placed: &Option<Placed>| placed.as_ref().map(from_file);
+        let helper = |located: &Option<Located>| located.as_ref().map(from_file);
         let (planner, executor) = (helper(&file.planner), helper(&file.executor));
         let helpers = Helpers { planner, executor, embedding: helper(&file.embedding_model) };
         Ok(Self { chain, summary, helpers, base_url })
     }
 
-    /// Replaces the chain with one model. `place` says where it was chosen, for messages.
+    /// Replaces the chain with a single model. `place` is the location of the choice, for messages.
     pub fn choose(&mut self, name: String, place: &str) {
         let chosen = NamedModel { name, place: place.to_owned(), base: PathBuf::new() };
         self.chain = Chain::Named(vec![chosen]);
     }
 
-    /// Switches to a model that is named in a session. Without a known provider, it is a model at the base URL, if there is
-    /// one.
+    /// Switches to a model that the user names in a session. If a base URL is set, a name without a known provider is a
+    /// model of the server at the base URL.
     pub fn switch_to(&mut self, name: &str, file: &AgentFile) {
         match self.base_url.is_some() && !is_known(name, file) {
             true => self.choose_at_base_url(name),
@@ -125,7 +127,7 @@ impl WantedModels {
         self.choose(format!("{AT_BASE_URL}/{model}"), "--base-url");
     }
 
-    /// The models in the order in which they are asked. At least one: `offline` if none is named.
+    /// Returns the models in the order in which they are called. If no model is named, returns `offline`.
     pub fn named(&self) -> Vec<NamedModel> {
         match &self.chain {
             Chain::Named(chain) => chain.clone(),
@@ -133,33 +135,34 @@ impl WantedModels {
         }
     }
 
-    /// The models that answer, in order, followed by the summary model if there is one.
+    /// Returns the first model, the fallback models, and the summary model if one is named.
     pub fn chain_and_summary(&self) -> Vec<NamedModel> {
         self.named().into_iter().chain(self.summary.clone()).collect()
     }
 
-    /// All models, including planner, executor and embedding model. Those of the chain come first.
+    /// Returns all models, including planner, executor and embedding model. The models of the chain come first.
     pub fn all_named(&self) -> Vec<NamedModel> {
         let Helpers { planner, executor, embedding } = &self.helpers;
         let helpers = [&self.summary, planner, executor, embedding].into_iter().flatten().cloned();
         self.named().into_iter().chain(helpers).collect()
     }
 
-    /// Name and address of the provider at the base URL of the options, if a base URL is set.
+    /// Returns the name and the address of the provider at the base URL of the options, or None if no base URL is set.
     pub fn provider_at_base_url(&self) -> Option<(&str, &str)> {
         let Chain::Named(chain) = &self.chain else { return None };
         Some((provider_of(&chain.first()?.name)?, self.base_url.as_deref()?))
     }
 }
 
-/// Provider in the name of a model: the part before the `/`, or the name of a built-in provider. None if there is neither.
+/// Returns the provider in the name of a model: the part before the `/`, or the name of a built-in provider. Returns
+/// None if the name contains no provider.
 pub fn provider_of(name: &str) -> Option<&str> {
     let built_in = |built_in: &&&str| name.split([':', '/']).next() == Some(built_in);
     let slash = || name.split_once('/').map(|(provider, _)| provider);
     BUILT_IN.iter().find(built_in).copied().or_else(slash)
 }
 
-/// Why a name is not the name of a model. None if its provider is known.
+/// Returns the reason why a name is not the name of a model, or None if its provider is known.
 pub(super) fn problem(name: &str, file: &AgentFile) -> Option<String> {
     if is_known(name, file) {
         let no_model = name.split_once('/').is_some_and(|(_, model)| model.trim().is_empty());
@@ -168,28 +171,28 @@ pub(super) fn problem(name: &str, file: &AgentFile) -> Option<String> {
     let configured = file.providers.keys().map(String::as_str);
     let known: Vec<_> = configured.chain(KNOWN_PROVIDERS.iter().map(|known| known.name)).chain([OFFLINE]).collect();
     let provider = provider_of(name).unwrap_or(name);
-    let meant = nearest(provider, known.iter().copied()).map(|meant| match name.split_once('/') {
-        Some((_, model)) => format!("Did you mean `{meant}/{model}`? "),
-        None if BUILT_IN.contains(&meant) => format!("Did you mean `{meant}`? "),
-        None => format!("Did you mean `{meant}/MODEL`? "),
+    let suggestion = nearest(provider, known.iter().copied()).map(|suggestion| match name.split_once('/') {
+        Some((_, model)) => format!("Did you mean `{suggestion}/{model}`? "),
+        None if BUILT_IN.contains(&suggestion) => format!("Did you mean `{suggestion}`? "),
+        None => format!("Did you mean `{suggestion}/MODEL`? "),
     });
     let problem = match name.contains('/') {
         true => format!("`{provider}` in `{name}` is not a known provider"),
         false => format!("`{name}` does not name a provider"),
     };
     let known = KNOWN_PROVIDERS.iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
-    let own = match file.providers.keys().map(String::as_str).collect::<Vec<_>>().join(", ") {
-        own if own.is_empty() => own,
-        own => format!("; configured: {own}"),
+    let configured_names = match file.providers.keys().map(String::as_str).collect::<Vec<_>>().join(", ") {
+        configured_names if configured_names.is_empty() => configured_names,
+        configured_names => format!("; configured: {configured_names}"),
     };
     Some(format!(
-        "{problem}. {}A model is `PROVIDER/MODEL`, `offline` or `scripted:FILE`. Known providers: {known}{own}. \
+        "{problem}. {}A model is `PROVIDER/MODEL`, `offline` or `scripted:FILE`. Known providers: {known}{configured_names}. \
          Other providers need an address: set --base-url URL, or `base_url` in a table [providers.NAME]",
-        meant.unwrap_or_default()
+        suggestion.unwrap_or_default()
     ))
 }
 
-/// Why a model cannot be an embedding model. None if it may be one.
+/// Returns the reason why a model cannot be an embedding model, or None if it may be an embedding model.
 pub(super) fn embedding_problem(name: &str) -> Option<String> {
     let built_in = provider_of(name).filter(|provider| BUILT_IN.contains(provider))?;
     Some(format!(
@@ -208,10 +211,10 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    fn wanted(line: &[(&str, &str)], file: &str) -> Result<WantedModels, String> {
+    fn wanted(options_line: &[(&str, &str)], file: &str) -> Result<WantedModels, String> {
         let file = AgentFile::parse(file, Path::new("here/agent.toml")).expect("a valid file");
         let mut options = AgentOptions::default();
-        for (option, value) in line {
+        for (option, value) in options_line {
             match *option {
                 "--model" => options.model = Some((*value).to_owned()),
                 _ => options.base_url = Some((*value).to_owned()),
@@ -220,23 +223,23 @@ mod tests {
         WantedModels::new(&options, &file)
     }
 
-    fn names(line: &[(&str, &str)], file: &str) -> Vec<String> {
-        wanted(line, file).expect("wanted").named().into_iter().map(|model| model.name).collect()
+    fn names(options_line: &[(&str, &str)], file: &str) -> Vec<String> {
+        wanted(options_line, file).expect("wanted").named().into_iter().map(|model| model.name).collect()
     }
 
-    /// L27: a model in the options is used for everything, also for summaries.
+    /// L27: a model in the options is also used for summaries, instead of the summary model of the file.
     #[test]
     fn l27_summary_model_comes_from_the_file() {
         let file = "model = \"openai/a\"\nsummary_model = \"ollama/b\"\n";
-        let asked = |line: &[(&str, &str)]| {
-            let wanted = wanted(line, file).expect("wanted");
+        let all_names = |options_line: &[(&str, &str)]| {
+            let wanted = wanted(options_line, file).expect("wanted");
             wanted.all_named().into_iter().map(|model| model.name).collect::<Vec<_>>()
         };
-        assert_eq!(asked(&[]), ["openai/a", "ollama/b"]);
-        assert_eq!(asked(&[("--model", "groq/d")]), ["groq/d"]);
+        assert_eq!(all_names(&[]), ["openai/a", "ollama/b"]);
+        assert_eq!(all_names(&[("--model", "groq/d")]), ["groq/d"]);
     }
 
-    /// M2, M3
+    /// M2, M3: a model in the options replaces the model and the fallback models of the file.
     #[test]
     fn options_override_the_file() {
         let file = "model = \"openai/a\"\nfallback_models = [\"ollama/b\", \"scripted:c.json\"]\n";

@@ -1,20 +1,20 @@
-//! Collects the problems of a configuration from all checks, so that they are reported together (I2).
+//! Collects the problems that all checks of a configuration find, so that they are reported together (I2).
 
 use crate::error::ConfigError;
 use std::fmt;
 use std::path::Path;
 
-/// A list of problems. Most of them begin with their place, `FILE:LINE: `.
+/// A list of problems. Most problems begin with their location, `FILE:LINE: `.
 #[derive(Debug, Default)]
 pub struct Problems(Vec<String>);
 
 impl Problems {
-    /// The value of a result. Adds an error to the list and returns None.
+    /// Returns the value of a result. If the result is an error, adds the error to the list and returns None.
     pub fn collect<T, E: fmt::Display>(&mut self, result: Result<T, E>) -> Option<T> {
         result.map_err(|problem| self.add(&problem)).ok()
     }
 
-    /// Adds one problem or several. The text of several problems has each on its own line.
+    /// Adds a problem, or several problems that are separated by line breaks.
     pub fn add(&mut self, problem: &impl fmt::Display) {
         self.0.push(problem.to_string());
     }
@@ -24,7 +24,8 @@ impl Problems {
         self.0.is_empty()
     }
 
-    /// An error with all problems: those in the file, in the order of its lines, and then all others. Ok if there are none.
+    /// Returns an error with all problems, or Ok if there are none. The problems in `file` come first, in the order of
+    /// its lines.
     pub fn into_result(self, file: Option<&Path>) -> Result<(), ConfigError> {
         if self.is_empty() {
             return Ok(());
@@ -33,19 +34,19 @@ impl Problems {
         Err(ConfigError::Settings(problems.collect::<Vec<_>>().join("\n")))
     }
 
-    /// The problems, each with its line in the file, sorted by line. Problems elsewhere have no line and come last.
+    /// Returns the problems with their lines in `file`, sorted by line. Problems that are not in `file` have no line
+    /// and come last.
     pub fn in_order(self, file: Option<&Path>) -> Vec<(Option<usize>, String)> {
         let lead = file.map(|file| format!("{}:", file.display()));
         let line = |problem: &str| {
-            let rest = problem.strip_prefix(lead.as_deref()?)?;
-            rest.split_once(": ")?.0.parse::<usize>().ok()
+            let after_file = problem.strip_prefix(lead.as_deref()?)?;
+            after_file.split_once(": ")?.0.parse::<usize>().ok()
         };
         let mut problems: Vec<(Option<usize>, String)> = Vec::new();
         for text in self.0.iter().flat_map(|message| message.split('\n')) {
             match (line(text), problems.last_mut()) {
-                // A line without a place continues a problem without a place. After a problem with a place, it is a new
-                // problem.
-                (None, Some((None, before))) => before.push_str(&format!("\n{text}")),
+                // A text without a location continues the previous problem, unless that problem has a location.
+                (None, Some((None, previous))) => previous.push_str(&format!("\n{text}")),
                 (line, _) => problems.push((line, text.to_owned())),
             }
         }
@@ -59,7 +60,7 @@ impl Problems {
 mod tests {
     use super::*;
 
-    /// I2
+    /// I2: problems in the file are sorted by line, and all other problems follow.
     #[test]
     fn problems_are_sorted_by_line() {
         let mut problems = Problems::default();

@@ -1,18 +1,18 @@
-//! The address, key and headers of each provider, from the options, `agent.toml`, the list of known providers and the
-//! environment (M2). Keys are never shown.
+//! Determines the address, key and headers of each provider from the options, `agent.toml`, the list of known providers
+//! and the environment (M2). Keys are never shown.
 
 use super::Variables;
 use super::models::{NamedModel, WantedModels, provider_of};
-use crate::agent_file::{AgentFile, Placed, ProviderTable, url_problem};
+use crate::agent_file::{AgentFile, Located, ProviderTable, url_problem};
 use agent_models::{KNOWN_PROVIDERS, ProviderConfig, Secret, Timeouts, known_provider};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Environment variable with the address of `openai`. OpenAI's own clients read the same variable.
+/// Environment variable with the address of the provider `openai`. OpenAI's own clients also read this variable.
 pub(super) const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
 
-/// All known and configured providers, and the problems of those that are used. Each problem has the index of its model in
-/// [`WantedModels::all_named`].
+/// Returns all known and configured providers, and the problems of the providers that are used. Each problem has the
+/// index of its model in [`WantedModels::all_named`].
 pub(super) fn providers(
     wanted: &WantedModels,
     file: &AgentFile,
@@ -23,23 +23,24 @@ pub(super) fn providers(
         KNOWN_PROVIDERS.iter().map(|known| known.name).chain(file.providers.keys().map(String::as_str)).collect();
     let (mut configured, mut problems) = (Vec::new(), Vec::new());
     for name in names {
-        let asked = chain.iter().enumerate().find(|(_, model)| provider_of(&model.name) == Some(name));
-        let mut own_problems = Vec::new();
-        configured.extend(provider(name, wanted, file, variable, &mut own_problems));
-        if let Some((index, NamedModel { name, place, .. })) = asked {
-            problems.extend(own_problems.into_iter().map(|problem| (index, format!("{place}: `{name}` {problem}"))));
+        let used_by = chain.iter().enumerate().find(|(_, model)| provider_of(&model.name) == Some(name));
+        let mut provider_problems = Vec::new();
+        configured.extend(provider(name, wanted, file, variable, &mut provider_problems));
+        if let Some((index, NamedModel { name, place, .. })) = used_by {
+            problems
+                .extend(provider_problems.into_iter().map(|problem| (index, format!("{place}: `{name}` {problem}"))));
         }
     }
     (configured, problems)
 }
 
-/// Whether the address of a provider is the usual one.
+/// Whether the address of a provider is its default address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Address {
-    /// The usual address of a known provider.
+    /// The default address of a known provider.
     Known,
-    /// The user configured another server, which may not need a key.
-    Given,
+    /// An address that the user configured. The server may not need a key.
+    Configured,
 }
 
 fn provider(
@@ -53,15 +54,15 @@ fn provider(
     let table = file.providers.get(name).unwrap_or(&empty);
     let (base_url, address) = address(name, wanted, table, variable, problems)?;
     let known_variable = known_provider(name).and_then(|known| known.key_variable);
-    let key_variable = table.key_env.as_ref().map(|placed| placed.value.as_str()).or(known_variable);
+    let key_variable = table.key_env.as_ref().map(|located| located.value.as_str()).or(known_variable);
     let key = match (&table.key_env, known_variable) {
-        (Some(Placed { value, place }), _) => {
-            let named = format!("named in {place}");
-            required_key(value, &named, variable)
+        (Some(Located { value, location }), _) => {
+            let origin = format!("named in {location}");
+            required_key(value, &origin, variable)
         }
         (None, Some(known)) if address == Address::Known => {
-            let named = format!("the default for `{name}`; `key_env` in [providers.{name}] names another variable");
-            required_key(known, &named, variable)
+            let origin = format!("the default for `{name}`; `key_env` in [providers.{name}] names another variable");
+            required_key(known, &origin, variable)
         }
         (None, Some(known)) => match variable(known) {
             Some(value) if !value.is_empty() => valid_key(known, value),
@@ -77,14 +78,15 @@ fn provider(
         name: name.to_owned(),
         base_url,
         key,
-        key_advice: advice(name, key_variable),
+        key_advice: key_advice(name, key_variable),
         headers: headers(table, variable, problems),
         timeouts: timeouts(table),
         models: table.models.clone(),
     })
 }
 
-/// Address of a provider. None if it has no address, which the check of the file rejects.
+/// Returns the address of a provider, or None if it has no address. The check of the file rejects a provider without
+/// address.
 fn address(
     name: &str,
     wanted: &WantedModels,
@@ -94,7 +96,7 @@ fn address(
 ) -> Option<(String, Address)> {
     let from_options = wanted.provider_at_base_url().filter(|(provider, _)| *provider == name).map(|(_, url)| url);
     if let Some(url) = from_options.or(table.base_url.as_deref()) {
-        return Some((url.trim_end_matches('/').to_owned(), Address::Given));
+        return Some((url.trim_end_matches('/').to_owned(), Address::Configured));
     }
     let known = known_provider(name)?;
     let in_environment = variable(OPENAI_BASE_URL).filter(|url| name == "openai" && !url.is_empty());
@@ -104,33 +106,34 @@ fn address(
                 "cannot be reached: the address in the environment variable `{OPENAI_BASE_URL}` {problem}"
             ));
         }
-        return Some((url.trim_end_matches('/').to_owned(), Address::Given));
+        return Some((url.trim_end_matches('/').to_owned(), Address::Configured));
     }
     Some((known.base_url.to_owned(), Address::Known))
 }
 
-fn required_key(name: &str, named: &str, variable: Variables<'_>) -> Result<Option<Secret>, String> {
+fn required_key(name: &str, origin: &str, variable: Variables<'_>) -> Result<Option<Secret>, String> {
     match variable(name) {
         Some(value) => valid_key(name, value),
         None => Err(format!(
-            "needs a key, and the environment variable `{name}` is not set ({named}). Set it, for example with \
+            "needs a key, and the environment variable `{name}` is not set ({origin}). Set it, for example with \
              `export {name}=YOUR_KEY`"
         )),
     }
 }
 
 fn valid_key(name: &str, value: String) -> Result<Option<Secret>, String> {
-    let fault = fault(&value).or(value.starts_with("Bearer ").then_some("begins with `Bearer `, which the host adds"));
-    match fault {
-        Some(fault) => Err(format!(
-            "needs a key, and the value of the environment variable `{name}` {fault}: set it to the key alone"
+    let value_problem =
+        value_problem(&value).or(value.starts_with("Bearer ").then_some("begins with `Bearer `, which the host adds"));
+    match value_problem {
+        Some(value_problem) => Err(format!(
+            "needs a key, and the value of the environment variable `{name}` {value_problem}: set it to the key alone"
         )),
         None => Ok(Some(Secret::new(value))),
     }
 }
 
-/// What is wrong with a key or with the value of a header, as the end of a sentence. Never contains the value.
-fn fault(value: &str) -> Option<&'static str> {
+/// Returns the problem of an invalid key or header value as the end of a sentence. The text never contains the value.
+fn value_problem(value: &str) -> Option<&'static str> {
     if value.trim().is_empty() {
         Some("is empty")
     } else if value.ends_with(['\n', '\r']) {
@@ -147,17 +150,17 @@ fn fault(value: &str) -> Option<&'static str> {
 fn headers(table: &ProviderTable, variable: Variables<'_>, problems: &mut Vec<String>) -> Vec<(String, Secret)> {
     let mut headers: Vec<_> =
         table.headers.iter().map(|(name, value)| (name.clone(), Secret::new(value.clone()))).collect();
-    for (name, Placed { value: variable_name, place }) in &table.header_env {
-        let named = format!("named in {place}");
+    for (name, Located { value: variable_name, location }) in &table.header_env {
+        let origin = format!("named in {location}");
         match variable(variable_name) {
             None => problems.push(format!(
-                "needs the header `{name}`, and the environment variable `{variable_name}` is not set ({named}). Set it"
+                "needs the header `{name}`, and the environment variable `{variable_name}` is not set ({origin}). Set it"
             )),
-            Some(value) => match fault(&value) {
+            Some(value) => match value_problem(&value) {
                 None => headers.push((name.clone(), Secret::new(value))),
-                Some(fault) => problems.push(format!(
-                    "needs the header `{name}`, and the value of the environment variable `{variable_name}` ({named}) \
-                     {fault}"
+                Some(value_problem) => problems.push(format!(
+                    "needs the header `{name}`, and the value of the environment variable `{variable_name}` ({origin}) \
+                     {value_problem}"
                 )),
             },
         }
@@ -165,7 +168,7 @@ fn headers(table: &ProviderTable, variable: Variables<'_>, problems: &mut Vec<St
     headers
 }
 
-fn advice(name: &str, variable: Option<&str>) -> String {
+fn key_advice(name: &str, variable: Option<&str>) -> String {
     match variable {
         Some(variable) => format!("set `{variable}` to a valid key"),
         None => format!(
@@ -176,11 +179,11 @@ fn advice(name: &str, variable: Option<&str>) -> String {
 
 fn timeouts(table: &ProviderTable) -> Timeouts {
     let defaults = Timeouts::default();
-    let or = |given: Option<u32>, default| given.map_or(default, |ms| Duration::from_millis(u64::from(ms)));
+    let duration_or = |value: Option<u32>, default| value.map_or(default, |ms| Duration::from_millis(u64::from(ms)));
     Timeouts {
-        connect: or(table.connect_timeout_ms, defaults.connect),
-        stall: or(table.stall_timeout_ms, defaults.stall),
-        total: or(table.total_timeout_ms, defaults.total),
+        connect: duration_or(table.connect_timeout_ms, defaults.connect),
+        stall: duration_or(table.stall_timeout_ms, defaults.stall),
+        total: duration_or(table.total_timeout_ms, defaults.total),
     }
 }
 

@@ -1,9 +1,9 @@
-//! Tests of settings from `agent.toml` and options.
+//! Tests that settings are combined from `agent.toml` and options, and that problems are reported.
 
 use super::*;
 use crate::grants::Grant;
 
-fn none() -> HostEnvironment {
+fn no_environment() -> HostEnvironment {
     HostEnvironment::default()
 }
 
@@ -15,23 +15,23 @@ fn agent(text: &str) -> (tempfile::TempDir, AgentOptions) {
     (folder, options)
 }
 
-/// I2: relative paths of the file are relative to the file.
+/// I2: relative paths in the file are relative to the folder of the file.
 #[test]
 fn reads_settings_from_the_file_alone() {
     let text = "name = \"reader\"\nmodel = \"scripted:replies.json\"\nplugin_directory = \"plugins\"\n\
                 [plugins.files.grants]\nread = [\".\"]\n";
     let (folder, options) = agent(text);
-    let settings = Settings::read(&options, &none()).expect("read");
+    let settings = Settings::read(&options, &no_environment()).expect("read");
     let model = settings.models.named().remove(0);
-    let place = folder.path().join("agent.toml").display().to_string();
+    let location = folder.path().join("agent.toml").display().to_string();
     assert_eq!((settings.name.as_str(), model.name.as_str()), ("reader", "scripted:replies.json"));
-    assert_eq!((model.base.as_path(), model.place), (folder.path(), format!("{place}:2: model")));
+    assert_eq!((model.base.as_path(), model.place), (folder.path(), format!("{location}:2: model")));
     assert_eq!(settings.plugins, Some(folder.path().join("plugins")));
     assert_eq!(settings.grants.plugins["files"].trees[0].host, folder.path().join("."));
-    let expected = format!("{place}:4: plugins.files: there is no plugin `files`");
+    let expected = format!("{location}:4: plugins.files: there is no plugin `files`");
     assert_eq!(settings.unknown_plugins(&|_| false), [expected]);
     let shown = settings.problem("plugin_directory", "`plugin_directory`: no").to_string();
-    assert_eq!(shown, format!("{place}:3: `plugin_directory`: no"));
+    assert_eq!(shown, format!("{location}:3: `plugin_directory`: no"));
     assert!(settings.unknown_plugins(&|name| name == "files").is_empty());
 }
 
@@ -42,7 +42,7 @@ fn options_override_the_file_and_add_grants() {
     options.model = Some("offline".into());
     options.plugins = Some(folder.path().join("plugins"));
     options.grants = vec![Grant::parse("files:write=/").expect("a grant")];
-    let settings = Settings::read(&options, &none()).expect("read");
+    let settings = Settings::read(&options, &no_environment()).expect("read");
     assert_eq!((settings.name.as_str(), settings.models.named()[0].name.as_str()), ("reader", "offline"));
     assert_eq!(settings.plugins, options.plugins);
     assert_eq!(settings.grants.plugins["files"].trees.len(), 2);
@@ -50,20 +50,20 @@ fn options_override_the_file_and_add_grants() {
 
 #[test]
 fn missing_plugins_and_folders_are_explained() {
-    let message = Settings::read(&AgentOptions::default(), &none()).expect_err("nothing given").to_string();
+    let message = Settings::read(&AgentOptions::default(), &no_environment()).expect_err("nothing given").to_string();
     assert!(message.contains("--plugins DIR") && message.contains("--agent FILE"));
     let absent = AgentOptions { plugins: Some("absent".into()), ..AgentOptions::default() };
-    let message = Settings::read(&absent, &none()).expect_err("not a folder").to_string();
+    let message = Settings::read(&absent, &no_environment()).expect_err("not a folder").to_string();
     assert_eq!(message, "--plugins: `absent` is not a folder; name the folder with the plugins");
     let (folder, options) = agent("name = \"reader\"\nplugin_directory = \"nope\"\n");
-    let message = Settings::read(&options, &none()).expect_err("not a folder").to_string();
+    let message = Settings::read(&options, &no_environment()).expect_err("not a folder").to_string();
     let shown = message.replace(&folder.path().display().to_string(), "/base");
     let expected =
         "/base/agent.toml:2: `plugin_directory`: `/base/nope` is not a folder; name the folder with the plugins";
     assert_eq!(shown, expected);
 }
 
-/// An `agent.toml` in the current folder is not used unless the user names it. The error mentions it.
+/// An `agent.toml` in the current folder is not used unless the user names it. The error explains how to use it.
 #[test]
 fn agent_toml_in_the_current_folder_is_mentioned_but_not_used() {
     let (folder, _) = agent("");
@@ -76,36 +76,38 @@ fn agent_toml_in_the_current_folder_is_mentioned_but_not_used() {
     assert!(!no_agent_error(other.path()).to_string().contains("automatically"));
 }
 
-/// I2, L17: without `name`, an agent is named after its file or folder. The default name differs between folders, because
-/// agents with the same name share approvals, sessions and memory.
+/// I2, L17: without `name`, an agent is named after its file or folder. The default name differs between folders,
+/// because agents with the same name share approvals, sessions and memory.
 #[test]
 fn default_names_are_readable_and_unique_to_the_folder() {
     let base = tempfile::tempdir().expect("a temporary folder");
-    let (here, there) = (base.path().join("my harbour"), base.path().join("there"));
-    for folder in [&here, &there] {
+    let (first, other) = (base.path().join("my harbour"), base.path().join("there"));
+    for folder in [&first, &other] {
         std::fs::create_dir(folder).expect("created");
     }
     let unnamed = AgentFile::default();
     let named = AgentFile { name: Some("reader".into()), ..AgentFile::default() };
-    let name = |folder: &Path, file: &str, read: &AgentFile| name(Some(&folder.join(file)), read).expect("a name");
-    let split =
-        |name: String| name.rsplit_once('-').map(|(name, place)| (name.to_owned(), place.to_owned())).expect("a place");
-    let (spoken, place) = split(name(&here, "agent.toml", &unnamed));
-    assert_eq!((spoken.as_str(), place.len()), ("my-harbour", FOLDER_DIGITS));
-    assert_eq!(split(name(&here, "writer.toml", &unnamed)), ("writer".to_owned(), place.clone()));
-    assert_eq!(split(name(&here, "my agent.toml", &unnamed)), ("my-agent".to_owned(), place.clone()));
+    let name =
+        |folder: &Path, file: &str, read: &AgentFile| agent_name(Some(&folder.join(file)), read).expect("a name");
+    let split = |name: String| {
+        name.rsplit_once('-').map(|(name, digits)| (name.to_owned(), digits.to_owned())).expect("digits")
+    };
+    let (readable, digits) = split(name(&first, "agent.toml", &unnamed));
+    assert_eq!((readable.as_str(), digits.len()), ("my-harbour", FOLDER_DIGITS));
+    assert_eq!(split(name(&first, "writer.toml", &unnamed)), ("writer".to_owned(), digits.clone()));
+    assert_eq!(split(name(&first, "my agent.toml", &unnamed)), ("my-agent".to_owned(), digits.clone()));
     assert_eq!(
-        name(&there, "../my harbour/agent.toml", &unnamed),
-        format!("my-harbour-{place}"),
-        "however it is written"
+        name(&other, "../my harbour/agent.toml", &unnamed),
+        format!("my-harbour-{digits}"),
+        "the spelling of the path does not matter"
     );
-    assert_eq!(split(name(&here, ".hidden.toml", &unnamed)).0, "hidden");
-    let (spoken, elsewhere) = split(name(&there, "writer.toml", &unnamed));
-    assert!(spoken == "writer" && elsewhere != place, "{elsewhere}");
-    assert_eq!(name(&here, "writer.toml", &named), "reader");
-    let long = name(&here, &format!("{}.toml", "x".repeat(200)), &unnamed);
+    assert_eq!(split(name(&first, ".hidden.toml", &unnamed)).0, "hidden");
+    let (readable, other_digits) = split(name(&other, "writer.toml", &unnamed));
+    assert!(readable == "writer" && other_digits != digits, "{other_digits}");
+    assert_eq!(name(&first, "writer.toml", &named), "reader");
+    let long = name(&first, &format!("{}.toml", "x".repeat(200)), &unnamed);
     assert!(is_name(&long), "{long}");
-    let without_file = super::name(None, &unnamed).expect("a name");
+    let without_file = agent_name(None, &unnamed).expect("a name");
     assert!(
         is_name(&without_file) && without_file.starts_with("config-"),
         "named after the current folder: {without_file}"
@@ -117,7 +119,7 @@ fn default_names_are_readable_and_unique_to_the_folder() {
 fn reports_all_problems_with_models_at_once() {
     let text = "model = \"openai/a\"\nfallback_models = [\"groq/b\", \"opnai/c\", \"ollama/d\"]\n";
     let (folder, options) = agent(text);
-    let settings = Settings::read(&options, &none()).expect("read");
+    let settings = Settings::read(&options, &no_environment()).expect("read");
     let message = settings.models().expect_err("three problems").to_string();
     insta::assert_snapshot!(message.replace(&folder.path().display().to_string(), "/base"), @r"
     /base/agent.toml:1: model: `openai/a` needs a key, and the environment variable `OPENAI_API_KEY` is not set (the default for `openai`; `key_env` in [providers.openai] names another variable). Set it, for example with `export OPENAI_API_KEY=YOUR_KEY`
@@ -134,7 +136,7 @@ fn reports_all_problems_with_models_at_once() {
 fn reads_planner_executor_and_embedding_model() {
     let text = "planner = \"groq/large\"\nexecutor = \"opnai/small\"\nembedding_model = \"offline\"\n";
     let (folder, options) = agent(text);
-    let settings = Settings::read(&options, &none()).expect("read");
+    let settings = Settings::read(&options, &no_environment()).expect("read");
     let message = settings.models().expect_err("three problems").to_string();
     let message = message.replace(&folder.path().display().to_string(), "/base");
     let lines: Vec<&str> = message.lines().collect();
@@ -153,5 +155,5 @@ fn reads_planner_executor_and_embedding_model() {
 
 fn settings_with(text: &str) -> Settings {
     let (_folder, options) = agent(text);
-    Settings::read(&options, &none()).expect("read")
+    Settings::read(&options, &no_environment()).expect("read")
 }

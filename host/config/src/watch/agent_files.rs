@@ -1,4 +1,5 @@
-//! Watches the agents' configuration files. Changes apply from the next turn on, and revoked grants at once (P6, P10, L17).
+//! Watches the agents' configuration files. Revoked grants take effect immediately. Other changes apply from the next
+//! turn on (P6, P10, L17).
 
 use super::WatchEvent;
 use crate::agent_file::{MAX_BYTES, read_bounded};
@@ -13,13 +14,14 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::mpsc::Sender;
 use tokio_util::sync::CancellationToken;
 
-/// Interval between two checks, and how long a file must be unchanged before it is read.
+/// Interval between two checks of a file, and the time for which a file must be unchanged before it is read.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// How long a file with errors must be unchanged before the errors are reported, because it may be only partly written.
+/// Time for which a file with errors must be unchanged before the errors are reported. The file may be only partly
+/// written.
 const ERROR_DELAY: Duration = Duration::from_secs(2);
-/// Keys that apply only after a restart.
+/// Keys whose changes apply only after the host is restarted.
 const RESTART_KEYS: [&str; 4] = ["name", "plugin_directory", "agents", "mcp"];
-/// Keys from which the models are made.
+/// Keys whose changes require that the models are rebuilt.
 const MODEL_KEYS: [&str; 10] = [
     "model",
     "fallback_models",
@@ -64,15 +66,15 @@ pub(super) async fn watch(
 struct WatchedFile {
     agent: AssembledAgent,
     path: PathBuf,
-    /// The text that was last applied. None: the file has not been read here yet.
+    /// The text that was last applied. None: this watcher has not read the file yet.
     text: Option<String>,
-    /// The stamp of the file at the last check, and when this stamp was first seen.
+    /// The stamp of the file at the last check, and the time when this stamp was first seen.
     last_stamp: (Stamp, Instant),
-    /// The stamp of the file that was last applied or reported as invalid.
+    /// The stamp of the version of the file that was last applied or reported as invalid.
     handled: Option<Stamp>,
 }
 
-/// Modification time and size, to detect changes without reading the file. None: the file does not exist.
+/// Modification time and size in bytes, to detect changes without reading the file. None: the file does not exist.
 type Stamp = Option<(SystemTime, u64)>;
 
 impl WatchedFile {
@@ -81,7 +83,7 @@ impl WatchedFile {
         Some(Self { agent, path, text: None, last_stamp: (None, Instant::now()), handled: None })
     }
 
-    /// Applies a change to the file, if there is one. Returns an event if there is something to report.
+    /// Applies the file if it has changed. Returns an event if the change must be reported.
     fn check(&mut self, now: Instant, sandbox: &Sandbox) -> Option<WatchEvent> {
         let stamp = stamp(&self.path);
         if stamp != self.last_stamp.0 {
@@ -118,8 +120,8 @@ impl WatchedFile {
         let rebuild = if models { ModelRebuild::Rebuild } else { ModelRebuild::Keep };
         let reconfigured =
             assembly::reconfigure(&self.agent.live, &settings, rebuild).map_err(|error| error.to_string())?;
-        let before = std::mem::replace(&mut self.agent.settings, settings);
-        (self.agent.settings.name, self.agent.settings.plugins) = (before.name, before.plugins);
+        let previous = std::mem::replace(&mut self.agent.settings, settings);
+        (self.agent.settings.name, self.agent.settings.plugins) = (previous.name, previous.plugins);
         self.text = text;
         let settings = Box::new(self.agent.settings.clone());
         let path = self.path.clone();
@@ -136,7 +138,7 @@ fn stamp(path: &Path) -> Stamp {
     Some((metadata.modified().ok()?, metadata.len()))
 }
 
-/// The keys among `keys` whose values differ between two versions of the file.
+/// Returns those of `keys` whose values differ between two versions of the file.
 fn changed(before: Option<&str>, now: Option<&str>, keys: &[&'static str]) -> Vec<&'static str> {
     let read = |text: Option<&str>| text.and_then(|text| text.parse::<toml::Table>().ok());
     let (Some(before), Some(now)) = (read(before), read(now)) else { return Vec::new() };

@@ -1,6 +1,6 @@
-//! Remembers the inputs of a component, so that unchanged sources are not built again. Toolchains that take a
-//! snapshot of a running program produce different bytes each time, and different bytes are a different plugin, which
-//! must be compiled, approved and shared again.
+//! Stores the inputs of a component, so that unchanged sources are not built again. Some toolchains take a snapshot of
+//! a running program and produce different bytes each time. A component with different bytes is a different plugin,
+//! which must be compiled, approved and shared again.
 
 use super::{BuildError, BuildProgress, Project, process};
 use crate::source_files::{MAX_FILES, SourceFiles, collect};
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use tokio::process::Command;
 
-/// Name of the cache file, next to the component.
+/// Name of the file next to the component that stores the digests of its inputs.
 const FILE: &str = "made-of";
-/// Maximum total size of the sources that are read to compare them, in bytes.
+/// Maximum total size of the sources that are compared, in bytes. Larger projects are always built again.
 const MAX_BYTES: u64 = 32 << 20;
-/// Files that change when a package is installed for the project.
+/// Files and folders whose modification time changes when a package is installed for the project.
 const INSTALLED: [&str; 2] = [".venv/lib", "node_modules/.package-lock.json"];
 
-/// Runs a command that builds `component` from the project and this WIT, unless the existing component was built from
+/// Runs a command that builds `component` from the project and `wit`, unless the existing component was built from
 /// the same inputs.
 pub(super) async fn compile(
     command: Command,
@@ -27,7 +27,7 @@ pub(super) async fn compile(
 ) -> Result<(), BuildError> {
     let line = format!("{:?}", command.as_std());
     let program = PathBuf::from(command.as_std().get_program());
-    let inputs = || Inputs::collect(project, (&line, &program), wit, component);
+    let inputs = || Inputs::read(project, (&line, &program), wit, component);
     let before = inputs();
     if before.as_ref().is_some_and(|inputs| inputs.match_component(component)) {
         return Ok(());
@@ -48,7 +48,7 @@ struct Inputs {
 
 impl Inputs {
     /// Returns None if there are too many sources to compare, or if one cannot be read.
-    fn collect(project: &Project, (line, program): (&str, &Path), wit: &Path, component: &Path) -> Option<Self> {
+    fn read(project: &Project, (line, program): (&str, &Path), wit: &Path, component: &Path) -> Option<Self> {
         let mut sources = SourceFiles::new();
         collect(project.directory(), &mut sources);
         project.named_paths().chain([wit.to_owned()]).for_each(|path| collect(&path, &mut sources));
@@ -67,18 +67,19 @@ impl Inputs {
         Some(Self { digest: digest_of(text.as_bytes()).hex().to_owned(), file: component.with_file_name(FILE) })
     }
 
-    /// Whether this component was built from these inputs.
+    /// Whether the existing component was built from these inputs.
     fn match_component(&self, component: &Path) -> bool {
         self.line(component).is_some_and(|line| std::fs::read_to_string(&self.file).is_ok_and(|saved| saved == line))
     }
 
-    /// Saves the inputs. If that fails, the next build runs again.
+    /// Stores the digests of the inputs and of the component. If this fails, the next build is not skipped.
     fn save(&self, component: &Path) {
         if let Some(line) = self.line(component) {
             let _ = std::fs::write(&self.file, line);
         }
     }
 
+    /// Returns the content of the cache file: the digest of the inputs and the digest of the component.
     fn line(&self, component: &Path) -> Option<String> {
         Some(format!("{} {}\n", self.digest, digest_of(&std::fs::read(component).ok()?)))
     }
@@ -88,7 +89,8 @@ fn modified(path: &Path) -> Option<SystemTime> {
     std::fs::metadata(path).ok()?.modified().ok()
 }
 
-/// Python has one package folder per version.
+/// Returns the sorted modification times of `path` and of the folders `*/site-packages` in it, because Python has one
+/// package folder per version.
 fn installation_times(path: &Path) -> Vec<Option<SystemTime>> {
     let versions = std::fs::read_dir(path).into_iter().flatten().flatten();
     let mut times: Vec<_> = versions.map(|version| modified(&version.path().join("site-packages"))).collect();

@@ -13,7 +13,7 @@ use wasi_preview1_component_adapter_provider::{
 use wit_bindgen_core::Files;
 use wit_component::ComponentEncoder;
 
-/// The version that is known to work.
+/// The Python package with the tested version of Zig.
 const PACKAGE: &str = "ziglang==0.17.1";
 
 /// Builds the component of the project and returns its path.
@@ -29,7 +29,7 @@ pub(super) async fn compile(
     let module = folder.join("module.wasm");
     let (mut command, tool) = compiler;
     command.current_dir(project.directory()).env("ZIG_LOCAL_CACHE_DIR", folder.join("zig-cache"));
-    // Zig's default stack of 16 MiB would be a quarter of the memory that a call may use.
+    // The stack has 1 MiB, because Zig's default of 16 MiB would be a quarter of the memory that a call may use.
     command.args(["-mexec-model=reactor", "-Os", "-Wl,-z,stack-size=1048576", "-I"]).arg(folder.join("bindings"));
     command.args(sources).args(bindings).arg("-o").arg(&module);
     process::compile(command, (tool, project.name()), progress).await?;
@@ -43,7 +43,7 @@ pub(super) async fn compile(
     Ok(path)
 }
 
-/// The start of the compiler's command line, and the compiler's name in messages.
+/// Returns the beginning of the compiler's command line, and the name of the compiler for messages.
 fn compiler(toolchain: &Toolchain, project: &Project) -> Result<(Command, &'static str), BuildError> {
     let tools = &toolchain.tools;
     if let Some(sdk) = tools.named.get("WASI_SDK_PATH").filter(|_| !tools.named.contains_key("ZIG")) {
@@ -66,7 +66,7 @@ fn compiler(toolchain: &Toolchain, project: &Project) -> Result<(Command, &'stat
     Ok((command, "zig cc"))
 }
 
-/// All C files of the folder except tests.
+/// Returns all C files in the folder of the sources, except tests.
 fn sources(project: &Project) -> Result<Vec<PathBuf>, BuildError> {
     let folder = match &project.build().source {
         Some(_) => project.source("")?,
@@ -84,17 +84,17 @@ fn sources(project: &Project) -> Result<Vec<PathBuf>, BuildError> {
     Ok(sources)
 }
 
-/// Writes the bindings and returns the paths of those that must be compiled.
+/// Writes the generated bindings, and returns the paths of the files that must be compiled.
 fn bindings(mut world: World, folder: &Path) -> Result<Vec<PathBuf>, BuildError> {
-    let bad = |reason: String| BuildError::Wit { path: world.wit.clone(), reason };
+    let wit_error = |reason: String| BuildError::Wit { path: world.wit.clone(), reason };
     let mut files = Files::default();
     let mut generator = wit_bindgen_c::Opts::default().build();
     let generated = generator.generate(&mut world.resolve, world.id, &mut files);
-    generated.map_err(|error| bad(format!("bindings cannot be generated from it: {error:#}")))?;
+    generated.map_err(|error| wit_error(format!("bindings cannot be generated from it: {error:#}")))?;
     let mut compiled = Vec::new();
     for (name, content) in files.iter() {
         let path = folder.join(name);
-        let is_current = std::fs::read(&path).is_ok_and(|present| present == content);
+        let is_current = std::fs::read(&path).is_ok_and(|current| current == content);
         let written = if is_current {
             Ok(())
         } else {
@@ -115,9 +115,9 @@ fn component(project: &Project, module: &Path) -> Result<Vec<u8>, BuildError> {
         path: module.to_owned(),
         source,
     })?;
-    let (name, adapter) = (WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER);
+    let (adapter_name, adapter) = (WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER);
     let mut encoder = ComponentEncoder::default();
-    let prepared = encoder.validate(true).module(&bytes).and_then(|encoder| encoder.adapter(name, adapter));
+    let prepared = encoder.validate(true).module(&bytes).and_then(|encoder| encoder.adapter(adapter_name, adapter));
     let encoded = prepared.and_then(ComponentEncoder::encode);
     encoded.map_err(|error| BuildError::NotAComponent {
         name: project.name().to_owned(),

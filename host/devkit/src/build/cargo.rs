@@ -1,4 +1,4 @@
-//! Cargo: finds the projects that share a workspace, and compiles them in one call.
+//! Builds Rust projects with cargo: finds the projects that share a workspace, and compiles them in one call.
 
 use super::shared_target::{self, Claim};
 use super::{BuildError, BuildProgress, Project, TARGET, Toolchain, process};
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 /// The name of cargo in messages.
 pub(super) const CARGO: &str = "cargo";
 
-/// Limit on the packages that are searched for local dependencies.
-const MOST_PACKAGES: usize = 200;
+/// Maximum number of packages that are searched for local dependencies.
+const MAX_PACKAGES: usize = 200;
 
 /// A cargo workspace and the projects to build in it.
 pub(super) struct Workspace {
@@ -31,9 +31,9 @@ pub(super) struct Member {
     id: String,
 }
 
-/// Compiled components. While this value exists, no other build overwrites the files.
+/// Compiled components. No other build overwrites the files while this value exists.
 pub(super) struct Compiled {
-    /// Each file with the index of its project.
+    /// Path of each component, with the index of its project.
     pub(super) files: Vec<(usize, PathBuf)>,
     _claim: Option<Claim>,
 }
@@ -78,19 +78,19 @@ enum Message {
     Other,
 }
 
-/// Groups the Rust projects by workspace, with one `cargo metadata` call per workspace.
+/// Groups the Rust projects by workspace. Calls `cargo metadata` once per workspace.
 pub(super) async fn workspaces(toolchain: &Toolchain, projects: &[Project]) -> Result<Vec<Workspace>, BuildError> {
     let mut known: BTreeMap<PathBuf, Package> = BTreeMap::new();
     let mut roots: BTreeMap<PathBuf, (PathBuf, PathBuf)> = BTreeMap::new();
     let mut workspaces: Vec<Workspace> = Vec::new();
-    let in_rust = projects.iter().enumerate().filter(|(_, project)| project.language() == Language::Rust);
-    for (index, project) in in_rust {
+    let rust_projects = projects.iter().enumerate().filter(|(_, project)| project.language() == Language::Rust);
+    for (index, project) in rust_projects {
         let manifest = project.cargo_manifest();
         if !known.contains_key(&manifest) {
             let metadata = metadata(toolchain, &manifest).await?;
             for package in metadata.packages {
-                let places = (metadata.workspace_root.clone(), metadata.target_directory.clone());
-                roots.insert(package.manifest_path.clone(), places);
+                let directories = (metadata.workspace_root.clone(), metadata.target_directory.clone());
+                roots.insert(package.manifest_path.clone(), directories);
                 known.insert(package.manifest_path.clone(), package);
             }
         }
@@ -126,7 +126,7 @@ pub(super) async fn compile(
         command.args(["--package", &member.package]);
     }
     let mut files = Vec::new();
-    let on_line = |line: &str| files.extend(artifact(line, workspace));
+    let on_line = |line: &str| files.extend(component_artifact(line, workspace));
     let (status, messages) = process::run(command, CARGO, progress, on_line).await?;
     if status.success() {
         files.sort();
@@ -136,18 +136,19 @@ pub(super) async fn compile(
     Err(BuildError::Compile { tool: CARGO, plugins: names.collect(), messages: messages.text })
 }
 
-/// Settings of the profile `plugin` if the workspace does not define it: small code, without unwinding.
+/// Settings of the cargo profile `plugin` for workspaces that do not define it. They produce small code without
+/// unwinding.
 const PLUGIN_PROFILE: &[&str] =
     &["inherits=\"release\"", "opt-level=\"s\"", "lto=true", "codegen-units=1", "panic=\"abort\"", "strip=true"];
 
-/// Finds what these projects are built from outside their own folders: the folders of other local packages, and the
-/// manifests of their workspaces. Projects that cargo cannot read are skipped, because the build reports them.
+/// Finds the sources of the projects outside their own folders: the folders of other local packages, and the manifests
+/// of their workspaces. Projects that cargo cannot read are skipped, because the build reports them.
 pub(super) async fn local_dependencies(toolchain: &Toolchain, projects: &[Project]) -> BTreeSet<PathBuf> {
     let mut known: BTreeMap<PathBuf, Package> = BTreeMap::new();
     let (mut found, mut seen) = (BTreeSet::new(), BTreeSet::new());
-    let in_rust = projects.iter().filter(|project| project.language() == Language::Rust);
-    let mut wanted: Vec<PathBuf> = in_rust.map(|project| project.directory().to_owned()).collect();
-    while let Some(folder) = wanted.pop().filter(|_| seen.len() < MOST_PACKAGES) {
+    let rust_projects = projects.iter().filter(|project| project.language() == Language::Rust);
+    let mut pending: Vec<PathBuf> = rust_projects.map(|project| project.directory().to_owned()).collect();
+    while let Some(folder) = pending.pop().filter(|_| seen.len() < MAX_PACKAGES) {
         if !seen.insert(folder.clone()) {
             continue;
         }
@@ -161,7 +162,7 @@ pub(super) async fn local_dependencies(toolchain: &Toolchain, projects: &[Projec
         let dependencies = known.get(&manifest).into_iter().flat_map(|package| &package.dependencies);
         let paths: Vec<_> = dependencies.filter_map(|dependency| dependency.path.clone()).collect();
         found.extend(paths.iter().cloned());
-        wanted.extend(paths);
+        pending.extend(paths);
     }
     found
 }
@@ -182,7 +183,7 @@ async fn metadata(toolchain: &Toolchain, manifest: &Path) -> Result<Metadata, Bu
     })
 }
 
-/// Cargo's arguments that select the profile for plugins.
+/// Returns cargo's arguments that select the profile for plugins.
 fn plugin_profile(root: &Path) -> Result<Vec<String>, BuildError> {
     let mut arguments = vec!["--profile".to_owned(), "plugin".to_owned()];
     if !has_plugin_profile(root)? {
@@ -209,8 +210,9 @@ fn is_component_library(target: &Target) -> bool {
     target.crate_types.iter().any(|kind| kind == "cdylib")
 }
 
-/// The component that a line of cargo's JSON messages reports, if it reports one.
-fn artifact(line: &str, workspace: &Workspace) -> Option<(usize, PathBuf)> {
+/// Parses a line of cargo's JSON messages. Returns the component of a member, with the index of its project, or None if
+/// the line reports anything else.
+fn component_artifact(line: &str, workspace: &Workspace) -> Option<(usize, PathBuf)> {
     let Ok(Message::CompilerArtifact { package_id, target, filenames }) = serde_json::from_str(line) else {
         return None;
     };
@@ -224,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_artifacts_only_from_members_and_only_components() {
+    fn reads_only_components_of_workspace_members() {
         let workspace = Workspace {
             root: "/w".into(),
             target: "/t".into(),
@@ -242,15 +244,15 @@ mod tests {
             })
             .to_string()
         };
-        let own = "path+file:///w/calc#0.1.0";
+        let member_id = "path+file:///w/calc#0.1.0";
         assert_eq!(
-            artifact(&line(own, "cdylib", "/t/calc.wasm"), &workspace),
+            component_artifact(&line(member_id, "cdylib", "/t/calc.wasm"), &workspace),
             Some((7, PathBuf::from("/t/calc.wasm")))
         );
-        assert_eq!(artifact(&line("registry#serde", "cdylib", "/t/serde.wasm"), &workspace), None);
-        assert_eq!(artifact(&line(own, "lib", "/t/calc.wasm"), &workspace), None);
-        assert_eq!(artifact(&line(own, "cdylib", "/t/calc.so"), &workspace), None);
-        assert_eq!(artifact(r#"{"reason":"build-finished","success":true}"#, &workspace), None);
-        assert_eq!(artifact("not JSON", &workspace), None);
+        assert_eq!(component_artifact(&line("registry#serde", "cdylib", "/t/serde.wasm"), &workspace), None);
+        assert_eq!(component_artifact(&line(member_id, "lib", "/t/calc.wasm"), &workspace), None);
+        assert_eq!(component_artifact(&line(member_id, "cdylib", "/t/calc.so"), &workspace), None);
+        assert_eq!(component_artifact(r#"{"reason":"build-finished","success":true}"#, &workspace), None);
+        assert_eq!(component_artifact("not JSON", &workspace), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Turns the compiler's output into a plugin: embeds the manifest and puts the file in place.
+//! Turns the compiler's output into a plugin: embeds the manifest and writes the file.
 
 use super::{BuildError, BuiltPlugin, Project, Written};
 use agent_plugins::{Interfaces, interfaces, write_file_atomically};
@@ -42,13 +42,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn does_not_touch_unchanged_file() {
+    fn does_not_write_an_unchanged_file() {
         let directory = tempfile::tempdir().expect("a temporary folder");
         let path = directory.path().join("calc.wasm");
         assert_eq!(write_if_changed(&path, b"one").expect("written"), Written::Changed);
-        let before = std::fs::metadata(&path).and_then(|file| file.modified()).expect("there");
+        let modified = std::fs::metadata(&path).and_then(|file| file.modified()).expect("there");
         assert_eq!(write_if_changed(&path, b"one").expect("compared"), Written::Unchanged);
-        assert_eq!(std::fs::metadata(&path).and_then(|file| file.modified()).expect("there"), before);
+        assert_eq!(std::fs::metadata(&path).and_then(|file| file.modified()).expect("there"), modified);
         assert_eq!(write_if_changed(&path, b"two").expect("written"), Written::Changed);
         assert_eq!(std::fs::read(&path).expect("there"), b"two");
         assert_eq!(std::fs::read_dir(directory.path()).expect("there").count(), 1);

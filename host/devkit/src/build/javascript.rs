@@ -1,4 +1,4 @@
-//! Builds JavaScript projects with jco and QuickJS. The module exports one object per interface of the world.
+//! Builds JavaScript projects with jco and QuickJS. The project's module exports one object per interface of the world.
 
 use super::contract::World;
 use super::python::in_project;
@@ -7,9 +7,9 @@ use crate::project::JAVASCRIPT_SOURCE;
 use std::path::{Path, PathBuf};
 use tokio::process::Command;
 
-/// The name of the tool in messages.
+/// Name of the build tool, for messages.
 const TOOL: &str = "jco";
-/// Installs the version that is known to work.
+/// Command that installs the tested version of jco.
 const INSTALL: &str = "npm install --save-dev @bytecodealliance/jco@1.35.0";
 
 /// Builds the component of the project and returns its path.
@@ -25,7 +25,7 @@ pub(super) async fn compile(
         install,
     };
     let found = toolchain.tools.find("JCO", &[TOOL], project.directory());
-    let jco = found.ok_or_else(|| missing(TOOL, "JCO", in_project(project, install(project))))?;
+    let jco = found.ok_or_else(|| missing(TOOL, "JCO", in_project(project, install_command(project))))?;
     let mut command = if is_script(&jco) {
         let node = toolchain.tools.find_unnamed(&["node"], project.directory());
         let node = node.ok_or_else(|| {
@@ -50,13 +50,13 @@ pub(super) async fn compile(
     Ok(component)
 }
 
-/// Whether Node.js has to run the file: npm installs links to modules, other package managers install executables.
+/// Whether Node.js must run the file. npm installs links to modules, and other package managers install executables.
 fn is_script(jco: &Path) -> bool {
     let path = jco.canonicalize().unwrap_or_else(|_| jco.to_owned());
     path.extension().is_some_and(|extension| extension == "js" || extension == "mjs")
 }
 
-fn install(project: &Project) -> &'static str {
+fn install_command(project: &Project) -> &'static str {
     let text = std::fs::read_to_string(project.directory().join("package.json")).unwrap_or_default();
     if text.contains("\"@bytecodealliance/jco\"") { "npm install" } else { INSTALL }
 }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn installs_version_of_template() {
+    fn install_command_uses_the_version_of_the_template() {
         let template = crate::embedded::file("host/devkit/templates/javascript/all/package.json");
         let (name, version) = INSTALL.rsplit(' ').next().expect("a package").rsplit_once('@').expect("a version");
         assert!(template.contains(&format!("\"{name}\": \"{version}\"")), "{template}");

@@ -1,16 +1,17 @@
-//! Runs the programs of a toolchain, each in its own process group, which is killed when the build is dropped.
+//! Runs the programs of a toolchain. Each has its own process group, which is killed when the future of the build is
+//! dropped.
 
 use super::{BuildError, BuildEvent, BuildProgress};
 use std::process::{ExitStatus, Stdio};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::Command;
 
-/// Maximum number of bytes of a program's messages in an error.
+/// Maximum size of a program's messages in an error, in bytes.
 const KEPT_MESSAGES: usize = 64 * 1024;
-/// Maximum number of bytes of one line that is shown.
+/// Maximum size of a line that is shown, in bytes.
 const SHOWN_LINE: usize = 4 * 1024;
 
-/// Runs a program to its end and calls `on_line` for each line of its standard output. Lines of standard error are
+/// Runs a program until it exits, and calls `on_line` for each line of its standard output. Lines of standard error are
 /// reported as they arrive. Dropping the future kills the program and all processes that it started.
 pub(super) async fn run(
     mut command: Command,
@@ -38,7 +39,7 @@ pub(super) async fn run(
         child.wait().await
     };
     let status = reading.await.map_err(failed)?;
-    // A program may leave a process running on purpose, such as a compiler cache server; do not kill it.
+    // The program may have started a process that must keep running, such as a compiler cache server. Do not kill it.
     group.0 = None;
     Ok((status, messages))
 }
@@ -66,7 +67,7 @@ pub(super) async fn compile(
     Err(BuildError::Compile { tool, plugins: vec![plugin.to_owned()], messages: text })
 }
 
-/// A process group that is killed on drop.
+/// The id of a process group that is killed when this value is dropped. None: no process is killed.
 struct Group(Option<u32>);
 
 impl Drop for Group {
@@ -74,12 +75,12 @@ impl Drop for Group {
     fn drop(&mut self) {
         use rustix::process::{Pid, Signal, kill_process_group};
         if let Some(group) = self.0.and_then(|group| i32::try_from(group).ok()).and_then(Pid::from_raw) {
-            // The only possible error is that no process is left.
+            // The only possible error is that the group contains no process.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
 
-    /// On other systems only the program itself is killed, through its handle.
+    /// Does nothing, because these systems kill only the program itself, through its handle.
     #[cfg(not(unix))]
     fn drop(&mut self) {}
 }
@@ -99,7 +100,7 @@ fn shortened(line: &str) -> &str {
     &line[..line.floor_char_boundary(SHOWN_LINE)]
 }
 
-/// Messages of a toolchain without cargo's status lines. If there are too many, only the last ones are kept.
+/// Messages of a toolchain without cargo's status lines. If they are too long, only the last messages are kept.
 #[derive(Default)]
 pub(super) struct Messages {
     pub(super) text: String,
@@ -119,13 +120,14 @@ impl Messages {
     }
 }
 
-/// Cargo right-aligns its status words in twelve columns: `   Compiling name v1`.
+/// Whether a line is a status line of cargo, which right-aligns the first word in twelve columns: `   Compiling name
+/// v1`.
 fn is_status(line: &str) -> bool {
-    let Some((word, rest)) = line.split_at_checked(12) else {
+    let Some((word, after_word)) = line.split_at_checked(12) else {
         return false;
     };
     let word = word.trim_start();
-    rest.starts_with(' ') && !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphabetic())
+    after_word.starts_with(' ') && !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
 #[cfg(test)]

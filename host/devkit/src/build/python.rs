@@ -1,4 +1,5 @@
-//! Builds Python projects with componentize-py. The classes of the module implement the world.
+//! Builds Python projects with componentize-py. The classes of the project's module implement the interfaces of the
+//! world.
 
 use super::contract::World;
 use super::{BuildError, BuildProgress, Project, Toolchain, build_cache};
@@ -6,9 +7,9 @@ use crate::project::PYTHON_SOURCE;
 use std::path::{Path, PathBuf};
 use tokio::process::Command;
 
-/// The name of the tool in messages.
+/// Name of the build tool, for messages.
 const TOOL: &str = "componentize-py";
-/// The version that is known to work.
+/// The Python package with the tested version of componentize-py.
 const PACKAGE: &str = "componentize-py==0.25.1";
 
 /// Builds the component of the project and returns its path.
@@ -41,8 +42,8 @@ pub(super) async fn compile(
     Ok(component)
 }
 
-/// The arguments of `pip install`: the project's `requirements.txt` if it lists the package, otherwise the package
-/// itself.
+/// Returns the arguments of `pip install`: the project's `requirements.txt` if it lists the package, otherwise the
+/// package itself.
 pub(super) fn packages(project: &Project, package: &str) -> String {
     let name = "requirements.txt";
     let text = std::fs::read_to_string(project.directory().join(name)).unwrap_or_default();
@@ -54,7 +55,7 @@ pub(super) fn packages(project: &Project, package: &str) -> String {
     }
 }
 
-/// A command that can be typed from any folder.
+/// Returns a command line that changes to the project's folder and runs `command`, so that it works in every folder.
 pub(super) fn in_project(project: &Project, command: &str) -> String {
     format!("cd {} && {command}", quoted(project.directory()))
 }
@@ -62,6 +63,6 @@ pub(super) fn in_project(project: &Project, command: &str) -> String {
 /// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
-    let is_plain = |character: char| character.is_ascii_alphanumeric() || "/._-+@:~".contains(character);
-    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+    let needs_no_quotes = |character: char| character.is_ascii_alphanumeric() || "/._-+@:~".contains(character);
+    if text.chars().all(needs_no_quotes) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }

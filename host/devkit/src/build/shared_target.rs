@@ -1,7 +1,9 @@
-//! Handles a target directory that several workspaces share, through `CARGO_TARGET_DIR` or cargo's configuration. In
-//! such a directory, cargo stores root packages with the same name in the same place, and reuses the output of the
-//! first workspace for the second if the second has older sources. Therefore one build at a time uses the directory,
-//! a file records which workspace built each package name last, and the output of another workspace is removed.
+//! Handles a target directory that several workspaces share, through `CARGO_TARGET_DIR` or cargo's configuration.
+//!
+//! In such a directory, cargo stores root packages with the same name at the same path. If the second workspace has
+//! older sources than the first, cargo reuses the output of the first workspace for the second. Therefore only one
+//! build at a time uses the directory, and a file records the workspace that last built each package name. Before a
+//! build, the output of other workspaces is removed.
 
 use super::cargo::{CARGO, Workspace};
 use super::{BuildError, BuildEvent, BuildProgress, TARGET, Toolchain, process};
@@ -11,20 +13,20 @@ use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Name of the file that records the owners, in the folder of the target.
+/// Name of the file that records the workspace of each package name, in the folder of the target.
 const FILE: &str = "agent-host-plugins.json";
-/// Maximum size of that file in bytes.
+/// Maximum size of the file that records the workspaces, in bytes.
 const MAX_FILE: u64 = 1 << 20;
-/// Interval between two checks whether another build has ended.
+/// Interval between two attempts to lock the directory while another build uses it.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Exclusive use of the directory until this value is dropped.
+/// The exclusive right to use the shared target directory, until this value is dropped.
 pub(super) struct Claim {
     _lock: File,
 }
 
-/// Waits for the directory and prepares it for this workspace. Returns None if the directory belongs to the workspace
-/// alone.
+/// Waits until no other build uses the target directory, and prepares the directory for this workspace. Returns None if
+/// the directory is inside the workspace, and therefore not shared.
 pub(super) async fn claim(
     toolchain: &Toolchain,
     workspace: &Workspace,
@@ -50,13 +52,13 @@ pub(super) async fn claim(
         .map_err(failed("cannot open"))?;
     lock(&file, &workspace.target, progress).await.map_err(failed("cannot lock"))?;
     let mut text = String::new();
-    // If the file cannot be read, no owner is known, and everything is built again.
+    // If the file cannot be read, the previous workspaces are unknown, and all packages are built again.
     let read = (&mut file).take(MAX_FILE).read_to_string(&mut text);
     let mut owners: BTreeMap<String, PathBuf> =
         read.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default();
     for member in &workspace.members {
         if owners.get(&member.package) != Some(&member.manifest) {
-            clean(toolchain, workspace, &member.package, profile, progress).await?;
+            remove_output(toolchain, workspace, &member.package, profile, progress).await?;
             owners.insert(member.package.clone(), member.manifest.clone());
         }
     }
@@ -82,7 +84,7 @@ async fn lock(file: &File, target: &Path, progress: &BuildProgress<'_>) -> std::
     }
 }
 
-async fn clean(
+async fn remove_output(
     toolchain: &Toolchain,
     workspace: &Workspace,
     package: &str,

@@ -1,24 +1,24 @@
-//! The Rust toolchain that compiles guests, and the target that it needs.
+//! Finds the Rust toolchain that compiles plugins, and adds the target that it needs.
 
 use super::{BuildError, BuildEvent, BuildProgress, TARGET, Tools};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tokio::process::Command;
 
-/// Paths of the programs. The caller takes them from its environment.
+/// Paths of the programs that build plugins. The caller finds them in its environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Toolchain {
-    /// Path of cargo; None if it was not found.
+    /// Path of cargo. None if cargo was not found.
     pub cargo: Option<PathBuf>,
-    /// Path of rustup, which can add a missing target; None if it was not found.
+    /// Path of rustup, which can add a missing target. None if rustup was not found.
     pub rustup: Option<PathBuf>,
     /// Tools for the other languages.
     pub tools: Tools,
 }
 
-/// Environment variables that a build of a plugin must not inherit: those that a running cargo sets for its children,
-/// and flags that were meant for the host. `CARGO_TARGET_WASM32_WASIP2_RUSTFLAGS` and `CARGO_TARGET_DIR` are
-/// inherited, as is `RUSTUP_TOOLCHAIN`, so that one toolchain builds the host and the plugins.
+/// Environment variables that the build of a plugin must not inherit: the variables that a running cargo sets for its
+/// child processes, and compiler flags for the host. `CARGO_TARGET_WASM32_WASIP2_RUSTFLAGS`, `CARGO_TARGET_DIR` and
+/// `RUSTUP_TOOLCHAIN` are inherited, so that the same toolchain builds the host and the plugins.
 const NOT_INHERITED: &[&str] = &[
     "CARGO",
     "CARGO_MANIFEST_DIR",
@@ -52,7 +52,7 @@ const NOT_INHERITED: &[&str] = &[
 ];
 
 impl Toolchain {
-    /// A cargo command that runs in `directory`, where cargo and rustup look for their configuration.
+    /// Returns a cargo command that runs in `directory`, where cargo and rustup search for their configuration.
     pub(super) fn cargo(&self, directory: &Path) -> Result<Command, BuildError> {
         self.cargo_program().map(|cargo| command(cargo, directory))
     }
@@ -61,14 +61,15 @@ impl Toolchain {
         self.cargo.as_deref().ok_or(BuildError::NoCargo)
     }
 
-    /// The rustc in cargo's folder, otherwise the one on the PATH.
+    /// Returns the rustc in cargo's folder, or the rustc on the PATH if there is none in cargo's folder.
     fn rustc(&self) -> Result<PathBuf, BuildError> {
         let name = format!("rustc{}", std::env::consts::EXE_SUFFIX);
         let sibling = self.cargo_program()?.with_file_name(&name);
         Ok(if sibling.is_file() { sibling } else { PathBuf::from(name) })
     }
 
-    /// Adds the target with rustup if the toolchain of `directory` does not have it, and reports that.
+    /// Adds the target with rustup if the toolchain for `directory` does not have it. Reports the command before it
+    /// runs.
     pub(super) async fn ensure_target(&self, directory: &Path, progress: &BuildProgress<'_>) -> Result<(), BuildError> {
         if self.has_target(directory).await? {
             return Ok(());
@@ -81,21 +82,24 @@ impl Toolchain {
                 ),
             });
         };
-        let typed = format!("rustup target add {TARGET}");
-        progress(BuildEvent::AddingTarget { command: &typed });
+        let command_line = format!("rustup target add {TARGET}");
+        progress(BuildEvent::AddingTarget { command: &command_line });
         let output = command(rustup, directory).args(["target", "add", TARGET]).output().await;
         let output = output.map_err(|source| BuildError::Start { program: rustup.clone(), source })?;
         if !output.status.success() {
             let stderr = String::from_utf8_lossy(&output.stderr);
             return Err(BuildError::Target {
-                reason: format!("`{typed}` failed; run it by hand. It printed:\n{}", stderr.trim_end()),
+                reason: format!("`{command_line}` failed; run it yourself. It printed:\n{}", stderr.trim_end()),
             });
         }
         if self.has_target(directory).await? {
             return Ok(());
         }
         Err(BuildError::Target {
-            reason: format!("`{typed}` added it to a toolchain other than that of {}", self.cargo_program()?.display()),
+            reason: format!(
+                "`{command_line}` added it to a toolchain other than that of {}",
+                self.cargo_program()?.display()
+            ),
         })
     }
 
@@ -110,7 +114,7 @@ impl Toolchain {
             let stderr = String::from_utf8_lossy(&output.stderr);
             return Err(BuildError::Target {
                 reason: format!(
-                    "{} does not know it; update Rust. It printed:\n{}",
+                    "{} does not support this target; update Rust. It printed:\n{}",
                     rustc.display(),
                     stderr.trim_end()
                 ),

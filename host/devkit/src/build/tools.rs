@@ -1,23 +1,24 @@
-//! Finds the programs of the other toolchains: in an environment variable, in the project, or on the PATH.
+//! Finds the programs of the Python, JavaScript and C toolchains: in an environment variable, in the project, or on the
+//! PATH.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// Environment variables that set the path of a program and take precedence over all other places. `WASI_SDK_PATH` is
-/// the folder of a wasi-sdk.
+/// Environment variables that set the path of a program. They take precedence over programs in the project and on the
+/// `PATH`. `WASI_SDK_PATH` is the folder of a wasi-sdk.
 pub const VARIABLES: [&str; 4] = ["COMPONENTIZE_PY", "JCO", "ZIG", "WASI_SDK_PATH"];
 
-/// Where to look for programs, taken from the caller's environment.
+/// The folders and variables of the caller's environment that programs are searched in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tools {
     /// Folders that are searched for programs, as in `PATH`.
     pub path: OsString,
-    /// Values of those [`VARIABLES`] that are set.
+    /// Values of the [`VARIABLES`] that are set, by the name of the variable.
     pub named: BTreeMap<&'static str, PathBuf>,
 }
 
-/// Folders of a project that contain its own tools.
+/// Folders in a project that can contain tools that are installed for the project.
 const IN_PROJECT: [&str; 3] = [".venv/bin", ".venv/Scripts", "node_modules/.bin"];
 
 impl Tools {
@@ -30,18 +31,20 @@ impl Tools {
         self.find_unnamed(programs, project)
     }
 
-    /// Finds a program for which there is no variable.
+    /// Finds a program whose path cannot be set with an environment variable.
     pub(super) fn find_unnamed(&self, programs: &[&str], project: &Path) -> Option<PathBuf> {
-        let near =
+        let project_folders =
             project.ancestors().take(2).flat_map(|folder| IN_PROJECT.iter().map(move |tools| folder.join(tools)));
-        let near: Vec<PathBuf> = near.collect();
-        let local =
-            programs.iter().find_map(|program| near.iter().find_map(|folder| program_at(&folder.join(program))));
+        let project_folders: Vec<PathBuf> = project_folders.collect();
+        let local = programs
+            .iter()
+            .find_map(|program| project_folders.iter().find_map(|folder| program_at(&folder.join(program))));
         local.or_else(|| programs.iter().find_map(|program| program_in(program, &self.path)))
     }
 }
 
-/// Finds the program of that name in the folders of a `PATH`. A name with a separator is the path of the file itself.
+/// Finds the program `name` in the folders of a `PATH`. A name that contains a path separator is the path of the
+/// program.
 pub fn program_in(name: &str, folders: &OsStr) -> Option<PathBuf> {
     if name.contains(std::path::is_separator) {
         return Some(PathBuf::from(name)).filter(|path| is_program(path));
@@ -71,9 +74,10 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    /// S2: the project's tools take precedence over those of the system, and a variable takes precedence over both.
+    /// S2: the tools of the project take precedence over the tools of the system. A variable takes precedence over
+    /// both.
     #[test]
-    fn finds_the_nearest_tool_first() {
+    fn finds_tools_of_variable_then_project_then_system() {
         let top = tempfile::tempdir().expect("a temporary folder");
         let add = |path: &str, mode: u32| {
             let path = top.path().join(path);
@@ -92,8 +96,8 @@ mod tests {
         assert_eq!(find(&tools), Some(system));
         let shared = add("plugins/.venv/bin/python-zig", 0o755);
         assert_eq!(find(&tools), Some(shared));
-        let own = add("plugins/one/.venv/bin/python-zig", 0o755);
-        assert_eq!(find(&tools), Some(own));
+        let project_tool = add("plugins/one/.venv/bin/python-zig", 0o755);
+        assert_eq!(find(&tools), Some(project_tool));
         tools.named.insert("ZIG", "elsewhere/zig".into());
         assert_eq!(find(&tools), Some("elsewhere/zig".into()));
     }

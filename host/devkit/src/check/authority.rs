@@ -1,16 +1,17 @@
-//! Checks the manifest, compares its requests with the imports, and checks the canary.
+//! Checks the manifest: compares its requests for permissions with the component's imports, and checks the canary.
 
 use super::{Finding, Level, PluginFacts};
 use agent_core::schema::Schema;
 use agent_plugins::{Asks, Authority, Manifest};
 
-/// A request of the manifest and the import that it needs. Toolchains always import files and the environment, so
-/// those imports prove nothing.
+/// A request of the manifest and the import that it needs. Toolchains import files and the environment into every
+/// component, so these two imports do not show that the plugin uses them.
 struct Ask {
     key: &'static str,
     is_asked: fn(&Manifest) -> bool,
     import: &'static str,
-    /// The line to add to the manifest if the plugin has the import without the request.
+    /// The line to add to the manifest if the component has the import without the request. None: the import needs no
+    /// request.
     line: Option<&'static str>,
 }
 
@@ -29,7 +30,7 @@ const ASKS: [Ask; 8] = [
         import: "wasi:http/outgoing-handler",
         line: Some("http = [\"GET https://…\"]"),
     },
-    // The host adds secrets to requests.
+    // The host inserts secrets into HTTP requests, so secrets need the import for HTTP.
     Ask {
         key: "secrets",
         is_asked: |manifest| !manifest.asks.secrets.is_empty(),
@@ -48,7 +49,7 @@ const ASKS: [Ask; 8] = [
         import: "agent-host:model/",
         line: Some("model_tokens = 20000"),
     },
-    // Tools that only create media have the import too, and need no grant.
+    // Tools that only create media also have this import, and need no grant.
     Ask { key: "media", is_asked: |manifest| manifest.asks.media, import: "agent-host:plugin/media-store", line: None },
 ];
 
@@ -65,15 +66,15 @@ pub(super) fn check(facts: &PluginFacts, findings: &mut Vec<Finding>) {
     };
     for (key, value) in [("version", &manifest.version), ("description", &manifest.description)] {
         if value.is_empty() {
-            let message = format!("plugin.toml has no {key}: people see it when they choose plugins");
+            let message = format!("plugin.toml has no {key}: users see it when they choose plugins");
             findings.push(Finding::new(Level::Hint, "manifest", key, message));
         }
     }
-    asks(facts, manifest, findings);
-    canary(facts, manifest, findings);
+    check_asks(facts, manifest, findings);
+    check_canary(facts, manifest, findings);
 }
 
-fn asks(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<Finding>) {
+fn check_asks(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<Finding>) {
     let is_inert = !facts.kinds.is_empty()
         && facts.tools.is_empty()
         && facts.kinds.iter().all(|kind| kind.authority() == Authority::Inert);
@@ -96,7 +97,7 @@ fn asks(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<Finding>) {
             }
             (true, false, _) => {
                 let message = format!(
-                    "plugin.toml asks for this, but the component does not import `{import}…`, so people are asked for nothing: remove \
+                    "plugin.toml asks for this, but the component does not import `{import}…`, so users are asked for a permission that it does not use: remove \
                      it from plugin.toml"
                 );
                 findings.push(Finding::new(Level::Warning, "asks-in-vain", subject, message));
@@ -106,7 +107,7 @@ fn asks(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<Finding>) {
     }
 }
 
-fn canary(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<Finding>) {
+fn check_canary(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<Finding>) {
     let Some(canary) = &manifest.canary else {
         // A canary is granted nothing, so a plugin that needs grants may have no call that succeeds.
         if manifest.asks == Asks::default() && facts.tools.iter().any(|tool| tool.traits.read_only) {
@@ -117,7 +118,7 @@ fn canary(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<Finding>)
     };
     let Some(tool) = facts.tools.iter().find(|tool| tool.name == canary.tool) else {
         let message = format!(
-            "the canary calls `{}`, but the plugin has no such tool: no changed version would ever be used",
+            "the canary calls `{}`, but the plugin has no such tool, so changed versions of the plugin would never be used",
             canary.tool
         );
         findings.push(Finding::new(Level::Error, "canary", "canary.tool", message));

@@ -1,4 +1,4 @@
-//! Checks tools from the viewpoint of a model and of a person.
+//! Checks the names, descriptions, declared side effects and arguments of tools.
 
 use super::{Finding, Level};
 use agent_core::nearest::terms;
@@ -7,35 +7,35 @@ use agent_plugins::limits::DESCRIPTION_BYTES;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Shorter descriptions rarely say what a tool does, when to use it and what it returns.
+/// Minimum length of a description, in bytes. Shorter descriptions rarely explain what a tool does and when to use it.
 const SHORT_DESCRIPTION: usize = 20;
-/// The longest name that model providers accept. Longer names are cut and made unique with a number.
-const PROVIDERS_NAME: usize = 64;
-/// From this share of common words on, two descriptions count as the same.
+/// Maximum length of a tool's name that model providers accept, in bytes. The host shortens longer names.
+const MAX_PROVIDER_NAME: usize = 64;
+/// Share of common words from which two descriptions are treated as equal.
 const SAME_WORDS: f32 = 0.8;
-/// Maximum number of arguments without a description that are reported one by one.
+/// Maximum number of arguments without a description that are reported separately for each tool.
 const MAX_REPORTED: usize = 8;
-/// Maximum depth of a schema that is searched.
+/// Maximum depth of a schema that is searched for arguments without a description.
 const MAX_DEPTH: usize = 12;
 
 pub(super) fn check(tools: &[ToolDefinition], findings: &mut Vec<Finding>) {
     for (index, tool) in tools.iter().enumerate() {
         let mut find =
             |level, rule, message: String| findings.push(Finding::new(level, rule, tool.name.clone(), message));
-        name(tool, &mut find);
-        description(tool, &mut find);
-        traits(tool, &mut find);
-        if let Some(other) = tools[..index].iter().find_map(|other| similarity(other, tool)) {
-            find(Level::Warning, "alike", other);
+        check_name(tool, &mut find);
+        check_description(tool, &mut find);
+        check_traits(tool, &mut find);
+        if let Some(problem) = tools[..index].iter().find_map(|earlier| similarity(earlier, tool)) {
+            find(Level::Warning, "alike", problem);
         }
-        arguments(tool, findings);
+        check_arguments(tool, findings);
     }
 }
 
-fn name(tool: &ToolDefinition, find: &mut impl FnMut(Level, &'static str, String)) {
-    if tool.name.len() > PROVIDERS_NAME {
+fn check_name(tool: &ToolDefinition, find: &mut impl FnMut(Level, &'static str, String)) {
+    if tool.name.len() > MAX_PROVIDER_NAME {
         let message = format!(
-            "the name has {} characters; model providers accept {PROVIDERS_NAME}, so a model sees a shortened name",
+            "the name has {} characters; model providers accept {MAX_PROVIDER_NAME}, so a model sees a shortened name",
             tool.name.len()
         );
         find(Level::Warning, "name-length", message);
@@ -50,16 +50,16 @@ fn name(tool: &ToolDefinition, find: &mut impl FnMut(Level, &'static str, String
     }
 }
 
-fn description(tool: &ToolDefinition, find: &mut impl FnMut(Level, &'static str, String)) {
+fn check_description(tool: &ToolDefinition, find: &mut impl FnMut(Level, &'static str, String)) {
     let description = tool.description.trim();
-    let says_name_only = terms(description).iter().all(|term| terms(&tool.name).contains(term));
+    let repeats_name = terms(description).iter().all(|term| terms(&tool.name).contains(term));
     if description.is_empty() {
         find(
             Level::Error,
             "description",
             "the tool has no description, and a model chooses tools by their descriptions".to_owned(),
         );
-    } else if description.len() < SHORT_DESCRIPTION || says_name_only {
+    } else if description.len() < SHORT_DESCRIPTION || repeats_name {
         let message =
             "the description is too short: say what the tool does, when to use it and what it returns".to_owned();
         find(Level::Warning, "description", message);
@@ -68,7 +68,7 @@ fn description(tool: &ToolDefinition, find: &mut impl FnMut(Level, &'static str,
     }
 }
 
-fn traits(tool: &ToolDefinition, find: &mut impl FnMut(Level, &'static str, String)) {
+fn check_traits(tool: &ToolDefinition, find: &mut impl FnMut(Level, &'static str, String)) {
     let traits = tool.traits;
     if traits.read_only && traits.destructive {
         find(Level::Error, "traits", "the tool is declared both read-only and destructive".to_owned());
@@ -86,41 +86,40 @@ fn traits(tool: &ToolDefinition, find: &mut impl FnMut(Level, &'static str, Stri
     }
 }
 
-/// Why a model may confuse two tools.
+/// Returns the reason why a model may confuse two tools, or None if they differ enough.
 fn similarity(first: &ToolDefinition, second: &ToolDefinition) -> Option<String> {
     let words = |tool: &ToolDefinition| terms(&tool.description).into_iter().collect::<BTreeSet<_>>();
-    let (one, other) = (words(first), words(second));
-    let both = one.intersection(&other).count();
-    let all = one.union(&other).count();
-    if all > 0 && both as f32 >= SAME_WORDS * all as f32 {
+    let (first_words, second_words) = (words(first), words(second));
+    let common = first_words.intersection(&second_words).count();
+    let total = first_words.union(&second_words).count();
+    if total > 0 && common as f32 >= SAME_WORDS * total as f32 {
         return Some(format!(
-            "the description says the same as that of `{}`: a model cannot choose between them",
+            "the description is almost the same as that of `{}`, so a model cannot choose between the two tools",
             first.name
         ));
     }
-    let plain = |name: &str| name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
-    let (one, other) = (plain(&first.name), plain(&second.name));
-    (one == other || differ_by_one(&one, &other))
-        .then(|| format!("the name is almost `{}`: a model will confuse them", first.name))
+    let normalized = |name: &str| name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
+    let (first_name, second_name) = (normalized(&first.name), normalized(&second.name));
+    (first_name == second_name || differ_by_one(&first_name, &second_name))
+        .then(|| format!("the name is almost the same as `{}`, so a model will confuse the two tools", first.name))
 }
 
-/// Whether one extra letter is the only difference. A replaced letter does not count, because it is often a number or
-/// an axis.
-fn differ_by_one(one: &str, other: &str) -> bool {
-    let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
-    let same = short.bytes().zip(long.bytes()).take_while(|(a, b)| a == b).count();
-    long.len() == short.len() + 1 && short.len() >= 4 && short[same..] == long[same + 1..]
+/// Whether one name has exactly one letter more than the other. Names with a replaced letter are not similar, because
+/// the letter is often a number or an axis, as in `move_x` and `move_y`.
+fn differ_by_one(left: &str, right: &str) -> bool {
+    let (short, long) = if left.len() < right.len() { (left, right) } else { (right, left) };
+    let common = short.bytes().zip(long.bytes()).take_while(|(a, b)| a == b).count();
+    long.len() == short.len() + 1 && short.len() >= 4 && short[common..] == long[common + 1..]
 }
 
 /// Checks that each argument has a description.
-fn arguments(tool: &ToolDefinition, findings: &mut Vec<Finding>) {
+fn check_arguments(tool: &ToolDefinition, findings: &mut Vec<Finding>) {
     let schema = &tool.input_schema;
     let has_any = schema["properties"].as_object().is_some_and(|properties| !properties.is_empty());
     let is_open = schema.get("additionalProperties").is_none_or(|more| *more != false);
     let has_parts = ["$ref", "anyOf", "oneOf", "allOf"].iter().any(|key| schema.get(key).is_some());
     if !has_any && is_open && !has_parts {
-        let message =
-            "the schema declares no arguments but accepts any: declare them, or set `\"additionalProperties\": false`";
+        let message = "the schema declares no arguments but accepts any arguments: declare them, or set `\"additionalProperties\": false`";
         findings.push(Finding::new(Level::Hint, "arguments-open", tool.name.clone(), message));
     }
     let mut undescribed = Vec::new();
@@ -141,17 +140,18 @@ fn arguments(tool: &ToolDefinition, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Collects JSON pointers to the properties without a description. A referenced schema may contain the description.
+/// Collects JSON pointers to the properties without a description. The description may be in a schema that the property
+/// references.
 fn collect_undescribed(root: &Value, (schema, depth): (&Value, usize), pointer: &str, undescribed: &mut Vec<String>) {
     if depth > MAX_DEPTH {
         return;
     }
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
-        let place = format!("{pointer}/properties/{}", name.replace('~', "~0").replace('/', "~1"));
+        let property_pointer = format!("{pointer}/properties/{}", name.replace('~', "~0").replace('/', "~1"));
         if !is_described(root, property) {
-            undescribed.push(place.clone());
+            undescribed.push(property_pointer.clone());
         }
-        collect_undescribed(root, (property, depth + 1), &place, undescribed);
+        collect_undescribed(root, (property, depth + 1), &property_pointer, undescribed);
     }
     if schema["items"].is_object() {
         collect_undescribed(root, (&schema["items"], depth + 1), &format!("{pointer}/items"), undescribed);
@@ -163,10 +163,12 @@ fn is_described(root: &Value, property: &Value) -> bool {
         let text = |key: &str| schema[key].as_str().is_some_and(|text| !text.trim().is_empty());
         text("description") || text("title")
     };
-    let referred = |schema: &Value| {
-        let place = schema["$ref"].as_str().and_then(|place| place.strip_prefix('#'));
-        place.and_then(|place| root.pointer(place)).is_some_and(has_text)
+    let reference_has_text = |schema: &Value| {
+        let target = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
+        target.and_then(|pointer| root.pointer(pointer)).is_some_and(has_text)
     };
     let parts = ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|key| property[key].as_array()).flatten();
-    has_text(property) || referred(property) || parts.into_iter().any(|part| has_text(part) || referred(part))
+    has_text(property)
+        || reference_has_text(property)
+        || parts.into_iter().any(|part| has_text(part) || reference_has_text(part))
 }

@@ -1,19 +1,19 @@
-//! The SDK as new Rust projects get it: with its contract, and with manifests that need no workspace.
+//! Prepares the SDK for new Rust projects: adds the contract, and changes the manifests so that they need no workspace.
 
 use super::{ProjectFile, below, file};
 use toml::{Table, Value};
 
-/// Name of the README of the SDK's folder, among the templates of Rust projects.
+/// Name of the template for the README in the SDK's folder. The file is among the templates of Rust projects.
 pub(crate) const SDK_ABOUT: &str = "agent-host.md";
 
-/// A manifest in this binary that cannot be used.
+/// The reason why a manifest that is embedded in this binary cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub(crate) struct EmbedError {
     reason: String,
 }
 
-/// The SDK and the contract, by their paths in one folder.
+/// Returns the files of the SDK and the contract, with their paths in the SDK's folder of a project.
 pub(crate) fn sdk_files() -> Result<Vec<ProjectFile>, EmbedError> {
     let about = file(&format!("host/devkit/templates/rust/all/{SDK_ABOUT}"));
     let mut files = vec![("README.md".to_owned(), about.to_owned())];
@@ -28,14 +28,14 @@ pub(crate) fn sdk_files() -> Result<Vec<ProjectFile>, EmbedError> {
     Ok(files)
 }
 
-/// A manifest of the SDK without the workspace of this checkout: values inherited from the workspace are written out.
+/// Returns a manifest of the SDK in which values that are inherited from the workspace are replaced by the values.
 fn without_workspace(text: &str) -> Result<String, EmbedError> {
     let parse = |text: &str| text.parse::<Table>().map_err(|error| EmbedError { reason: error.to_string() });
     let (mut manifest, top) = (parse(text)?, parse(file("Cargo.toml"))?);
-    let none = Table::new();
-    let workspace = top.get("workspace").and_then(Value::as_table).unwrap_or(&none);
-    let shared = |key: &str| workspace.get(key).and_then(Value::as_table).unwrap_or(&none);
-    // The tests of the SDK are not embedded.
+    let empty = Table::new();
+    let workspace = top.get("workspace").and_then(Value::as_table).unwrap_or(&empty);
+    let shared = |key: &str| workspace.get(key).and_then(Value::as_table).unwrap_or(&empty);
+    // Dependencies for tests are removed, because the tests of the SDK are not embedded.
     manifest.remove("dev-dependencies");
     manifest.remove("lints");
     if let Some(package) = manifest.get_mut("package").and_then(Value::as_table_mut) {

@@ -1,11 +1,12 @@
-//! Checks the names of new plugins.
+//! Checks the names of new plugins and suggests valid names.
 
 use crate::language::Language;
 
 /// Maximum length of a name in bytes.
 const MAX_LENGTH: usize = 64;
 
-/// Names that cargo or Rust reserves, and names of crates that the templates depend on.
+/// Names that a Rust project cannot have: names that cargo or Rust reserves, and names of crates that the templates
+/// use.
 const RESERVED_IN_RUST: &[&str] = &[
     "abstract",
     "agent-host-bindings",
@@ -82,15 +83,15 @@ pub struct NameProblem {
     pub name: String,
     /// The rule that the name breaks.
     pub reason: &'static str,
-    /// A similar name that is valid; None if there is none.
+    /// A similar name that is valid. None if no similar name is valid.
     pub suggestion: Option<String>,
 }
 
-/// Checks whether a new plugin in this language may have the name. The rules are stricter than those for existing
-/// plugins, so that the name is also valid for a crate, a folder and tools.
+/// Checks whether a new plugin in `language` may have the name. The rules are stricter than the rules for existing
+/// plugins, so that the name is also valid as the name of a crate, a folder and tools.
 pub fn check_name(name: &str, language: Language) -> Result<(), NameProblem> {
     let Some(reason) = broken_rule(name, language) else { return Ok(()) };
-    let suggestion = Some(suggested(name)).filter(|other| broken_rule(other, language).is_none());
+    let suggestion = Some(suggested_name(name)).filter(|other| broken_rule(other, language).is_none());
     Err(NameProblem { name: name.to_owned(), reason, suggestion })
 }
 
@@ -111,7 +112,7 @@ fn broken_rule(name: &str, language: Language) -> Option<&'static str> {
     (language == Language::Rust && RESERVED_IN_RUST.contains(&name)).then_some("the name is reserved for crates")
 }
 
-fn suggested(name: &str) -> String {
+fn suggested_name(name: &str) -> String {
     let lower = name.trim().to_lowercase();
     let words = lower.split(|character: char| !character.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let mut words = words.collect::<Vec<_>>();
@@ -130,7 +131,7 @@ fn suggested(name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// S1: the error for a bad name gives the reason and a name that is valid.
+    /// S1: the error for an invalid name contains the reason and a valid name.
     #[test]
     fn checks_names_and_suggests_valid_ones() {
         for name in ["weather", "my-plugin", "v2", "a1-b2"] {

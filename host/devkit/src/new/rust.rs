@@ -1,25 +1,25 @@
-//! Sets up the dependencies of a new Rust project: the SDK of its workspace, an SDK elsewhere, or the SDK in this
-//! binary with the versions of crates that it was built with.
+//! Writes the manifest and the lock file of a new Rust project. The project uses the SDK of its workspace, an SDK in
+//! another folder, or the SDK that is embedded in this binary.
 
-use super::workspace::{CargoPlace, WorkspaceSdk};
+use super::workspace::{CargoMembership, WorkspaceSdk};
 use super::{NewError, NewProject, ProjectKind, SAMPLE_NAME, Sdk};
 use crate::embedded::{self, ProjectFile, SDK_ABOUT, sdk_files};
 use crate::file_list::{FileList, LIST, SDK_FOLDER};
 use std::path::Path;
 use toml::{Table, Value};
 
-/// The dependencies of tools in addition to the SDK.
+/// Dependencies of a tool project in addition to the SDK.
 const TOOL_DEPENDENCIES: [(&str, &str); 2] =
     [("schemars", "\"1\""), ("serde", "{ version = \"1\", features = [\"derive\"] }")];
 
 /// Adds `Cargo.toml` and, if the project gets the embedded SDK, the SDK and a `Cargo.lock`.
 pub(super) fn add(project: &NewProject, files: &mut Vec<ProjectFile>) -> Result<(), NewError> {
-    // This template is the README of the SDK's folder.
+    // This template is the README in the SDK's folder, which `sdk_files` adds.
     files.retain(|(name, _)| name != SDK_ABOUT);
-    let place = CargoPlace::of(&project.directory, &project.name)?;
-    let sdk = match (&project.sdk, &place) {
+    let membership = CargoMembership::of(&project.directory, &project.name)?;
+    let sdk = match (&project.sdk, &membership) {
         (Sdk::At(path), _) => format!("{{ path = {} }}", Value::String(sdk_path(path)?)),
-        (Sdk::Embedded, CargoPlace::Member { sdk: WorkspaceSdk::Declared }) => "{ workspace = true }".to_owned(),
+        (Sdk::Embedded, CargoMembership::Member { sdk: WorkspaceSdk::Declared }) => "{ workspace = true }".to_owned(),
         (Sdk::Embedded, _) => {
             let sdk = sdk_files().map_err(|error| NewError::Embedded { reason: error.to_string() })?;
             let list = FileList::of(&sdk.iter().cloned().collect()).text();
@@ -28,14 +28,14 @@ pub(super) fn add(project: &NewProject, files: &mut Vec<ProjectFile>) -> Result<
             format!("{{ path = \"{SDK_FOLDER}/sdk\" }}")
         }
     };
-    if place == CargoPlace::Standalone {
+    if membership == CargoMembership::Standalone {
         files.push(("Cargo.lock".to_owned(), lock(project)));
     }
-    files.push(("Cargo.toml".to_owned(), manifest(project, &place, &sdk)));
+    files.push(("Cargo.toml".to_owned(), manifest(project, &membership, &sdk)));
     Ok(())
 }
 
-/// The absolute path of the SDK in the given folder, which is the SDK itself or a checkout.
+/// Returns the absolute path of the SDK. `path` is the folder of the SDK, or a checkout that contains it.
 fn sdk_path(path: &Path) -> Result<String, NewError> {
     let is_sdk = |folder: &Path| {
         let text = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
@@ -49,7 +49,7 @@ fn sdk_path(path: &Path) -> Result<String, NewError> {
     text.ok_or_else(|| NewError::NoSdk { path: path.to_owned() })
 }
 
-fn manifest(project: &NewProject, place: &CargoPlace, sdk: &str) -> String {
+fn manifest(project: &NewProject, membership: &CargoMembership, sdk: &str) -> String {
     let mut text = format!(
         "[package]\nname = \"{}\"\nversion = \"0.1.0\"\nedition = \"2024\"\npublish = false\n\n[lib]\n# cdylib for the component, rlib for \
          the tests.\ncrate-type = [\"cdylib\", \"rlib\"]\n\n[dependencies]\nagent-host-sdk = {sdk}\n",
@@ -58,7 +58,7 @@ fn manifest(project: &NewProject, place: &CargoPlace, sdk: &str) -> String {
     for (name, version) in dependencies(project.kind) {
         text.push_str(&format!("{name} = {version}\n"));
     }
-    if *place == CargoPlace::Standalone {
+    if *membership == CargoMembership::Standalone {
         text.push_str("\n# Keeps the project independent of workspaces in parent folders.\n[workspace]\n");
     }
     text
@@ -68,11 +68,12 @@ fn dependencies(kind: ProjectKind) -> &'static [(&'static str, &'static str)] {
     if kind == ProjectKind::Tool { &TOOL_DEPENDENCIES } else { &[] }
 }
 
-/// The lock file that cargo writes for a project made from the templates, so that cargo does not need to change it.
+/// The template of the lock file, so that cargo does not have to change the lock file of a new project.
 const LOCK: &str = "host/devkit/templates/rust/Cargo.lock";
+/// The separator between the entries of a lock file.
 const PACKAGE: &str = "\n[[package]]\n";
 
-/// The lock file of the project, with the versions that the SDK is built with in this checkout.
+/// Returns the lock file of the project. It contains the versions that the SDK is built with in this checkout.
 fn lock(project: &NewProject) -> String {
     let text = embedded::file(LOCK);
     let mut packages: Vec<String> = text.split(PACKAGE).map(str::to_owned).collect();
@@ -80,14 +81,14 @@ fn lock(project: &NewProject) -> String {
     let sample = format!("name = \"{SAMPLE_NAME}\"\n");
     packages.retain(|package| !package.starts_with(&sample));
     packages.push(package_of(project));
-    // The first lines of each package are its name and version, so this sorts by name, then by version.
+    // The first lines of each entry are name and version, so the entries are sorted by name, then by version.
     packages.sort();
     let packages: Vec<&str> = packages.iter().map(|package| package.trim_end()).collect();
-    let between = format!("\n{PACKAGE}");
-    format!("{}{between}{}\n", head.trim_end(), packages.join(&between))
+    let separator = format!("\n{PACKAGE}");
+    format!("{}{separator}{}\n", head.trim_end(), packages.join(&separator))
 }
 
-/// The entry of the project in its lock file.
+/// Returns the entry of the project in its lock file.
 fn package_of(project: &NewProject) -> String {
     let names = dependencies(project.kind).iter().map(|(name, _)| *name);
     let dependencies: String =

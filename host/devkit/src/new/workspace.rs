@@ -1,14 +1,14 @@
-//! Finds out whether a new Rust project becomes a member of a Cargo workspace or is independent.
+//! Determines whether a new Rust project becomes a member of a Cargo workspace.
 
 use super::NewError;
 use std::path::{Path, PathBuf};
 
-/// The position of a project in Cargo's view.
+/// Whether a project is a member of a Cargo workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum CargoPlace {
-    /// The project belongs to no workspace. It may be below one that does not list it.
+pub(super) enum CargoMembership {
+    /// The project is not a member of a workspace. A workspace in a parent folder does not list the project.
     Standalone,
-    /// The project is among the members of a workspace.
+    /// The project is a member of a workspace in a parent folder.
     Member {
         /// Whether the workspace declares the SDK.
         sdk: WorkspaceSdk,
@@ -22,9 +22,9 @@ pub(super) enum WorkspaceSdk {
     Absent,
 }
 
-impl CargoPlace {
-    /// The place of the project that will be `directory/name`. A manifest that cannot be parsed is ignored here,
-    /// because Cargo reports it.
+impl CargoMembership {
+    /// Returns the membership of the new project `directory/name`. A manifest that cannot be parsed is ignored, because
+    /// Cargo reports it.
     pub(super) fn of(directory: &Path, name: &str) -> Result<Self, NewError> {
         let failed = |source| NewError::File { action: "open", path: directory.to_owned(), source };
         let directory = match directory.as_os_str().is_empty() {
@@ -41,18 +41,18 @@ impl CargoPlace {
                 patterns.filter_map(toml::Value::as_str).any(|pattern| matches(&root.join(pattern), &project))
             };
             if !lists("members") || lists("exclude") {
-                return Ok(CargoPlace::Standalone);
+                return Ok(CargoMembership::Standalone);
             }
             let dependencies = workspace.get("dependencies");
             let names_sdk = dependencies.and_then(|dependencies| dependencies.get("agent-host-sdk")).is_some();
             let sdk = if names_sdk { WorkspaceSdk::Declared } else { WorkspaceSdk::Absent };
-            return Ok(CargoPlace::Member { sdk });
+            return Ok(CargoMembership::Member { sdk });
         }
-        Ok(CargoPlace::Standalone)
+        Ok(CargoMembership::Standalone)
     }
 }
 
-/// Whether a path matches a pattern of members. A `*` matches within one folder name.
+/// Whether a path matches a pattern in the list of members. A `*` matches any characters within one folder name.
 fn matches(pattern: &Path, path: &Path) -> bool {
     let (pattern, path): (PathBuf, PathBuf) = (pattern.components().collect(), path.components().collect());
     pattern.components().count() == path.components().count()
@@ -73,20 +73,24 @@ mod tests {
     fn recognises_members_by_workspace_patterns() {
         let top = tempfile::tempdir().expect("a temporary folder");
         std::fs::create_dir_all(top.path().join("plugins/notes")).expect("made");
-        let place = |manifest: &str, folder: &str| {
+        let membership = |manifest: &str, folder: &str| {
             std::fs::write(top.path().join("Cargo.toml"), manifest).expect("written");
-            CargoPlace::of(&top.path().join(folder), "new").expect("a folder")
+            CargoMembership::of(&top.path().join(folder), "new").expect("a folder")
         };
-        let member = |sdk| CargoPlace::Member { sdk };
+        let member = |sdk| CargoMembership::Member { sdk };
         let named =
             "[workspace]\nmembers = [\"plugins/*\"]\n[workspace.dependencies]\nagent-host-sdk = { path = \"sdk\" }\n";
-        assert_eq!(place(named, "plugins"), member(WorkspaceSdk::Declared));
-        assert_eq!(place("[workspace]\nmembers = [\"plugins/n*\"]", "plugins"), member(WorkspaceSdk::Absent));
-        assert_eq!(place(named, "."), CargoPlace::Standalone);
-        assert_eq!(place(named, "plugins/notes"), CargoPlace::Standalone, "a star matches one folder");
+        assert_eq!(membership(named, "plugins"), member(WorkspaceSdk::Declared));
+        assert_eq!(membership("[workspace]\nmembers = [\"plugins/n*\"]", "plugins"), member(WorkspaceSdk::Absent));
+        assert_eq!(membership(named, "."), CargoMembership::Standalone);
+        assert_eq!(membership(named, "plugins/notes"), CargoMembership::Standalone, "a star matches one folder");
         let excluded = "[workspace]\nmembers = [\"plugins/*\"]\nexclude = [\"plugins/new\"]";
-        assert_eq!(place(excluded, "plugins"), CargoPlace::Standalone);
-        assert_eq!(place("[package]\nname = \"x\"", "plugins"), CargoPlace::Standalone);
-        assert_eq!(place("[workspace", "plugins"), CargoPlace::Standalone, "Cargo reports the broken manifest");
+        assert_eq!(membership(excluded, "plugins"), CargoMembership::Standalone);
+        assert_eq!(membership("[package]\nname = \"x\"", "plugins"), CargoMembership::Standalone);
+        assert_eq!(
+            membership("[workspace", "plugins"),
+            CargoMembership::Standalone,
+            "Cargo reports the broken manifest"
+        );
     }
 }

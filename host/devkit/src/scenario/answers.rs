@@ -1,5 +1,5 @@
-//! Gives the scenario's answers to a suspended turn: approvals, answers to questions, and answers of services. Each
-//! is given once.
+//! Passes the scenario's answers to a suspended turn: approvals, answers to questions, and answers of services. Each
+//! answer is used once.
 
 use super::check::text_of;
 use super::file::Scenario;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use toml::Spanned;
 
-/// The answers of one turn that were not given yet.
+/// The answers for one turn that have not been used yet.
 pub(crate) struct Answers<'t> {
     scenario: &'t Scenario,
     /// The turn's key in the file.
@@ -23,13 +23,13 @@ pub(crate) struct Answers<'t> {
     approvals: Unused<'t, ApprovalAnswer>,
     questions: Unused<'t, QuestionAnswer>,
     services: Unused<'t, ServiceAnswer>,
-    rejected: Vec<Failure>,
+    failures: Vec<Failure>,
 }
 
-/// Data of the service requests by call id.
+/// Data of the service requests, by call id.
 pub(crate) type Requests = BTreeMap<String, Value>;
 
-/// Answers with their index in the file's list.
+/// Unused answers, each with its index in the list of the file.
 type Unused<'t, T> = Vec<(usize, &'t Spanned<T>)>;
 
 impl<'t> Answers<'t> {
@@ -40,43 +40,44 @@ impl<'t> Answers<'t> {
             approvals: turn.approvals.iter().enumerate().collect(),
             questions: turn.questions.iter().enumerate().collect(),
             services: turn.services.iter().enumerate().collect(),
-            rejected: Vec::new(),
+            failures: Vec::new(),
         }
     }
 
-    /// Gives the answers that the turn waits for. Returns whether it gave any.
+    /// Passes the answers that the turn waits for to the session. Returns whether there was an answer.
     pub(crate) async fn give(
         &mut self,
         session: &mut Session,
         waits: &Suspension,
         requests: &Requests,
     ) -> Result<bool, SessionError> {
-        let (mut decisions, mut any_given) = (Vec::new(), false);
+        let (mut decisions, mut is_answered) = (Vec::new(), false);
         for wait in &waits.waits {
             match &wait.cause {
                 WaitCause::Approval => decisions.extend(self.decision(wait)),
                 WaitCause::Answer { question, .. } => {
                     if let Some(answer) = self.answer(question) {
                         session.answer(wait.call.clone(), answer).await?;
-                        any_given = true;
+                        is_answered = true;
                     }
                 }
                 WaitCause::Service { .. } => {
-                    any_given |= self.respond(session, wait, requests.get(&wait.call.0)).await?
+                    is_answered |= self.respond(session, wait, requests.get(&wait.call.0)).await?
                 }
                 WaitCause::Agent { .. } | WaitCause::OutcomeUnknown => {}
             }
         }
         if decisions.is_empty() {
-            return Ok(any_given);
+            return Ok(is_answered);
         }
-        let named: Vec<_> = decisions.iter().map(|(at, decision)| (decision.call.clone(), at.clone())).collect();
+        let named: Vec<_> =
+            decisions.iter().map(|(position, decision)| (decision.call.clone(), position.clone())).collect();
         let decisions = decisions.into_iter().map(|(_, decision)| decision).collect();
         match session.approve(decisions).await {
             Ok(()) => Ok(true),
             Err(SessionError::Approval(error)) => {
                 let rejected = named.iter().find(|(call, _)| call == call_of(&error)).or(named.first());
-                let (index, span) = rejected.map(|(_, at)| at.clone()).unwrap_or_default();
+                let (index, span) = rejected.map(|(_, position)| position.clone()).unwrap_or_default();
                 self.reject(("approvals", index, span), error.to_string());
                 Ok(false)
             }
@@ -85,8 +86,8 @@ impl<'t> Answers<'t> {
     }
 
     fn decision(&mut self, wait: &Wait) -> Option<((usize, Range<usize>), ApprovalDecision)> {
-        let at = self.approvals.iter().position(|(_, answer)| answer.get_ref().name == wait.name)?;
-        let (index, spanned) = self.approvals.remove(at);
+        let unused_index = self.approvals.iter().position(|(_, answer)| answer.get_ref().name == wait.name)?;
+        let (index, spanned) = self.approvals.remove(unused_index);
         let answer = spanned.get_ref();
         let verdict = match answer.verdict {
             Verdict::Allow => approvals::Verdict::Allow { scope: GrantScope::Once, edited: answer.arguments.clone() },
@@ -104,7 +105,7 @@ impl<'t> Answers<'t> {
             return Some(answer.answer.clone());
         }
         let place = self.scenario.place(spanned.span(), format!("{}.questions[{index}]", self.turn));
-        self.rejected.extend(Failure::of(&place, mismatches));
+        self.failures.extend(Failure::of(&place, mismatches));
         None
     }
 
@@ -114,16 +115,16 @@ impl<'t> Answers<'t> {
         wait: &Wait,
         request: Option<&Value>,
     ) -> Result<bool, SessionError> {
-        let Some(at) = self.services.iter().position(|(_, answer)| answer.get_ref().name == wait.name) else {
+        let Some(unused_index) = self.services.iter().position(|(_, answer)| answer.get_ref().name == wait.name) else {
             return Ok(false);
         };
-        let (index, answer) = self.services.remove(at);
+        let (index, answer) = self.services.remove(unused_index);
         if let Some(pattern) = &answer.get_ref().request {
             let place = self.scenario.place(pattern.span(), format!("{}.services[{index}].request", self.turn));
             let (text, structured) = text_of(request.unwrap_or(&Value::Null));
-            self.rejected.extend(Failure::of(&place, pattern.get_ref().mismatches(&text, structured)));
+            self.failures.extend(Failure::of(&place, pattern.get_ref().mismatches(&text, structured)));
         }
-        match session.respond(event(wait, answer.get_ref())).await {
+        match session.respond(answer_event(wait, answer.get_ref())).await {
             Ok(_) => Ok(true),
             Err(RespondError::Session(error)) => Err(error),
             Err(error) => {
@@ -135,27 +136,27 @@ impl<'t> Answers<'t> {
 
     fn reject(&mut self, (list, index, span): (&str, usize, Range<usize>), problem: String) {
         let place = self.scenario.place(span, format!("{}.{list}[{index}]", self.turn));
-        self.rejected.push(Failure::at(place, "an answer that the turn accepts", problem));
+        self.failures.push(Failure::at(place, "an answer that the turn accepts", problem));
     }
 
-    /// Failures for answers that were rejected, and for answers that the turn did not ask for.
+    /// Returns failures for answers that were rejected, and for answers that the turn did not request.
     pub(crate) fn failures(self) -> Vec<Failure> {
-        let Self { scenario, turn, approvals, questions, services, rejected } = self;
+        let Self { scenario, turn, approvals, questions, services, failures } = self;
         let unused = |(list, index, span): (&str, usize, Range<usize>)| {
             let place = scenario.place(span, format!("{turn}.{list}[{index}]"));
             Failure::at(place, "the turn to ask for this answer", "it did not ask".to_owned())
         };
         let approvals = approvals.into_iter().map(|(index, answer)| ("approvals", index, answer.span()));
-        // An answer whose question differs was already reported.
-        let questions = questions.into_iter().filter(|_| rejected.is_empty());
+        // If the question did not match, the failure was already reported.
+        let questions = questions.into_iter().filter(|_| failures.is_empty());
         let questions = questions.map(|(index, answer)| ("questions", index, answer.span()));
         let services = services.into_iter().map(|(index, answer)| ("services", index, answer.span()));
         let unused: Vec<_> = approvals.chain(questions).chain(services).map(unused).collect();
-        rejected.into_iter().chain(unused).collect()
+        failures.into_iter().chain(unused).collect()
     }
 }
 
-/// The call that the error is about.
+/// Returns the call that the error is about.
 fn call_of(error: &ApprovalError) -> &CallId {
     match error {
         ApprovalError::Arguments { call, .. }
@@ -165,7 +166,7 @@ fn call_of(error: &ApprovalError) -> &CallId {
     }
 }
 
-fn event(wait: &Wait, answer: &ServiceAnswer) -> CloudEvent {
+fn answer_event(wait: &Wait, answer: &ServiceAnswer) -> CloudEvent {
     let text = |text: &str| Some(text.to_owned());
     CloudEvent {
         specversion: "1.0".to_owned(),

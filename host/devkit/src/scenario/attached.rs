@@ -1,4 +1,4 @@
-//! Attaches images and documents from the scenario's folder to the user's input.
+//! Attaches the media files of a turn, which are in the scenario's folder, to the user's input.
 
 use super::script::Turn;
 use agent_core::message::{Part, TurnInput};
@@ -7,29 +7,30 @@ use agent_runtime::Session;
 use agent_runtime::media::media_type_from_bytes;
 use std::path::Path;
 
-/// Largest file that can be attached, in bytes.
+/// Maximum size of a file that can be attached, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// The input of the turn. Its media are stored in the session.
+/// Returns the input of the turn. Stores its media in the session.
 pub(super) async fn input(session: &Session, turn: &Turn, folder: &Path) -> Result<TurnInput, String> {
     if turn.media.is_empty() {
         return Ok(TurnInput::Text(turn.say.clone()));
     }
     let mut parts = vec![Part::Text(turn.say.clone())];
     for path in turn.media.iter().map(toml::Spanned::get_ref) {
-        let bad = |problem: &str| format!("`{path}` cannot be attached: {problem}");
+        let attachment_error = |problem: &str| format!("`{path}` cannot be attached: {problem}");
         let bytes = read_regular_file(&folder.join(path), MAX_BYTES)
-            .map_err(|error| bad(&format!("{error}; add the file with `files`")))?;
-        let mime_type =
-            media_type_from_bytes(&bytes).ok_or_else(|| bad("it is not a PNG, JPEG, GIF, WebP or PDF file"))?;
+            .map_err(|error| attachment_error(&format!("{error}; add the file with `files`")))?;
+        let mime_type = media_type_from_bytes(&bytes)
+            .ok_or_else(|| attachment_error("it is not a PNG, JPEG, GIF, WebP or PDF file"))?;
         let name = Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned());
-        let medium = MediumToStore { bytes, mime_type: mime_type.to_owned(), name };
-        parts.push(Part::Media(session.attach(medium).await.map_err(|error| bad(&error.to_string()))?));
+        let media_item = MediumToStore { bytes, mime_type: mime_type.to_owned(), name };
+        parts
+            .push(Part::Media(session.attach(media_item).await.map_err(|error| attachment_error(&error.to_string()))?));
     }
     Ok(TurnInput::Message(parts))
 }
 
-/// The user's input as it appears in the transcript.
+/// Returns the user's input for the transcript, with one line for each attached file.
 pub(super) fn input_text(turn: &Turn) -> String {
     let media = turn.media.iter().map(|path| format!("\n[{}]", path.get_ref()));
     std::iter::once(turn.say.clone()).chain(media).collect()

@@ -1,4 +1,4 @@
-//! Compares a turn with the expectations of the scenario.
+//! Compares a played turn with the expectations of the scenario.
 
 use super::file::Scenario;
 use super::model::RequestProblem;
@@ -31,37 +31,37 @@ pub(crate) struct PlayedTurn<'t> {
     /// Number of replies that the turn used.
     pub(crate) replies: usize,
     pub(crate) request_problems: Vec<RequestProblem>,
-    /// Calls of tools that do not exist.
+    /// Ids of calls of tools that do not exist.
     pub(crate) unknown: BTreeSet<CallId>,
-    /// MCP servers of the agent, which are not started.
+    /// Names of the agent's MCP servers, which are not started.
     pub(crate) servers: Vec<String>,
-    /// Which expectations apply.
+    /// The expectations that are checked.
     pub(crate) scope: Scope,
-    /// Failures about the scenario's answers: rejected, or not asked for.
+    /// Failures about answers of the scenario that were rejected or not requested.
     pub(crate) answers: Vec<Failure>,
 }
 
-/// Which expectations of a turn are checked.
+/// The expectations of a turn that are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// All expectations.
+    /// All expectations are checked.
     All,
-    /// Only its one call, because the turn was generated for a direct call.
+    /// Only the call is checked, because the turn was generated for a direct call.
     DirectCall,
 }
 
 impl PlayedTurn<'_> {
-    /// All expectations that are not met.
+    /// Returns a failure for each expectation that is not met.
     pub(crate) fn failures(&self, scenario: &Scenario) -> Vec<Failure> {
         let checker = Checker { scenario, played: self };
         if self.scope == Scope::DirectCall {
-            return checker.calls();
+            return checker.call_failures();
         }
-        let mut failures = checker.model();
-        failures.extend(checker.calls());
+        let mut failures = checker.model_failures();
+        failures.extend(checker.call_failures());
         failures.extend(self.answers.iter().cloned());
-        failures.extend(checker.ending());
-        failures.extend(checker.output());
+        failures.extend(checker.ending_failure());
+        failures.extend(checker.output_failures());
         failures
     }
 }
@@ -76,8 +76,8 @@ impl Checker<'_> {
         self.scenario.place(span.clone(), format!("{}{key}", self.played.key))
     }
 
-    /// Requests to the model that do not match, and replies that were not used.
-    fn model(&self) -> Vec<Failure> {
+    /// Returns failures for requests to the model that do not match, and for replies that were not used.
+    fn model_failures(&self) -> Vec<Failure> {
         let replies = &self.played.turn.replies;
         let mut failures = Vec::new();
         for RequestProblem { reply, problem } in &self.played.request_problems {
@@ -102,7 +102,7 @@ impl Checker<'_> {
         failures
     }
 
-    fn calls(&self) -> Vec<Failure> {
+    fn call_failures(&self) -> Vec<Failure> {
         let calls = &self.played.calls;
         let Some(expected) = &self.played.turn.calls else {
             let unknown = calls.iter().filter(|call| self.played.unknown.contains(&call.id));
@@ -128,11 +128,18 @@ impl Checker<'_> {
         }
         let pairs = expected.iter().zip(calls).enumerate();
         pairs
-            .flat_map(|(index, (expected, call))| self.call(index, (expected.get_ref(), expected.span()), call))
+            .flat_map(|(index, (expected, call))| {
+                self.failures_of_call(index, (expected.get_ref(), expected.span()), call)
+            })
             .collect()
     }
 
-    fn call(&self, index: usize, (expected, span): (&ExpectedCall, Range<usize>), call: &CallRecord) -> Vec<Failure> {
+    fn failures_of_call(
+        &self,
+        index: usize,
+        (expected, span): (&ExpectedCall, Range<usize>),
+        call: &CallRecord,
+    ) -> Vec<Failure> {
         let key = |name: &str| match self.played.scope {
             Scope::All => format!(".calls[{index}].{name}"),
             Scope::DirectCall => format!(".{name}"),
@@ -148,7 +155,8 @@ impl Checker<'_> {
             failures.extend(Failure::of(&self.place(&pattern.span(), &key("arguments_like")), mismatches));
         }
         let Some(result) = &call.result else {
-            let (call, reason) = (called(&call.name, arguments), in_words(&self.played.result, "the call did not end"));
+            let (call, reason) =
+                (called(&call.name, arguments), with_details(&self.played.result, "the call did not end"));
             failures.push(Failure::at(
                 self.place(&span, &key("result")),
                 "a result",
@@ -181,10 +189,10 @@ impl Checker<'_> {
         failures
     }
 
-    /// Reports a missing tool. Without this, a misspelled name would look like a tool that fails.
+    /// Returns the failure for a tool that does not exist, so that a misspelled name is not reported as a failing tool.
     fn no_such_tool(&self, place: Place, name: &str) -> Failure {
-        let of_server = rule_source(name).filter(|source| self.played.servers.iter().any(|server| server == source));
-        let why = match of_server {
+        let server = rule_source(name).filter(|source| self.played.servers.iter().any(|name| name == source));
+        let why = match server {
             Some(server) => format!("`{server}` is an MCP server, and scenarios do not start MCP servers"),
             None => "check the tool's name with `agent-host plugin inspect FILE`".to_owned(),
         };
@@ -193,7 +201,7 @@ impl Checker<'_> {
         Failure::at(place, &expected, "there is no such tool".to_owned()).advising(advice)
     }
 
-    fn ending(&self) -> Option<Failure> {
+    fn ending_failure(&self) -> Option<Failure> {
         let (turn, result) = (self.played.turn, &self.played.result);
         let ended = ending(result);
         if let Some(wanted) = &turn.ends {
@@ -202,7 +210,7 @@ impl Checker<'_> {
             let failure = Failure::at(
                 place,
                 &format!("the turn to end with {:?}", wanted.get_ref().word()),
-                in_words(result, found),
+                with_details(result, found),
             );
             return (ended != Some(*wanted.get_ref())).then_some(failure);
         }
@@ -210,10 +218,10 @@ impl Checker<'_> {
         match result {
             TurnResult::Finished(_) if turn.error.is_none() => None,
             TurnResult::Failed(_) if turn.error.is_some() => None,
-            // The problem with the model's request ended the turn, and is already reported.
+            // The turn failed because of a request to the model, which is already reported.
             TurnResult::Failed(_) if !self.played.request_problems.is_empty() => None,
             TurnResult::Suspended(waits) => {
-                let failure = Failure::at(place, "a turn that ends", in_words(result, "suspended"));
+                let failure = Failure::at(place, "a turn that ends", with_details(result, "suspended"));
                 Some(failure.advising(advice(waits)))
             }
             result => {
@@ -223,12 +231,12 @@ impl Checker<'_> {
                     "a turn that ends without an error"
                 };
                 let found = ended.map_or("the turn did not start", Ending::word);
-                Some(Failure::at(place, wanted, in_words(result, found)))
+                Some(Failure::at(place, wanted, with_details(result, found)))
             }
         }
     }
 
-    fn output(&self) -> Vec<Failure> {
+    fn output_failures(&self) -> Vec<Failure> {
         match (&self.played.result, &self.played.turn.output, &self.played.turn.error) {
             (TurnResult::Finished(output), Some(pattern), _) => {
                 let (text, structured) = text_of(&output.data);
@@ -254,7 +262,7 @@ fn ending(result: &TurnResult) -> Option<Ending> {
     })
 }
 
-fn in_words(result: &TurnResult, word: &str) -> String {
+fn with_details(result: &TurnResult, word: &str) -> String {
     match result {
         TurnResult::Failed(error) => format!("{word}: {error}"),
         TurnResult::Suspended(suspension) => {
@@ -282,7 +290,7 @@ fn advice(suspension: &Suspension) -> String {
     format!("answer it in the turn: {line}; or, if the turn should stay suspended, write ends = \"suspended\"")
 }
 
-/// The text of a result, with one line per media item.
+/// Returns the text of a result, with one line for each media item.
 pub(crate) fn content_text(content: &[Content]) -> String {
     let mut text = result_text(content);
     for item in content {
@@ -295,7 +303,7 @@ pub(crate) fn content_text(content: &[Content]) -> String {
     text
 }
 
-/// An output as text, and as JSON unless it is a string.
+/// Returns an output as text. Unless the output is a string, also returns it as JSON.
 pub(crate) fn text_of(data: &Value) -> (String, Option<&Value>) {
     match data {
         Value::String(text) => (text.clone(), None),

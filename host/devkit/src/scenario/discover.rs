@@ -1,14 +1,14 @@
-//! Finds the scenario files of a folder.
+//! Finds the scenario files in a folder and its subfolders.
 
 use std::path::{Path, PathBuf};
 
 /// The end of a scenario file's name.
 pub const SUFFIX: &str = ".scenario.toml";
 
-/// Folders with build output or downloaded packages.
+/// Names of folders with build output or downloaded packages, which are not searched.
 const SKIPPED_FOLDERS: [&str; 3] = ["target", "node_modules", "__pycache__"];
 
-/// Maximum depth of folders that are searched.
+/// Maximum depth of subfolders that are searched.
 const MAX_DEPTH: usize = 16;
 
 /// A scenario file that was found.
@@ -24,14 +24,14 @@ pub struct DiscoveredScenario {
 #[derive(Debug, thiserror::Error)]
 #[error("the folder `{}` cannot be read: {source}", folder.display())]
 pub struct UnreadableFolder {
-    /// Path of the folder: the searched folder or one below it.
+    /// Path of the folder: the searched folder or one of its subfolders.
     pub folder: PathBuf,
     /// Error of the operating system.
     pub source: std::io::Error,
 }
 
-/// Finds the scenarios in a folder and below it, sorted by name. For a file, returns the file itself. Folders whose
-/// names start with a dot and the folders of build tools are skipped; links are not followed.
+/// Finds the scenarios in a folder and its subfolders, sorted by name. If `path` is a file, returns this file. Skips
+/// folders of build tools and folders whose names start with a dot. Does not follow links.
 pub fn discover(path: &Path) -> Result<Vec<DiscoveredScenario>, UnreadableFolder> {
     if path.is_file() {
         return Ok(scenario_at(path, path.parent().unwrap_or(Path::new(""))).into_iter().collect());
@@ -63,8 +63,8 @@ fn search(
 }
 
 fn scenario_at(path: &Path, root: &Path) -> Option<DiscoveredScenario> {
-    let below = path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/");
-    let name = below.strip_suffix(SUFFIX).filter(|name| !name.is_empty() && !name.ends_with('/'))?.to_owned();
+    let relative = path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/");
+    let name = relative.strip_suffix(SUFFIX).filter(|name| !name.is_empty() && !name.ends_with('/'))?.to_owned();
     Some(DiscoveredScenario { name, path: path.to_owned() })
 }
 
@@ -72,13 +72,14 @@ fn scenario_at(path: &Path, root: &Path) -> Option<DiscoveredScenario> {
 mod tests {
     use super::*;
 
-    /// S4: the error names the folder that cannot be read, not the searched folder.
+    /// S4: the error names the subfolder that cannot be read instead of the searched folder.
     #[test]
     fn s4_error_names_unreadable_folder() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let closed = folder.path().join("sub/closed");
-        let error = search(&closed, folder.path(), MAX_DEPTH, &mut Vec::new()).expect_err("the folder does not exist");
-        let expected = format!("the folder `{}` cannot be read: ", closed.display());
+        let unreadable = folder.path().join("sub/closed");
+        let error =
+            search(&unreadable, folder.path(), MAX_DEPTH, &mut Vec::new()).expect_err("the folder does not exist");
+        let expected = format!("the folder `{}` cannot be read: ", unreadable.display());
         assert!(error.to_string().starts_with(&expected), "{error}");
     }
 

@@ -1,4 +1,4 @@
-//! Reads a scenario file and checks everything that can be checked without playing it.
+//! Reads a scenario file, and reports all problems that can be found without playing the scenario.
 
 use super::pattern::Pattern;
 use super::place::{Place, excerpt, position};
@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use toml::Spanned;
 
-/// Maximum size of a scenario file in bytes.
+/// Maximum size of a scenario file, in bytes.
 const MAX_SIZE: u64 = 4 * 1024 * 1024;
 
 /// A parsed scenario file.
@@ -18,21 +18,21 @@ const MAX_SIZE: u64 = 4 * 1024 * 1024;
 pub struct Scenario {
     /// Path of the file.
     pub path: PathBuf,
-    /// Name of the scenario, unique among the discovered scenarios: `FOLDER/NAME`.
+    /// Name of the scenario, such as `FOLDER/NAME`. It is unique among the discovered scenarios.
     pub name: String,
     /// Text of the file.
     pub text: String,
     pub(crate) script: Script,
 }
 
-/// Where a scenario's agent is configured.
+/// The source of the configuration of a scenario's agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentSource {
-    /// In a separate agent.toml at this path.
+    /// A separate agent.toml at the given path.
     File(PathBuf),
-    /// In the scenario file, in the table `agent`.
+    /// The table `agent` in the scenario file.
     Below,
-    /// Nowhere; the agent has the default configuration.
+    /// There is no configuration, and the agent has the defaults.
     Nothing,
 }
 
@@ -44,7 +44,7 @@ pub enum ScenarioError {
     Unreadable {
         /// Path of the file.
         path: PathBuf,
-        /// The problem in words.
+        /// Description of the problem.
         problem: String,
     },
     /// The content of the file is invalid.
@@ -56,7 +56,7 @@ pub enum ScenarioError {
 }
 
 impl Scenario {
-    /// Reads a scenario file. Unknown keys are errors, and each error names line and key.
+    /// Reads a scenario file. Unknown keys are errors. Each error contains line and key.
     pub fn read(path: &Path, name: &str) -> Result<Self, ScenarioError> {
         let unreadable =
             |problem: std::io::Error| ScenarioError::Unreadable { path: path.to_owned(), problem: problem.to_string() };
@@ -69,32 +69,33 @@ impl Scenario {
         Self::parse(path, name, text)
     }
 
-    /// Parses the text of the scenario file at `path`. Only files that the scenario copies are read.
+    /// Parses the text of the scenario file at `path`. Does not read this file, but checks the files that the scenario
+    /// names.
     pub fn parse(path: &Path, name: &str, text: String) -> Result<Self, ScenarioError> {
         let script = deserialized(path, &text)?;
         let scenario = Self { path: path.to_owned(), name: name.to_owned(), text, script };
-        let problems = Problems { scenario: &scenario, found: Vec::new() }.all();
+        let problems = Problems { scenario: &scenario, found: Vec::new() }.collect_all();
         if problems.is_empty() { Ok(scenario) } else { Err(ScenarioError::Invalid { problems }) }
     }
 
-    /// The description for people; None if the file has none.
+    /// Returns the description of the scenario, or None if the file has no description.
     pub fn description(&self) -> Option<&str> {
         self.script.description.as_deref()
     }
 
-    /// The folder that contains the scenario file.
+    /// Returns the folder that contains the scenario file.
     pub fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))
     }
 
-    /// The plugins as the file names them, each with its place.
+    /// Returns the plugins that the file names, each with its location in the file.
     pub fn plugins(&self) -> impl Iterator<Item = (Place, &str)> {
         let plugins = self.script.plugins.iter().enumerate();
         plugins
             .map(|(index, plugin)| (self.place(plugin.span(), format!("plugins[{index}]")), plugin.get_ref().as_str()))
     }
 
-    /// Where the agent is configured.
+    /// Returns the source of the agent's configuration.
     pub fn agent(&self) -> AgentSource {
         match self.script.agent.as_ref().map(Spanned::get_ref) {
             None => AgentSource::Nothing,
@@ -103,12 +104,12 @@ impl Scenario {
         }
     }
 
-    /// The value of a variable in the scenario's environment.
+    /// Returns the value of a variable in the scenario's environment.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.script.env.get(name).map(String::as_str)
     }
 
-    /// The user who talks to the agent.
+    /// Returns the name of the user who talks to the agent.
     pub fn user(&self) -> &str {
         &self.script.user
     }
@@ -117,33 +118,34 @@ impl Scenario {
         Place { file: self.path.clone(), line: position(&self.text, span.start).0, key }
     }
 
-    /// The place of the whole file.
+    /// Returns the location of the whole file.
     pub(crate) fn top(&self) -> Place {
         Place { file: self.path.clone(), line: 1, key: String::new() }
     }
 }
 
 fn deserialized(path: &Path, text: &str) -> Result<Script, ScenarioError> {
-    let shown = |key: &str, error: &toml::de::Error| {
-        // Values with a position are wrapped by the parser; remove the wrapper's name from the key.
+    let parse_error = |key: &str, error: &toml::de::Error| {
+        // The parser wraps values that have a position. Remove the name of the wrapper from the key.
         let key = key.replace(".$__serde_spanned_private_value", "");
         let key = key.trim_matches('.');
         let message = error.message().lines().collect::<Vec<_>>().join(" ");
         let message = if key.is_empty() { message } else { format!("{key}: {message}") };
         ScenarioError::Invalid { problems: vec![excerpt(path, text, error.span().unwrap_or(0..0), &message)] }
     };
-    let deserializer = toml::Deserializer::parse(text).map_err(|error| shown("", &error))?;
-    serde_path_to_error::deserialize(deserializer).map_err(|error| shown(&error.path().to_string(), error.inner()))
+    let deserializer = toml::Deserializer::parse(text).map_err(|error| parse_error("", &error))?;
+    serde_path_to_error::deserialize(deserializer)
+        .map_err(|error| parse_error(&error.path().to_string(), error.inner()))
 }
 
-/// Collects the problems that serde does not detect.
+/// Collects the problems of a parsed scenario that serde does not detect.
 struct Problems<'s> {
     scenario: &'s Scenario,
     found: Vec<String>,
 }
 
 impl Problems<'_> {
-    fn all(mut self) -> Vec<String> {
+    fn collect_all(mut self) -> Vec<String> {
         let script = &self.scenario.script;
         if script.turns.is_empty() && script.calls.is_empty() {
             self.add(
@@ -151,34 +153,34 @@ impl Problems<'_> {
                 "the scenario does nothing: add [[turns]] with `say` and `replies`, or [[calls]] with `name`",
             );
         }
-        for (span, key, what) in super::values::without_json(&self.scenario.text) {
+        for (span, key, kind) in super::values::without_json(&self.scenario.text) {
             self.add(
                 span,
-                &format!("{key} is {what}, which JSON cannot express: write it as a string, or leave it out"),
+                &format!("{key} is {kind}, which JSON cannot express: write it as a string, or leave it out"),
             );
         }
         for (index, turn) in script.turns.iter().enumerate() {
-            self.turn(&format!("turns[{index}]"), turn.get_ref());
+            self.check_turn(&format!("turns[{index}]"), turn.get_ref());
         }
         for (index, call) in script.calls.iter().enumerate() {
-            self.pattern(&format!("calls[{index}].result"), call.get_ref().result.as_ref());
+            self.check_pattern(&format!("calls[{index}].result"), call.get_ref().result.as_ref());
         }
         for (key, replies) in [("summaries", &script.summaries), ("answers", &script.answers)] {
-            self.replies(key, replies);
+            self.check_replies(key, replies);
         }
         for (path, content) in &script.files {
-            self.file(path, content);
+            self.check_file(path, content);
         }
         for (path, pattern) in &script.files_after {
             let key = format!("files_after.{path:?}");
-            self.inside(path, pattern.span(), &key);
-            self.pattern(&key, Some(pattern));
+            self.check_inside_folder(path, pattern.span(), &key);
+            self.check_pattern(&key, Some(pattern));
         }
         for path in &script.files_gone {
-            self.inside(path.get_ref(), path.span(), "files_gone");
+            self.check_inside_folder(path.get_ref(), path.span(), "files_gone");
         }
         for (index, exchange) in script.http.iter().enumerate() {
-            self.exchange(&format!("http[{index}]"), exchange);
+            self.check_exchange(&format!("http[{index}]"), exchange);
         }
         self.found
     }
@@ -187,15 +189,15 @@ impl Problems<'_> {
         self.found.push(excerpt(&self.scenario.path, &self.scenario.text, span, problem));
     }
 
-    fn turn(&mut self, key: &str, turn: &Turn) {
+    fn check_turn(&mut self, key: &str, turn: &Turn) {
         for (index, path) in turn.media.iter().enumerate() {
-            self.inside(path.get_ref(), path.span(), &format!("{key}.media[{index}]"));
+            self.check_inside_folder(path.get_ref(), path.span(), &format!("{key}.media[{index}]"));
         }
-        self.replies(&format!("{key}.replies"), &turn.replies);
+        self.check_replies(&format!("{key}.replies"), &turn.replies);
         for (index, call) in turn.calls.iter().flatten().enumerate() {
             let (key, call) = (format!("{key}.calls[{index}]"), call.get_ref());
-            self.pattern(&format!("{key}.result"), call.result.as_ref());
-            self.pattern(&format!("{key}.arguments_like"), call.arguments_like.as_ref());
+            self.check_pattern(&format!("{key}.result"), call.result.as_ref());
+            self.check_pattern(&format!("{key}.arguments_like"), call.arguments_like.as_ref());
         }
         for (index, approval) in turn.approvals.iter().enumerate() {
             let answer = approval.get_ref();
@@ -216,10 +218,10 @@ impl Problems<'_> {
             }
         }
         for (index, service) in turn.services.iter().enumerate() {
-            self.pattern(&format!("{key}.services[{index}].request"), service.get_ref().request.as_ref());
+            self.check_pattern(&format!("{key}.services[{index}].request"), service.get_ref().request.as_ref());
         }
-        self.pattern(&format!("{key}.output"), turn.output.as_ref());
-        self.pattern(&format!("{key}.error"), turn.error.as_ref());
+        self.check_pattern(&format!("{key}.output"), turn.output.as_ref());
+        self.check_pattern(&format!("{key}.error"), turn.error.as_ref());
         if let (Some(error), Some(ends)) = (&turn.error, &turn.ends)
             && ends.get_ref().word() != "error"
         {
@@ -230,7 +232,7 @@ impl Problems<'_> {
         }
     }
 
-    fn replies(&mut self, key: &str, replies: &[Spanned<agent_models::ScriptedReply>]) {
+    fn check_replies(&mut self, key: &str, replies: &[Spanned<agent_models::ScriptedReply>]) {
         for (index, reply) in replies.iter().enumerate() {
             if let Some(problem) = reply.get_ref().problem() {
                 self.add(reply.span(), &format!("{key}[{index}] {problem}"));
@@ -238,15 +240,15 @@ impl Problems<'_> {
         }
     }
 
-    fn pattern(&mut self, key: &str, pattern: Option<&Spanned<Pattern>>) {
+    fn check_pattern(&mut self, key: &str, pattern: Option<&Spanned<Pattern>>) {
         if let Some((pattern, problem)) = pattern.and_then(|pattern| Some((pattern, pattern.get_ref().problem()?))) {
             self.add(pattern.span(), &format!("{key} {problem}"));
         }
     }
 
-    fn file(&mut self, path: &str, content: &Spanned<FileContent>) {
+    fn check_file(&mut self, path: &str, content: &Spanned<FileContent>) {
         let key = format!("files.{path:?}");
-        self.inside(path, content.span(), &key);
+        self.check_inside_folder(path, content.span(), &key);
         match content.get_ref() {
             FileContent::Text(_) => {}
             FileContent::Base64(text) => {
@@ -257,7 +259,7 @@ impl Problems<'_> {
             FileContent::Copy(from) => {
                 let from = self.scenario.folder().join(from);
                 let problem = match std::fs::metadata(&from) {
-                    Ok(there) if there.is_file() || there.is_dir() => return,
+                    Ok(metadata) if metadata.is_file() || metadata.is_dir() => return,
                     Ok(_) => "it is neither a file nor a folder".to_owned(),
                     Err(error) => error.to_string(),
                 };
@@ -266,10 +268,10 @@ impl Problems<'_> {
         }
     }
 
-    /// Checks that a path is inside the scenario's folder.
-    fn inside(&mut self, path: &str, span: Range<usize>, key: &str) {
-        let plain = |component| matches!(component, Component::Normal(_) | Component::CurDir);
-        if path.is_empty() || !Path::new(path).components().all(plain) {
+    /// Reports a path that could leave the scenario's folder.
+    fn check_inside_folder(&mut self, path: &str, span: Range<usize>, key: &str) {
+        let is_inside = |component| matches!(component, Component::Normal(_) | Component::CurDir);
+        if path.is_empty() || !Path::new(path).components().all(is_inside) {
             self.add(
                 span,
                 &format!("{key} is not a path inside the scenario's folder: write a relative path without `..`"),
@@ -277,11 +279,11 @@ impl Problems<'_> {
         }
     }
 
-    fn exchange(&mut self, key: &str, exchange: &Spanned<Exchange>) {
+    fn check_exchange(&mut self, key: &str, exchange: &Spanned<Exchange>) {
         let (span, exchange) = (exchange.span(), exchange.get_ref());
         let answers =
             [exchange.body.is_some(), exchange.json.is_some(), exchange.base64.is_some(), exchange.file.is_some()];
-        let answers = answers.into_iter().filter(|given| *given).count();
+        let answers = answers.into_iter().filter(|is_set| *is_set).count();
         if !super::http::is_request(&exchange.request) {
             self.add(
                 span.clone(),
@@ -325,7 +327,7 @@ mod tests {
         Scenario::parse(Path::new("a.scenario.toml"), "a", text.to_owned()).expect_err(text).to_string()
     }
 
-    /// S4: an unknown key is an error with file, line and key.
+    /// S4: an error contains file, line and key.
     #[test]
     fn s4_errors_name_line_and_key() {
         let unknown = error("[[turns]]\nsay = \"hi\"\nreplys = []\n");
@@ -339,7 +341,7 @@ mod tests {
         assert!(error("[[turns]\n").starts_with("a.scenario.toml:1:"), "{}", error("[[turns]\n"));
     }
 
-    /// All problems that serde does not detect are reported together, each with its line.
+    /// One error reports all problems that serde does not detect, each with its line.
     #[test]
     fn reports_all_semantic_problems() {
         let text = "files = { \"../x\" = \"a\", \"b\" = { base64 = \"%\" } }\n\
@@ -360,7 +362,7 @@ mod tests {
         assert!(error("description = \"none\"\n").contains("does nothing"));
     }
 
-    /// Tools, models and services use JSON, so a value that JSON cannot express would change on the way.
+    /// Values that JSON cannot express are rejected, because tools, models and services receive values as JSON.
     #[test]
     fn reports_values_without_json_equivalent() {
         let found = error(
@@ -378,7 +380,7 @@ mod tests {
         assert!(!found.contains("when"), "the agent's keys are checked elsewhere: {found}");
     }
 
-    /// The expected request of a service and the expected question are patterns like all others.
+    /// Invalid patterns in the expected request of a service and in the expected question are reported.
     #[test]
     fn checks_patterns_of_answers() {
         let text = "[[turns]]\nsay = \"hi\"\nquestions = [{ question = { contains = \"\" }, answer = \"a\" }]\n\

@@ -1,4 +1,5 @@
-//! The folder of a scenario: creates its files before the scenario is played, and compares them afterwards.
+//! Creates the files in a scenario's folder before the scenario is played, and compares them with the expectations
+//! afterwards.
 
 use super::file::Scenario;
 use super::report::Failure;
@@ -10,12 +11,12 @@ use std::path::Path;
 
 /// Maximum depth of a copied folder.
 const MAX_DEPTH: usize = 16;
-/// Maximum number of bytes that are copied into one scenario's folder, so that a scenario stays fast.
+/// Maximum total size of the files that are copied into a scenario's folder, in bytes.
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
-/// Maximum number of files and folders that are copied.
+/// Maximum number of files and folders that are copied into a scenario's folder.
 const MAX_FILES: usize = 20_000;
 
-/// Creates the scenario's files in the folder. A path that ends with `/` is an empty folder.
+/// Creates the scenario's files in `folder`. A path that ends with `/` creates an empty folder.
 pub(crate) fn create_files(scenario: &Scenario, folder: &Path) -> Result<(), String> {
     let mut budget = CopyBudget { bytes: MAX_BYTES, files: MAX_FILES };
     for (path, content) in &scenario.script.files {
@@ -43,14 +44,14 @@ fn write(to: &Path, bytes: &[u8]) -> io::Result<()> {
     std::fs::write(to, bytes)
 }
 
-/// What may still be copied.
+/// The number of bytes and files that may still be copied.
 struct CopyBudget {
     bytes: u64,
     files: usize,
 }
 
 impl CopyBudget {
-    /// Reads a regular file. Reading a pipe or a device might never end.
+    /// Reads a regular file and subtracts its size from the budget.
     fn read(&mut self, from: &Path) -> io::Result<Vec<u8>> {
         let bytes = read(from, self.bytes)?;
         self.bytes -= bytes.len() as u64;
@@ -64,7 +65,8 @@ impl CopyBudget {
     }
 }
 
-/// Reads a regular file of at most this many bytes.
+/// Reads a regular file. Fails if the file is larger than `limit` bytes. Other files are rejected, because reading a
+/// pipe or a device might never end.
 pub(super) fn read(from: &Path, limit: u64) -> io::Result<Vec<u8>> {
     if !std::fs::metadata(from)?.is_file() {
         return Err(io::Error::other(format!("`{}` is not a regular file", from.display())));
@@ -94,7 +96,7 @@ fn copy(from: &Path, to: &Path, depth: usize, budget: &mut CopyBudget) -> io::Re
     Ok(())
 }
 
-/// Compares the folder with `files_after` and `files_gone`.
+/// Compares the files in the folder with the expectations in `files_after` and `files_gone`.
 pub(crate) fn differences(scenario: &Scenario, folder: &Path) -> Vec<Failure> {
     let mut failures = Vec::new();
     for (path, pattern) in &scenario.script.files_after {

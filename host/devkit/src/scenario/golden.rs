@@ -1,4 +1,4 @@
-//! Golden transcripts: files with the expected conversation, next to the scenarios.
+//! Golden transcripts: files next to the scenarios that contain the expected conversation.
 
 use super::file::Scenario;
 use super::report::Failure;
@@ -7,37 +7,37 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Permissions of a new transcript file, before the umask.
+/// Permissions of a new transcript file, before the umask is applied.
 const NEW_FILE: u32 = 0o666;
-/// Maximum size of a transcript in bytes.
+/// Maximum size of a transcript, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// What to do with a golden transcript that differs.
+/// The action for a golden transcript that differs from the new transcript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GoldenMode {
-    /// Report a failure.
+    /// A failure is reported.
     Compare,
-    /// Write the new transcript to the file.
+    /// The new transcript is written to the file.
     Update,
-    /// Leave the file as it is, because the scenario failed.
+    /// The file is not changed, because the scenario failed.
     Keep,
 }
 
-/// What happened to a scenario's golden transcript.
+/// The result of comparing or updating a scenario's golden transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GoldenResult {
     /// The scenario has no golden transcript.
     None,
     /// The transcript matches the file.
     Same,
-    /// The transcript differs, or the file does not exist.
+    /// The transcript differs from the file, or the file does not exist.
     Differs,
     /// The transcript differs, but the file was not changed because the scenario failed.
     Kept {
         /// Path of the file.
         path: PathBuf,
     },
-    /// The file was written.
+    /// The new transcript was written to the file.
     Written {
         /// Path of the file.
         path: PathBuf,
@@ -47,7 +47,7 @@ pub enum GoldenResult {
 }
 
 impl GoldenResult {
-    /// The result in the JSON report.
+    /// Returns the name of the result in the JSON report.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             GoldenResult::None => "none",
@@ -59,19 +59,19 @@ impl GoldenResult {
     }
 }
 
-/// Path of the transcript file next to the scenario.
-fn file(scenario: &Scenario) -> PathBuf {
+/// Returns the path of the transcript file, which is next to the scenario.
+fn golden_path(scenario: &Scenario) -> PathBuf {
     let name = scenario.path.file_name().unwrap_or_default().to_string_lossy();
     scenario.path.with_file_name(format!("{}.golden", name.strip_suffix(super::SUFFIX).unwrap_or(&name)))
 }
 
-/// Compares the transcript with the file, or updates the file.
+/// Compares the transcript with the file, or updates the file, depending on `mode`.
 pub(crate) fn compare_or_update(
     scenario: &Scenario,
     transcript: &str,
     mode: GoldenMode,
 ) -> (GoldenResult, Option<Failure>) {
-    let path = file(scenario);
+    let path = golden_path(scenario);
     let read = agent_plugins::read_regular_file(&path, MAX_BYTES);
     let stored = match read.and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other)) {
         Ok(stored) => Some(stored.replace("\r\n", "\n")),
@@ -105,27 +105,27 @@ pub(crate) fn compare_or_update(
     }
 }
 
-/// Writes the file completely or not at all, with the permissions of the existing file. A link is not followed,
-/// because it may lead to an unrelated file.
+/// Writes the file completely or not at all. Keeps the permissions of an existing file. Does not follow a link, because
+/// its target may be an unrelated file.
 fn write(path: &Path, transcript: &str) -> io::Result<()> {
-    let there = match std::fs::symlink_metadata(path) {
-        Ok(there) if there.is_file() => Some(there.permissions()),
+    let existing = match std::fs::symlink_metadata(path) {
+        Ok(existing) if existing.is_file() => Some(existing.permissions()),
         Ok(_) => {
-            let what =
+            let problem =
                 format!("{} is a link or not a regular file: remove it, then --update writes a file", path.display());
-            return Err(io::Error::other(what));
+            return Err(io::Error::other(problem));
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
-    if there.as_ref().is_some_and(std::fs::Permissions::readonly) {
+    if existing.as_ref().is_some_and(std::fs::Permissions::readonly) {
         return Err(io::Error::other(format!("{} is read-only", path.display())));
     }
     let mut builder = tempfile::Builder::new();
     builder.prefix(".golden.").permissions(std::fs::Permissions::from_mode(NEW_FILE));
     let mut temporary = builder.tempfile_in(path.parent().unwrap_or(Path::new("")))?;
     temporary.write_all(transcript.as_bytes())?;
-    if let Some(permissions) = there {
+    if let Some(permissions) = existing {
         temporary.as_file().set_permissions(permissions)?;
     }
     temporary.persist(path)?;

@@ -1,4 +1,5 @@
-//! Recorded HTTP: answers requests of plugins from the scenario file, and denies all others (S4).
+//! Answers HTTP requests of plugins with the responses that are recorded in the scenario file, and denies all other
+//! requests (S4).
 
 use super::file::Scenario;
 use super::pattern::Pattern;
@@ -16,7 +17,7 @@ const MAX_BODY: u64 = 256 * 1024 * 1024;
 /// Maximum number of unrecorded requests that are reported.
 const MAX_REPORTED: usize = 20;
 
-/// The recorded requests of one scenario.
+/// The recorded requests and responses of one scenario.
 pub(crate) struct RecordedHttp {
     exchanges: Vec<(Exchange, Vec<u8>)>,
     log: Mutex<RequestLog>,
@@ -24,15 +25,15 @@ pub(crate) struct RecordedHttp {
 
 #[derive(Default)]
 struct RequestLog {
-    /// How often each recorded request was used.
+    /// Number of times that each recorded request was used.
     uses: Vec<usize>,
-    /// All requests in order, each with the index of the recorded request that answered it.
+    /// All requests in order, each with the index of the matching recorded request. None: no recorded request matched.
     requests: Vec<(HttpQuestion, Option<usize>)>,
-    /// How many of the requests were already added to the transcript.
+    /// Number of requests that were already added to the transcript.
     reported: usize,
 }
 
-/// Whether the text is a method and an address.
+/// Whether the text is a method and an address, such as `GET https://api.example.com/`.
 pub(crate) fn is_request(text: &str) -> bool {
     let Some((method, url)) = text.split_once(' ') else { return false };
     let is_address = url.starts_with("http://") || url.starts_with("https://");
@@ -40,7 +41,7 @@ pub(crate) fn is_request(text: &str) -> bool {
 }
 
 impl RecordedHttp {
-    /// Reads the recorded requests of the scenario and the files that they name.
+    /// Reads the recorded requests of the scenario, and the files that contain their response bodies.
     pub(crate) fn read(scenario: &Scenario) -> Result<Self, String> {
         let mut exchanges = Vec::new();
         for (index, spanned) in scenario.script.http.iter().enumerate() {
@@ -55,14 +56,14 @@ impl RecordedHttp {
         Ok(Self { exchanges, log: Mutex::new(log) })
     }
 
-    /// The requests since the last call, for the transcript: `METHOD URL` and the answer.
+    /// Returns the requests since the last call of this method, as lines `METHOD URL → ANSWER` for the transcript.
     pub(crate) fn take_new_lines(&self) -> Vec<String> {
         let mut log = self.lock();
         let requests = log.requests[log.reported..].to_vec();
         log.reported = log.requests.len();
         drop(log);
-        let line = |(question, by): &(HttpQuestion, Option<usize>)| {
-            let answer = match by.map(|index| &self.exchanges[index].0) {
+        let line = |(question, index): &(HttpQuestion, Option<usize>)| {
+            let answer = match index.map(|index| &self.exchanges[index].0) {
                 None => "denied: not recorded".to_owned(),
                 Some(Exchange { error: Some(fault), .. }) => format!("{fault:?}").to_lowercase(),
                 Some(exchange) => exchange.status.to_string(),
@@ -70,19 +71,19 @@ impl RecordedHttp {
             format!("{} {} → {answer}", question.method, question.url)
         };
         let mut lines: Vec<String> = requests.iter().map(line).collect();
-        // Calls that run in parallel send their requests in any order.
+        // The lines are sorted, because calls that run in parallel send their requests in any order.
         lines.sort();
         lines
     }
 
-    /// Requests that were not recorded.
+    /// Returns the requests that match no recorded request.
     pub(crate) fn unrecorded(&self) -> Vec<HttpQuestion> {
         let log = self.lock();
-        let unrecorded = log.requests.iter().filter(|(_, by)| by.is_none()).map(|(question, _)| question.clone());
+        let unrecorded = log.requests.iter().filter(|(_, index)| index.is_none()).map(|(question, _)| question.clone());
         unrecorded.take(MAX_REPORTED).collect()
     }
 
-    /// Failures for recorded requests that were not sent as often as expected.
+    /// Returns failures for recorded requests that were not sent as often as expected.
     pub(crate) fn count_failures(&self, scenario: &Scenario) -> Vec<Failure> {
         let log = self.lock();
         let mut failures = Vec::new();
@@ -105,7 +106,7 @@ impl RecordedHttp {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the first recorded request that matches and is not used up.
+    /// Returns the index of the first recorded request that matches and may still be used, and counts the use.
     fn take(&self, question: HttpQuestion) -> Option<usize> {
         let mut log = self.lock();
         let is_usable = |index: &usize| {
@@ -123,7 +124,10 @@ impl RecordedHttp {
 
 fn matches(exchange: &Exchange, question: &HttpQuestion) -> bool {
     let has = |(name, value): (&String, &String)| {
-        question.headers.iter().any(|(other, there)| other.eq_ignore_ascii_case(name) && there == value)
+        question
+            .headers
+            .iter()
+            .any(|(sent_name, sent_value)| sent_name.eq_ignore_ascii_case(name) && sent_value == value)
     };
     let body = String::from_utf8_lossy(&question.body);
     let sends = |pattern: &Pattern| pattern.mismatches(&body, None).is_empty();
@@ -132,7 +136,7 @@ fn matches(exchange: &Exchange, question: &HttpQuestion) -> bool {
         && exchange.request_body.as_ref().is_none_or(sends)
 }
 
-/// An address may be written without its final `/`.
+/// Whether the request has the recorded method and address. The recorded address may omit a final `/`.
 fn is_same_request(request: &str, question: &HttpQuestion) -> bool {
     let sent = format!("{} {}", question.method, question.url);
     sent == request || sent.strip_suffix('/') == Some(request)

@@ -1,4 +1,4 @@
-//! The scripted model of a scenario. Each turn has its own replies, and unused replies are detected.
+//! The scripted model of a scenario. Each turn has its own list of replies, and unused replies are reported.
 
 use super::file::Scenario;
 use agent_core::model::{Delta, ModelRequest};
@@ -10,10 +10,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::Sender;
 use toml::Spanned;
 
-/// A model provider that gives the replies of the scenario.
+/// A model provider that returns the replies of the scenario.
 pub(crate) struct ScenarioModel {
     turns: Vec<ScriptedModel>,
-    /// ScriptedReplies outside of turns: summaries, and answers to plugins.
+    /// Model for requests outside of turns: summaries, and requests of plugins.
     side: ScriptedModel,
     progress: Mutex<TurnProgress>,
     side_uses: Mutex<SideUses>,
@@ -23,21 +23,21 @@ pub(crate) struct ScenarioModel {
 #[derive(Clone, Debug, Default)]
 struct TurnProgress {
     turn: usize,
-    /// Number of replies in the session before this turn.
+    /// Number of replies that the session used before this turn.
     before: u64,
     /// Number of replies of this turn that were used.
     used: usize,
     problems: Vec<RequestProblem>,
 }
 
-/// The use of the replies outside of turns.
+/// The used replies to requests outside of turns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SideUses {
     pub(crate) summaries: ReplyUse,
     pub(crate) answers: ReplyUse,
 }
 
-/// The use of one list of replies.
+/// The used replies of one list, and the problems of the requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReplyUse {
     /// Number of replies that were used.
@@ -45,44 +45,46 @@ pub(crate) struct ReplyUse {
     pub(crate) problems: Vec<RequestProblem>,
 }
 
-/// A request that did not match `expect` of its reply, or for which no reply was left.
+/// A request that did not match `expect` of its reply, or for which the list contains no reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestProblem {
     /// Index of the reply in its list, from 0.
     pub(crate) reply: usize,
-    /// The problem in words.
+    /// Description of the problem.
     pub(crate) problem: String,
 }
 
 impl ScenarioModel {
-    /// Creates the model from the replies of each turn.
+    /// Creates the model. `turns` contains the replies of each turn.
     pub(crate) fn new(scenario: &Scenario, turns: Vec<Vec<ScriptedReply>>) -> Self {
         let (script, path) = (&scenario.script, &scenario.path);
         let unspanned =
             |replies: &[Spanned<ScriptedReply>]| replies.iter().map(|reply| reply.get_ref().clone()).collect();
-        let of = |replies: ScriptedReplies| ScriptedModel::from_replies(path, script.window, replies);
+        let scripted_model = |replies: ScriptedReplies| ScriptedModel::from_replies(path, script.window, replies);
         let side = ScriptedReplies {
             summaries: unspanned(&script.summaries),
             answers: unspanned(&script.answers),
             turns: Vec::new(),
         };
-        let turns =
-            turns.into_iter().map(|turns| of(ScriptedReplies { turns, ..ScriptedReplies::default() })).collect();
-        Self { turns, side: of(side), progress: Mutex::default(), side_uses: Mutex::default() }
+        let turns = turns
+            .into_iter()
+            .map(|turns| scripted_model(ScriptedReplies { turns, ..ScriptedReplies::default() }))
+            .collect();
+        Self { turns, side: scripted_model(side), progress: Mutex::default(), side_uses: Mutex::default() }
     }
 
-    /// Starts a turn with its own replies. `before` is the number of replies that the session has had so far.
+    /// Starts a turn. `before` is the number of replies that the session has used so far.
     pub(crate) fn begin(&self, turn: usize, before: u64) {
         *self.lock() = TurnProgress { turn, before, ..TurnProgress::default() };
     }
 
-    /// The number of used replies of the turn, and the problems of its requests.
+    /// Returns the number of replies that the turn used, and the problems of its requests.
     pub(crate) fn end(&self) -> (usize, Vec<RequestProblem>) {
         let progress = self.lock();
         (progress.used, progress.problems.clone())
     }
 
-    /// The use of the replies outside of turns so far.
+    /// Returns the replies to requests outside of turns that have been used so far.
     pub(crate) fn side_uses(&self) -> SideUses {
         self.side_uses.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -143,7 +145,7 @@ impl Provider for ScenarioModel {
                 Some(problems.join("; "))
             }
             Err(ModelError::ScriptExhausted { replies, .. }) => {
-                Some(format!("the turn asks the model more often than it has replies ({replies})"))
+                Some(format!("the turn sends more requests to the model than it has replies ({replies})"))
             }
             _ => None,
         };
@@ -155,7 +157,7 @@ impl Provider for ScenarioModel {
     }
 }
 
-/// Adds a problem unless the same reply already has one, because a retry uses the same reply.
+/// Adds a problem, unless the list already contains a problem of the same reply. A retried request uses the same reply.
 fn add_problem(problems: &mut Vec<RequestProblem>, problem: RequestProblem) {
     if problems.iter().all(|known| known.reply != problem.reply) {
         problems.push(problem);

@@ -1,4 +1,4 @@
-//! Patterns: expectations about a text or a JSON value.
+//! Patterns: expectations about a text or a JSON value in a scenario.
 
 use crate::diff::diff;
 use regex::Regex;
@@ -9,38 +9,40 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Maximum number of characters of the found text in a message without a diff.
+/// Maximum number of characters of the actual text that a message without a diff shows.
 const MAX_EXCERPT: usize = 600;
 
-/// An expectation about a text, or about the JSON in it.
+/// An expectation about a text, or about the JSON value that the text contains.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Pattern(Parts);
 
-/// The parts of a pattern. All that are set must match.
+/// The parts of a pattern. Every part that is set must match.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Parts {
-    /// The whole text. A line ending at the end is ignored.
+    /// The whole text. Line breaks at the end are ignored.
     text: Option<String>,
+    /// Strings that the text must contain.
     contains: Texts,
+    /// Strings that the text must not contain.
     lacks: Texts,
-    /// Regular expressions that each match somewhere in the text.
+    /// Regular expressions. Each must match a part of the text.
     matches: Texts,
     /// The whole JSON value.
     json: Option<Value>,
-    /// Part of the JSON value: keys of objects, and items of lists at their positions.
+    /// A part of the JSON value. Objects may have more keys, and lists may have more items at the end.
     includes: Option<Value>,
-    /// Exact values by JSON pointer.
+    /// Exact values, by JSON pointer.
     at: BTreeMap<String, Value>,
-    /// Regular expressions by JSON pointer. They apply to strings, and to the JSON text of other values.
+    /// Regular expressions, by JSON pointer. They are applied to strings, and to the JSON text of other values.
     at_matches: BTreeMap<String, String>,
 }
 
-/// One string or several.
+/// A list of strings. In the file, it may also be a single string.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Texts(Vec<String>);
 
-/// A part of a pattern that does not match.
+/// A difference between a pattern and the actual text or value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mismatch {
     pub(crate) expected: String,
@@ -91,12 +93,12 @@ impl<'de> Deserialize<'de> for Pattern {
 }
 
 impl Pattern {
-    /// A pattern that requires exactly this value.
+    /// Returns a pattern that requires exactly the given JSON value.
     pub(crate) fn exactly(value: Value) -> Self {
         Self(Parts { json: Some(value), ..Parts::default() })
     }
 
-    /// Why the pattern is invalid, as the end of a sentence; None if it is valid.
+    /// Returns the reason why the pattern is invalid as the end of a sentence, or None if the pattern is valid.
     pub(crate) fn problem(&self) -> Option<String> {
         if self.0 == Parts::default() {
             return Some("is empty: set `text`, `contains`, `lacks`, `matches`, `json`, `includes` or `at`".into());
@@ -111,8 +113,8 @@ impl Pattern {
         wrong.or(pointer).or_else(|| self.0.useless_part())
     }
 
-    /// The parts that do not match a text. JSON parts use `structured` if it is given, otherwise the JSON in the
-    /// text.
+    /// Returns the parts that do not match a text. Parts about JSON are compared with `structured` if it is set,
+    /// otherwise with the text, parsed as JSON.
     pub(crate) fn mismatches(&self, text: &str, structured: Option<&Value>) -> Vec<Mismatch> {
         let parts = &self.0;
         let mut found = Vec::new();
@@ -143,7 +145,7 @@ impl Pattern {
 }
 
 impl Parts {
-    /// Finds a part that would match everything or nothing.
+    /// Returns the problem of a part that would match every text or no text.
     fn useless_part(&self) -> Option<String> {
         let lists = [("contains", &self.contains), ("lacks", &self.lacks), ("matches", &self.matches)];
         for (key, texts) in lists {
@@ -183,28 +185,32 @@ impl Parts {
             let diff = Some(diff(&pretty(wanted), &pretty(json)));
             found.push(Mismatch { expected: short(&wanted.to_string()), found: short(&json.to_string()), diff });
         }
-        if let Some((pointer, wanted, there)) = self.includes.as_ref().and_then(|wanted| missing(wanted, json, "")) {
-            let there = there.map_or_else(|| "nothing".to_owned(), |there| short(&there.to_string()));
+        if let Some((pointer, wanted, actual)) = self.includes.as_ref().and_then(|wanted| missing(wanted, json, "")) {
+            let actual = actual.map_or_else(|| "nothing".to_owned(), |actual| short(&actual.to_string()));
             let pointer = if pointer.is_empty() { "a value".to_owned() } else { pointer };
-            found.push(Mismatch::of(format!("{pointer} that includes {wanted}"), there));
+            found.push(Mismatch::of(format!("{pointer} that includes {wanted}"), actual));
         }
         for (pointer, wanted) in &self.at {
             match json.pointer(pointer) {
-                Some(there) if there == wanted => {}
-                there => {
-                    let there = there
-                        .map_or_else(|| format!("nothing there in {}", short(&json.to_string())), Value::to_string);
-                    found.push(Mismatch::of(format!("{wanted} at {pointer:?}"), there));
+                Some(actual) if actual == wanted => {}
+                actual => {
+                    let actual = actual.map_or_else(
+                        || format!("nothing at this pointer in {}", short(&json.to_string())),
+                        Value::to_string,
+                    );
+                    found.push(Mismatch::of(format!("{wanted} at {pointer:?}"), actual));
                 }
             }
         }
         for (pointer, pattern) in &self.at_matches {
-            let there =
-                json.pointer(pointer).map(|there| there.as_str().map_or_else(|| there.to_string(), str::to_owned));
-            if !there.as_deref().is_some_and(|there| is_match(pattern, there)) {
-                let there = there
-                    .map_or_else(|| format!("nothing there in {}", short(&json.to_string())), |there| quoted(&there));
-                found.push(Mismatch::of(format!("a match of {pattern:?} at {pointer:?}"), there));
+            let actual =
+                json.pointer(pointer).map(|actual| actual.as_str().map_or_else(|| actual.to_string(), str::to_owned));
+            if !actual.as_deref().is_some_and(|actual| is_match(pattern, actual)) {
+                let actual = actual.map_or_else(
+                    || format!("nothing at this pointer in {}", short(&json.to_string())),
+                    |actual| quoted(&actual),
+                );
+                found.push(Mismatch::of(format!("a match of {pattern:?} at {pointer:?}"), actual));
             }
         }
     }
@@ -216,17 +222,20 @@ impl Mismatch {
     }
 }
 
-/// The first part of `wanted` that is missing in `json`: its pointer, its value, and the value found there.
+/// Returns the first part of `wanted` that is missing in `json`: its JSON pointer, its value, and the value in `json`
+/// at this pointer, if there is one.
 fn missing<'v>(wanted: &'v Value, json: &'v Value, pointer: &str) -> Option<(String, &'v Value, Option<&'v Value>)> {
     let step = |key: &str| format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"));
     match (wanted, json) {
-        (Value::Object(wanted), Value::Object(there)) => wanted.iter().find_map(|(key, value)| match there.get(key) {
-            Some(there) => missing(value, there, &step(key)),
-            None => Some((step(key), value, None)),
-        }),
-        (Value::Array(wanted), Value::Array(there)) => {
-            wanted.iter().enumerate().find_map(|(index, value)| match there.get(index) {
-                Some(there) => missing(value, there, &step(&index.to_string())),
+        (Value::Object(wanted), Value::Object(actual)) => {
+            wanted.iter().find_map(|(key, value)| match actual.get(key) {
+                Some(actual) => missing(value, actual, &step(key)),
+                None => Some((step(key), value, None)),
+            })
+        }
+        (Value::Array(wanted), Value::Array(actual)) => {
+            wanted.iter().enumerate().find_map(|(index, value)| match actual.get(index) {
+                Some(actual) => missing(value, actual, &step(&index.to_string())),
                 None => Some((step(&index.to_string()), value, None)),
             })
         }
@@ -235,11 +244,11 @@ fn missing<'v>(wanted: &'v Value, json: &'v Value, pointer: &str) -> Option<(Str
 }
 
 fn is_match(pattern: &str, text: &str) -> bool {
-    // The pattern was validated when the file was read.
+    // Invalid patterns were rejected when the file was read.
     Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text))
 }
 
-/// A quoted text for a message, shortened if it is long.
+/// Quotes a text for a message. Long texts are shortened.
 pub(crate) fn quoted(text: &str) -> String {
     format!("{:?}", short(text))
 }
@@ -264,20 +273,20 @@ mod tests {
         serde_json::from_value(pattern).expect("a pattern")
     }
 
-    /// S4: each part of a pattern matches what it should, and reports what it expected.
+    /// S4: each part of a pattern matches the expected text, and a mismatch reports the expectation.
     #[test]
     fn s4_patterns_match_or_report_mismatches() {
         let text = r#"{"name": "Ada", "tags": ["a", "b"], "n": 3}"#;
-        let holds = [
+        let matching = [
             json!(text),
             json!({"contains": ["Ada", "tags"], "lacks": "Bob", "matches": "\"n\": [0-9]}$"}),
             json!({"json": {"name": "Ada", "tags": ["a", "b"], "n": 3}}),
             json!({"includes": {"tags": ["a"]}, "at": {"/tags/1": "b"}, "at_matches": {"/n": "^3$", "/name": "^A"}}),
         ];
-        for pattern in holds {
+        for pattern in matching {
             assert_eq!(of(pattern.clone()).mismatches(text, None), [], "{pattern}");
         }
-        let fails = [
+        let not_matching = [
             (json!("Ada"), "the text \"Ada\""),
             (json!({"contains": "Bob"}), "a text that contains \"Bob\""),
             (json!({"lacks": "Ada"}), "a text without \"Ada\""),
@@ -288,7 +297,7 @@ mod tests {
             (json!({"at": {"/n": 4}}), "4 at \"/n\""),
             (json!({"at_matches": {"/x": "."}}), "a match of \".\" at \"/x\""),
         ];
-        for (pattern, expected) in fails {
+        for (pattern, expected) in not_matching {
             let found: Vec<_> =
                 of(pattern).mismatches(text, None).into_iter().map(|mismatch| mismatch.expected).collect();
             assert_eq!(found, [expected]);
@@ -297,7 +306,7 @@ mod tests {
         assert_eq!(of(json!({"at": {"/a": 1}})).mismatches("not JSON", Some(&json!({"a": 1}))), []);
     }
 
-    /// A pattern that would match everything or nothing is a mistake.
+    /// Invalid patterns, and patterns that would match every text or no text, are rejected.
     #[test]
     fn rejects_invalid_patterns() {
         let problem = |pattern: Value| of(pattern).problem().expect("a problem");

@@ -1,20 +1,20 @@
-//! Positions in files that people write, for error messages.
+//! Locations in scenario files, for error messages.
 
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of columns of a line that are shown.
+/// Maximum number of characters of a line that an excerpt shows.
 const MAX_COLUMNS: usize = 160;
 
-/// A line of a file.
+/// The location of a key in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Path of the file.
     pub file: PathBuf,
-    /// Line number, from 1.
+    /// Line number. The first line is 1.
     pub line: usize,
-    /// The key on that line, such as `turns[0].output`; empty for the whole file.
+    /// The key on the line, such as `turns[0].output`. Empty if the location is the whole file.
     pub key: String,
 }
 
@@ -25,27 +25,27 @@ impl fmt::Display for Place {
     }
 }
 
-/// The line and column of a byte offset, both from 1. Columns count characters.
+/// Returns the line and the column of a byte offset. Both count from 1, and columns are counted in characters.
 pub(super) fn position(text: &str, byte: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(byte)];
     let begin = before.rfind('\n').map_or(0, |end| end + 1);
     (before.matches('\n').count() + 1, before[begin..].chars().count() + 1)
 }
 
-/// `FILE:LINE:COLUMN: message`, followed by the line with the position underlined.
+/// Returns `FILE:LINE:COLUMN: message`, followed by the line with the position underlined.
 pub(super) fn excerpt(path: &Path, text: &str, span: Range<usize>, message: &str) -> String {
     let (line, column) = position(text, span.start);
     let shown: String = text.lines().nth(line - 1).unwrap_or_default().chars().take(MAX_COLUMNS).collect();
     let shown = shown.replace('\t', " ");
     let spanned = text.get(span).unwrap_or_default();
     let length = spanned.lines().next().unwrap_or_default().chars().count().max(1);
-    let rest = shown.chars().count().saturating_sub(column - 1).max(1);
+    let available = shown.chars().count().saturating_sub(column - 1).max(1);
     let margin = " ".repeat(line.to_string().len());
     format!(
         "{}:{line}:{column}: {message}\n  {line} | {shown}\n  {margin} | {}{}",
         path.display(),
         " ".repeat(column - 1),
-        "^".repeat(length.min(rest))
+        "^".repeat(length.min(available))
     )
 }
 

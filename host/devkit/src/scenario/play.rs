@@ -1,5 +1,5 @@
-//! Plays a scenario: creates its folder and its agent, runs its turns, and collects the expectations that are not
-//! met.
+//! Plays a scenario: creates its folder and its agent, runs its turns, and collects a failure for each expectation that
+//! is not met.
 
 use super::answers::{Answers, Requests};
 use super::check::{PlayedTurn, Scope, text_of};
@@ -26,10 +26,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// Creates the agent of a scenario. The code that reads agent.toml implements this trait.
+/// Creates the agent of a scenario. The caller, which reads agent.toml, implements this trait.
 #[async_trait]
 pub trait AgentFactory: Send + Sync {
-    /// Creates the agent. The error says why it cannot be created.
+    /// Creates the agent. The error is the reason why the agent cannot be created.
     async fn agent(&self, scenario: &Scenario, setup: &AgentSetup) -> Result<ScenarioAgent, String>;
 }
 
@@ -39,12 +39,13 @@ pub struct ScenarioAgent {
     pub agent: Arc<Agent>,
     /// Names of the MCP servers in the agent's configuration. A scenario does not start them.
     pub servers: Vec<String>,
-    /// Descriptions of the MCP servers of the agents that it delegates to, which are not started either.
+    /// Descriptions of the MCP servers of the agents that the agent delegates to. A scenario does not start them
+    /// either.
     pub delegate_servers: Vec<String>,
 }
 
 impl ScenarioAgent {
-    /// Notes about parts of the agent's configuration that have no effect in a scenario.
+    /// Returns notes about parts of the agent's configuration that have no effect in a scenario.
     fn notes(&self) -> Vec<String> {
         let servers: Vec<_> = self.servers.iter().chain(&self.delegate_servers).map(String::as_str).collect();
         let note = format!("scenarios do not start MCP servers, so the tools of {} are missing", servers.join(", "));
@@ -59,28 +60,27 @@ struct Outcome {
     notes: Vec<String>,
 }
 
-/// The surroundings that an agent is created for.
+/// The folder and the model that the agent of a scenario uses.
 pub struct AgentSetup {
-    /// The folder that relative grants of the agent refer to.
+    /// The folder that relative paths in the agent's grants are relative to.
     pub folder: PathBuf,
-    /// The model with the scenario's replies. None if the scenario has no replies, so that the agent's own models are
-    /// used.
+    /// The model with the scenario's replies. None: the scenario has no replies, and the agent's own models are used.
     pub model: Option<Arc<dyn Provider>>,
 }
 
-/// Plays scenarios in one sandbox.
+/// Plays scenarios in a sandbox.
 pub struct Player {
     /// The sandbox that runs the plugins.
     pub sandbox: Sandbox,
     /// Creates the agents.
     pub agents: Arc<dyn AgentFactory>,
-    /// What to do with golden transcripts that differ.
+    /// The action for golden transcripts that differ.
     pub golden: GoldenMode,
 }
 
 impl Player {
-    /// Plays one scenario to its end. Only a temporary folder changes, and the golden transcript if
-    /// [`GoldenMode::Update`] is set.
+    /// Plays a scenario. Writes only to a temporary folder, and to the golden transcript if [`GoldenMode::Update`] is
+    /// set.
     pub async fn play(&self, scenario: &Scenario) -> Report {
         let began = Instant::now();
         let (verdict, golden, notes) = match self.outcome(scenario).await {
@@ -93,10 +93,10 @@ impl Player {
     }
 
     async fn outcome(&self, scenario: &Scenario) -> Result<Outcome, String> {
-        let of_io = |error: std::io::Error| format!("the scenario's folder cannot be created: {error}");
-        let place = tempfile::tempdir().map_err(of_io)?;
-        let folder = place.path().canonicalize().map_err(of_io)?.join("files");
-        std::fs::create_dir(&folder).map_err(of_io)?;
+        let folder_error = |error: std::io::Error| format!("the scenario's folder cannot be created: {error}");
+        let directory = tempfile::tempdir().map_err(folder_error)?;
+        let folder = directory.path().canonicalize().map_err(folder_error)?.join("files");
+        std::fs::create_dir(&folder).map_err(folder_error)?;
         folder::create_files(scenario, &folder)?;
         let recorded = Arc::new(RecordedHttp::read(scenario)?);
         let turns = planned_turns(scenario);
@@ -105,11 +105,11 @@ impl Player {
             turns.iter().map(|planned| planned.turn.replies.iter().map(|reply| reply.get_ref().clone()).collect());
         let model = is_scripted.then(|| Arc::new(ScenarioModel::new(scenario, replies.collect())));
         let setup = AgentSetup { folder: folder.clone(), model: model.clone().map(|model| model as Arc<dyn Provider>) };
-        let made = self.agents.agent(scenario, &setup).await?;
-        let notes = made.notes();
+        let created = self.agents.agent(scenario, &setup).await?;
+        let notes = created.notes();
         let options = Options { synchronous: Synchronous::Off, ..Options::default() };
         let store =
-            SqliteStore::open(place.path().join("agent-host.db"), options).map_err(|error| error.to_string())?;
+            SqliteStore::open(directory.path().join("agent-host.db"), options).map_err(|error| error.to_string())?;
         let store: Arc<dyn Store> = Arc::new(store);
         let host = Host {
             store: store.clone(),
@@ -121,9 +121,9 @@ impl Player {
             leaving: Default::default(),
         };
         let session =
-            Session::open(&host, made.agent.clone(), OpenSession::New).await.map_err(|error| error.to_string())?;
-        let run = ScenarioRun { scenario, store, session, model, recorded, folder, servers: made.servers };
-        let (failures, golden) = run.perform(&turns, self.golden).await?;
+            Session::open(&host, created.agent.clone(), OpenSession::New).await.map_err(|error| error.to_string())?;
+        let run = ScenarioRun { scenario, store, session, model, recorded, folder, servers: created.servers };
+        let (failures, golden) = run.play_turns(&turns, self.golden).await?;
         Ok(Outcome { failures, golden, notes })
     }
 }
@@ -153,7 +153,7 @@ fn planned_turns(scenario: &Scenario) -> Vec<PlannedTurn> {
     calls.chain(turns).collect()
 }
 
-/// A turn in which the model makes this one call and then finishes.
+/// Returns a turn in which the model makes a single call and then finishes.
 fn turn_of_call(call: &toml::Spanned<script::DirectCall>) -> Turn {
     let (span, call) = (call.span(), call.get_ref());
     let reply = |reply: serde_json::Value| -> toml::Spanned<ScriptedReply> {
@@ -195,7 +195,7 @@ struct ScenarioRun<'s> {
 }
 
 impl ScenarioRun<'_> {
-    async fn perform(
+    async fn play_turns(
         mut self,
         turns: &[PlannedTurn],
         mode: GoldenMode,
@@ -209,16 +209,16 @@ impl ScenarioRun<'_> {
             let input = attached::input(&self.session, &planned.turn, &self.folder).await;
             let input = input.map_err(|problem| format!("{}: {problem}", place()))?;
             let cancel = CancellationToken::new();
-            let left = end.saturating_duration_since(Instant::now());
-            let alarm = tokio::spawn({
+            let remaining = end.saturating_duration_since(Instant::now());
+            let timer = tokio::spawn({
                 let cancel = cancel.clone();
                 async move {
-                    tokio::time::sleep(left).await;
+                    tokio::time::sleep(remaining).await;
                     cancel.cancel();
                 }
             });
             let played = self.play_turn((index, planned), input, &cancel).await;
-            alarm.abort();
+            timer.abort();
             let (played, transcript) = played.map_err(|error| error.to_string())?;
             if !text.is_empty() {
                 text.push('\n');
@@ -255,7 +255,7 @@ impl ScenarioRun<'_> {
         if !scenario.script.golden {
             return Ok((failures, GoldenResult::None));
         }
-        // The transcript of a failed scenario is wrong and should not be committed.
+        // The transcript of a failed scenario is not written, so that it is not committed by mistake.
         let mode = match mode {
             GoldenMode::Update if !failures.is_empty() => GoldenMode::Keep,
             mode => mode,
@@ -265,7 +265,7 @@ impl ScenarioRun<'_> {
         Ok((failures, golden))
     }
 
-    /// Plays one turn, and gives the answers that it waits for.
+    /// Plays one turn, and passes the answers that the turn waits for to the session.
     async fn play_turn<'a>(
         &mut self,
         (index, planned): (usize, &'a PlannedTurn),
@@ -279,7 +279,7 @@ impl ScenarioRun<'_> {
         let begin = self.last_event().await?;
         let mut result = self.session.run(Some(input), cancel.clone()).await?;
         while let TurnResult::Suspended(suspension) = &result {
-            let service_requests = self.services().await?;
+            let service_requests = self.service_requests().await?;
             if !answers.give(&mut self.session, suspension, &service_requests).await? {
                 break;
             }
@@ -294,7 +294,7 @@ impl ScenarioRun<'_> {
         };
         let requests = self.recorded.take_new_lines();
         let output = output.as_deref().filter(|_| planned.scope == Scope::All);
-        let extras = transcript::TurnExtras { requests: &requests, services: &self.services().await?, output };
+        let extras = transcript::TurnExtras { requests: &requests, services: &self.service_requests().await?, output };
         let text = transcript::turn(&attached::input_text(&planned.turn), &events, &extras);
         let unknown = events.iter().filter_map(|event| match &event.kind {
             EventKind::ToolNotFound { call, .. } => Some(call.clone()),
@@ -310,7 +310,7 @@ impl ScenarioRun<'_> {
         Ok((played, format!("turn {number}\n{text}")))
     }
 
-    /// The session's stored events after this one.
+    /// Returns the session's stored events after the event with the sequence number `begin`.
     async fn events_after(&self, begin: u64) -> Result<Vec<Event>, agent_store::StoreError> {
         let (mut events, mut after): (Vec<Event>, u64) = (Vec::new(), begin);
         loop {
@@ -322,7 +322,7 @@ impl ScenarioRun<'_> {
     }
 
     async fn last_event(&self) -> Result<u64, SessionError> {
-        // Most scenarios have less than one page of events.
+        // The events are read from the start, because most scenarios have less than one page of events.
         let mut last = 0;
         loop {
             let page = self.store.events(self.session.subject(), last, MAX_PAGE).await?;
@@ -333,8 +333,8 @@ impl ScenarioRun<'_> {
         }
     }
 
-    /// The service requests so far.
-    async fn services(&self) -> Result<Requests, SessionError> {
+    /// Returns the data of all service requests that the session has sent so far.
+    async fn service_requests(&self) -> Result<Requests, SessionError> {
         let (mut requests, mut last) = (Requests::new(), 0);
         loop {
             let page = self.store.outbox(Some(self.session.subject()), OutboxFilter::All, last, MAX_PAGE).await?;
@@ -349,7 +349,7 @@ impl ScenarioRun<'_> {
         }
     }
 
-    /// Failures for replies outside of turns: unused ones, and requests that did not match.
+    /// Returns failures for replies to requests outside of turns: unused replies, and requests that did not match.
     fn side_reply_failures(&self) -> Vec<Failure> {
         let script = &self.scenario.script;
         let uses = self.model.as_ref().map(|model| model.side_uses()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The results of scenarios: for people, as JUnit XML for build servers, and as JSON for programs.
+//! The results of scenarios, and their conversion to JUnit XML for build servers and to JSON for other programs.
 
 use super::golden::GoldenResult;
 use super::pattern::Mismatch;
@@ -11,15 +11,15 @@ use std::time::Duration;
 /// An expectation that is not met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The place of the expectation in the scenario file.
+    /// The location of the expectation in the scenario file.
     pub place: Place,
-    /// The expected value, in words.
+    /// Description of the expected value.
     pub expected: String,
-    /// The value that was found instead.
+    /// Description of the actual value.
     pub found: String,
-    /// A unified diff of both values, if they are long texts or JSON.
+    /// A unified diff of the expected and the actual value, if they are long texts or JSON.
     pub diff: Option<String>,
-    /// Advice on what to do, if that is not obvious.
+    /// Advice on how to fix the problem, if it is not obvious.
     pub advice: Option<String>,
 }
 
@@ -44,14 +44,14 @@ impl Failure {
     }
 }
 
-/// The verdict on a scenario.
+/// Whether a scenario was played and whether it passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// All expectations are met.
     Passed,
     /// At least one expectation is not met.
     Failed(Vec<Failure>),
-    /// The scenario could not be played, for this reason.
+    /// The scenario could not be played. Contains the reason.
     NotPlayed(String),
 }
 
@@ -62,29 +62,29 @@ pub struct Report {
     pub name: String,
     /// Path of the scenario file.
     pub path: PathBuf,
-    /// The verdict.
+    /// Whether the scenario passed.
     pub verdict: Verdict,
-    /// What happened to the golden transcript.
+    /// The result of comparing or updating the golden transcript.
     pub golden: GoldenResult,
     /// Notes about parts of the agent's configuration that have no effect in a scenario.
     pub notes: Vec<String>,
-    /// How long the scenario took.
+    /// Duration of the scenario.
     pub time: Duration,
 }
 
-/// The number of scenarios per verdict.
+/// The numbers of scenarios that passed, failed and were not played.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Scenarios whose expectations are all met.
+    /// Number of scenarios whose expectations are all met.
     pub passed: usize,
-    /// Scenarios with at least one expectation that is not met.
+    /// Number of scenarios with at least one expectation that is not met.
     pub failed: usize,
-    /// Scenarios that could not be played.
+    /// Number of scenarios that could not be played.
     pub not_played: usize,
 }
 
 impl Totals {
-    /// Counts the verdicts of these reports.
+    /// Counts the verdicts of the reports.
     pub fn of(reports: &[Report]) -> Self {
         let mut totals = Self::default();
         for report in reports {
@@ -98,21 +98,21 @@ impl Totals {
     }
 }
 
-/// One JSON document with all reports.
+/// Returns a JSON document with all reports.
 pub fn json(reports: &[Report]) -> Value {
     let totals = Totals::of(reports);
     json!({
         "passed": totals.passed,
         "failed": totals.failed,
         "not_played": totals.not_played,
-        "scenarios": reports.iter().map(one).collect::<Vec<_>>(),
+        "scenarios": reports.iter().map(report_json).collect::<Vec<_>>(),
     })
 }
 
-fn one(report: &Report) -> Value {
+fn report_json(report: &Report) -> Value {
     let (verdict, failures, reason) = match &report.verdict {
         Verdict::Passed => ("passed", Vec::new(), None),
-        Verdict::Failed(failures) => ("failed", failures.iter().map(failure).collect(), None),
+        Verdict::Failed(failures) => ("failed", failures.iter().map(failure_json).collect(), None),
         Verdict::NotPlayed(reason) => ("not_played", Vec::new(), Some(reason)),
     };
     json!({
@@ -127,7 +127,7 @@ fn one(report: &Report) -> Value {
     })
 }
 
-fn failure(failure: &Failure) -> Value {
+fn failure_json(failure: &Failure) -> Value {
     json!({
         "file": failure.place.file.display().to_string(),
         "line": failure.place.line,
@@ -139,7 +139,7 @@ fn failure(failure: &Failure) -> Value {
     })
 }
 
-/// JUnit XML with a suite for each folder and a case for each scenario.
+/// Returns JUnit XML with a test suite for each folder and a test case for each scenario.
 pub fn junit(reports: &[Report]) -> String {
     let mut suites: Vec<(&str, Vec<&Report>)> = Vec::new();
     for report in reports {
@@ -151,9 +151,9 @@ pub fn junit(reports: &[Report]) -> String {
     }
     let totals = Totals::of(reports);
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    let (all, time) = (reports.len(), seconds(reports.iter().map(|report| report.time).sum()));
+    let (count, time) = (reports.len(), seconds(reports.iter().map(|report| report.time).sum()));
     let counts = format!("failures=\"{}\" errors=\"{}\"", totals.failed, totals.not_played);
-    let _ = writeln!(xml, "<testsuites name=\"agent-host test\" tests=\"{all}\" {counts} time=\"{time}\">");
+    let _ = writeln!(xml, "<testsuites name=\"agent-host test\" tests=\"{count}\" {counts} time=\"{time}\">");
     for (suite, cases) in suites {
         let owned: Vec<Report> = cases.iter().map(|report| (*report).clone()).collect();
         let totals = Totals::of(&owned);
@@ -161,14 +161,14 @@ pub fn junit(reports: &[Report]) -> String {
         let counts = format!("failures=\"{}\" errors=\"{}\"", totals.failed, totals.not_played);
         let name = escaped(suite);
         let _ = writeln!(xml, "  <testsuite name=\"{name}\" tests=\"{}\" {counts} time=\"{time}\">", cases.len());
-        cases.iter().for_each(|report| case(report, &name, &mut xml));
+        cases.iter().for_each(|report| write_case(report, &name, &mut xml));
         xml.push_str("  </testsuite>\n");
     }
     xml.push_str("</testsuites>\n");
     xml
 }
 
-fn case(report: &Report, suite: &str, xml: &mut String) {
+fn write_case(report: &Report, suite: &str, xml: &mut String) {
     let name = report.name.rsplit('/').next().unwrap_or_default();
     let (name, file, time) = (escaped(name), escaped(&report.path.display().to_string()), seconds(report.time));
     let _ = write!(xml, "    <testcase name=\"{name}\" classname=\"{suite}\" file=\"{file}\" time=\"{time}\"");
@@ -184,8 +184,8 @@ fn case(report: &Report, suite: &str, xml: &mut String) {
         }
         Verdict::Failed(failures) => {
             let first = failures.first().map(|failure| format!("{}: expected {}", failure.place, failure.expected));
-            let all = failures.iter().map(in_words).collect::<Vec<_>>().join("\n");
-            ("failure", "expectation", first.unwrap_or_default(), all)
+            let details = failures.iter().map(failure_text).collect::<Vec<_>>().join("\n");
+            ("failure", "expectation", first.unwrap_or_default(), details)
         }
         Verdict::NotPlayed(reason) => {
             ("error", "not_played", reason.lines().next().unwrap_or_default().to_owned(), reason.clone())
@@ -202,8 +202,8 @@ fn notes(report: &Report) -> Option<String> {
     (!notes.is_empty()).then(|| format!("      <system-out>{notes}</system-out>\n"))
 }
 
-/// A failure as several lines, without colours.
-fn in_words(failure: &Failure) -> String {
+/// Formats a failure as several lines of text.
+fn failure_text(failure: &Failure) -> String {
     let mut text = format!("{}\n  expected {}\n  found    {}\n", failure.place, failure.expected, failure.found);
     failure.diff.iter().for_each(|diff| text.push_str(diff));
     failure.advice.iter().for_each(|advice| {
@@ -216,7 +216,7 @@ fn seconds(time: Duration) -> String {
     format!("{:.3}", time.as_secs_f64())
 }
 
-/// Escapes a text for XML 1.0. Characters that XML cannot contain are replaced by U+FFFD.
+/// Escapes a text for XML 1.0. Replaces characters that XML cannot contain with U+FFFD.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -246,7 +246,7 @@ mod tests {
         Report { name, path, verdict, golden: GoldenResult::None, notes: Vec::new(), time }
     }
 
-    /// S4: the JUnit and JSON reports for build servers.
+    /// S4: the JUnit report has a suite for each folder, and the JSON report contains each failure with its line.
     #[test]
     fn junit_has_a_suite_for_each_folder() {
         let place = Place { file: "text/a.scenario.toml".into(), line: 3, key: "turns[0].output".into() };

@@ -1,4 +1,4 @@
-//! The keys of a scenario file as serde reads them.
+//! The types of a scenario file, which serde deserializes.
 
 use super::pattern::Pattern;
 use agent_core::event::EndReason;
@@ -11,37 +11,38 @@ use std::collections::BTreeMap;
 use std::fmt;
 use toml::Spanned;
 
-/// Default time limit of a scenario in milliseconds.
+/// Default time limit of a scenario, in milliseconds.
 const DEFAULT_TIME_LIMIT_MS: u64 = 60_000;
 
 /// A whole scenario file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Script {
-    /// A description for people.
+    /// Description of the scenario for readers.
     pub(crate) description: Option<String>,
-    /// Plugins by name, or by path relative to the file.
+    /// Plugins by name, or by path relative to the scenario file.
     #[serde(default)]
     pub(crate) plugins: Vec<Spanned<String>>,
-    /// The agent's configuration: keys of agent.toml, or the path of such a file.
+    /// Configuration of the agent: a table with keys of agent.toml, or the path of an agent.toml.
     pub(crate) agent: Option<Spanned<AgentKey>>,
     /// Files to create in the scenario's folder, by path.
     #[serde(default)]
     pub(crate) files: BTreeMap<String, Spanned<FileContent>>,
-    /// The environment for grants and secrets.
+    /// Environment variables for grants and secrets, by name.
     #[serde(default)]
     pub(crate) env: BTreeMap<String, String>,
     /// The user who talks to the agent.
     #[serde(default = "default_user")]
     pub(crate) user: String,
-    /// Context window of the scripted model in tokens.
+    /// Context window of the scripted model, in tokens.
     pub(crate) window: Option<u32>,
+    /// Maximum time of the whole scenario, in milliseconds.
     #[serde(default = "default_time_limit")]
     pub(crate) time_limit_ms: u64,
     /// Whether the scenario has a golden transcript.
     #[serde(default)]
     pub(crate) golden: bool,
-    /// Recorded HTTP requests.
+    /// Recorded HTTP requests and their responses.
     #[serde(default)]
     pub(crate) http: Vec<Spanned<Exchange>>,
     /// Tools to call without a model.
@@ -56,10 +57,10 @@ pub(crate) struct Script {
     /// The model's answers to plugins.
     #[serde(default)]
     pub(crate) answers: Vec<Spanned<ScriptedReply>>,
-    /// Expected files in the folder at the end.
+    /// Expected files in the scenario's folder after the last turn, by path.
     #[serde(default)]
     pub(crate) files_after: BTreeMap<String, Spanned<Pattern>>,
-    /// Files that must not exist at the end.
+    /// Paths of files that must not exist after the last turn.
     #[serde(default)]
     pub(crate) files_gone: Vec<Spanned<String>>,
 }
@@ -77,7 +78,7 @@ fn default_time_limit() -> u64 {
 pub(crate) enum AgentKey {
     /// Path of an agent.toml, relative to the scenario file.
     File(String),
-    /// A table with keys of agent.toml, which are read elsewhere.
+    /// A table with keys of agent.toml. The caller reads these keys.
     Keys,
 }
 
@@ -104,9 +105,9 @@ impl<'de> Deserialize<'de> for AgentKey {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum FileContent {
     Text(String),
-    /// Bytes in base64.
+    /// The file's bytes in base64.
     Base64(String),
-    /// A copy of another file or folder, by path relative to the scenario file.
+    /// The path of a file or folder to copy, relative to the scenario file.
     Copy(String),
 }
 
@@ -163,14 +164,15 @@ pub(crate) struct Turn {
     /// Answers of services.
     #[serde(default)]
     pub(crate) services: Vec<Spanned<ServiceAnswer>>,
+    /// The expected output of the turn.
     pub(crate) output: Option<Spanned<Pattern>>,
-    /// How the turn must end.
+    /// The expected ending of the turn. None: the turn must end without an error.
     pub(crate) ends: Option<Spanned<Ending>>,
     /// The error that the turn must end with.
     pub(crate) error: Option<Spanned<Pattern>>,
 }
 
-/// How a turn ended.
+/// The way in which a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Reason(EndReason),
@@ -178,6 +180,7 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
+    /// Returns the name of the ending in scenario files.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Ending::Suspended => "suspended",
@@ -221,7 +224,7 @@ impl<'de> Deserialize<'de> for Ending {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExpectedCall {
-    /// Name of the tool as its author wrote it.
+    /// Name of the tool as the plugin defines it.
     pub(crate) name: String,
     /// The exact arguments.
     pub(crate) arguments: Option<Value>,
@@ -265,7 +268,7 @@ impl<'de> Deserialize<'de> for Fails {
     }
 }
 
-/// A tool to call without a model.
+/// A tool call that is made without a model.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DirectCall {
@@ -284,9 +287,9 @@ pub(crate) struct ApprovalAnswer {
     /// Name of the tool.
     pub(crate) name: String,
     pub(crate) verdict: Verdict,
-    /// Reason of a denial, for the model.
+    /// Reason of the denial, which the model is shown.
     pub(crate) reason: Option<String>,
-    /// Arguments to use instead of the model's.
+    /// Arguments to use instead of the model's arguments.
     pub(crate) arguments: Option<Value>,
 }
 
@@ -310,7 +313,7 @@ pub(crate) struct QuestionAnswer {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServiceAnswer {
-    /// Name of the tool.
+    /// Name of the tool that sent the request.
     pub(crate) name: String,
     /// CloudEvent type of the answer.
     #[serde(rename = "type")]
@@ -320,18 +323,18 @@ pub(crate) struct ServiceAnswer {
     pub(crate) request: Option<Spanned<Pattern>>,
 }
 
-/// A recorded HTTP request and its answer.
+/// A recorded HTTP request and its response.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Exchange {
-    /// `METHOD URL`.
+    /// Method and URL of the request, such as `GET https://api.example.com/v1/items`.
     pub(crate) request: String,
     /// The expected body of the request.
     pub(crate) request_body: Option<Pattern>,
     /// Headers that the request must have.
     #[serde(default)]
     pub(crate) request_headers: BTreeMap<String, String>,
-    #[serde(default = "ok")]
+    #[serde(default = "status_ok")]
     pub(crate) status: u16,
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
@@ -340,19 +343,20 @@ pub(crate) struct Exchange {
     pub(crate) base64: Option<String>,
     /// Path of a file with the body, relative to the scenario file.
     pub(crate) file: Option<String>,
-    /// An error instead of an answer.
+    /// A network error that the plugin gets instead of a response.
     pub(crate) error: Option<Fault>,
+    /// Time before the response, in milliseconds.
     #[serde(default)]
     pub(crate) delay_ms: u64,
-    /// How often the request must be sent. None accepts any number of requests, but at least one.
+    /// Number of times that the request must be sent. None: at least once.
     pub(crate) times: Option<usize>,
 }
 
-fn ok() -> u16 {
+fn status_ok() -> u16 {
     200
 }
 
-/// An error of a recorded request.
+/// A network error that a recorded request ends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fault {

@@ -1,4 +1,4 @@
-//! The transcript of a scenario: readable lines about messages, calls and decisions that are the same in every run.
+//! The transcript of a scenario: readable lines about messages, calls and decisions. The lines are equal in every run.
 
 use super::answers::Requests;
 use agent_core::approval::ApprovalOutcome;
@@ -8,7 +8,7 @@ use regex::Regex;
 use serde_json::Value;
 use std::path::Path;
 
-/// Replaces the parts of a text that differ in every run.
+/// Replaces the parts of a text that differ in every run, such as paths and digests.
 pub(crate) struct Normalizer {
     replacements: Vec<(String, &'static str)>,
     call: Regex,
@@ -25,7 +25,7 @@ impl Normalizer {
         }
     }
 
-    /// The text with these parts replaced.
+    /// Returns the text with placeholders for the parts that differ in every run.
     pub(crate) fn text(&self, text: &str) -> String {
         let text = self.replacements.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
         let text = self.call.replace_all(&text, "$1");
@@ -33,22 +33,23 @@ impl Normalizer {
     }
 }
 
-/// Facts about a turn that are not in its events.
+/// Parts of a turn's transcript that are not in the events of the turn.
 pub(crate) struct TurnExtras<'t> {
-    /// HTTP requests of plugins.
+    /// HTTP requests of plugins, one line for each request.
     pub(crate) requests: &'t [String],
-    /// Data of service requests by call id.
+    /// Data of service requests, by call id.
     pub(crate) services: &'t Requests,
+    /// The output of the turn. None: the turn has no output, or it is not part of the transcript.
     pub(crate) output: Option<&'t str>,
 }
 
-/// The lines of one turn: the user's message, its events, then its HTTP requests.
+/// Returns the lines of one turn: the user's message, the events, the HTTP requests and the output.
 pub(crate) fn turn(input: &str, events: &[Event], extras: &TurnExtras<'_>) -> String {
     let mut lines = Lines::default();
     lines.add("user", input);
     let mut results: Vec<&Event> = Vec::new();
     for event in events {
-        // Calls that run in parallel end in any order.
+        // Results are collected and sorted, because calls that run in parallel end in any order.
         if matches!(event.kind, EventKind::ToolResult { .. } | EventKind::ToolResultError { .. }) {
             results.push(event);
             continue;
@@ -74,7 +75,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Adds a text. A text of several lines is indented below its label.
+    /// Adds a text with its label. If the text has several lines, they are indented below the label.
     fn add(&mut self, label: &str, text: &str) {
         let (label, text) = (escaped(label), escaped(text));
         let text = text.trim_end_matches('\n');
@@ -90,7 +91,7 @@ impl Lines {
 
     fn results(&mut self, results: &mut Vec<&Event>) {
         results.sort_by_key(|event| match &event.kind {
-            EventKind::ToolResult { call, .. } | EventKind::ToolResultError { call, .. } => place_of(call),
+            EventKind::ToolResult { call, .. } | EventKind::ToolResultError { call, .. } => position_of(call),
             _ => Vec::new(),
         });
         for event in results.drain(..) {
@@ -170,13 +171,13 @@ impl Lines {
     }
 }
 
-/// Escapes control characters and invisible characters as `\u{1b}`. Text that already looks like such an escape is
-/// escaped too, so that the original can be restored.
+/// Escapes control characters and invisible characters, such as `\u{1b}`. Text that already looks like such an escape
+/// is also escaped, so that the original can be restored.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    let mut rest = text.chars();
-    while let Some(character) = rest.next() {
-        let looks_escaped = character == '\\' && rest.clone().take(2).eq(['u', '{']);
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        let looks_escaped = character == '\\' && characters.clone().take(2).eq(['u', '{']);
         let is_line = matches!(character, '\n' | '\t');
         match (character.is_control() && !is_line) || is_invisible(character) || looks_escaped {
             true => escaped.extend(character.escape_unicode()),
@@ -186,19 +187,20 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Characters that end a line, change the writing direction or are invisible, and that no word contains.
+/// Whether a character ends a line, changes the writing direction or is invisible. Characters that words can contain
+/// are not included.
 fn is_invisible(character: char) -> bool {
     matches!(character, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// A call as it is written in the transcript.
+/// Formats a call for the transcript.
 pub(crate) fn called(name: &str, arguments: &Value) -> String {
     format!("{name} {arguments}")
 }
 
-/// The numbers in `call_TURN_REPLY_PLACE`.
-fn place_of(call: &CallId) -> Vec<u64> {
+/// Returns the three numbers in the id of a call: the turn, the reply, and the position in the reply.
+fn position_of(call: &CallId) -> Vec<u64> {
     call.0.split('_').skip(1).take(3).filter_map(|number| number.parse().ok()).collect()
 }
 
@@ -221,7 +223,8 @@ mod tests {
         assert_eq!(lines.text, "model:\n  one\n\n  two\nend: answered\n");
     }
 
-    /// S4: a transcript cannot steer a terminal or hide text, and no information is lost.
+    /// S4: control characters and invisible characters are escaped in such a way that the original text can be
+    /// restored.
     #[test]
     fn s4_escapes_invisible_characters() {
         let mut lines = Lines::default();

@@ -4,13 +4,13 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The table whose keys are checked elsewhere.
+/// The table of a scenario that is not searched, because the code that reads the agent's configuration checks it.
 const AGENT: &str = "agent";
 
-/// All such values of a scenario file: position, key and description.
+/// Returns all values of a scenario file that JSON cannot express, each with its byte range, key and description.
 pub(super) fn without_json(text: &str) -> Vec<(Range<usize>, String, String)> {
     let mut found = Vec::new();
-    // Invalid TOML is reported by the parser.
+    // Invalid TOML is ignored here, because the parser reports it.
     if let Ok(root) = DeTable::parse(text) {
         for (key, value) in root.get_ref().iter().filter(|(key, _)| key.get_ref() != AGENT) {
             search(value, key.get_ref().to_string(), &mut found);
@@ -29,14 +29,14 @@ fn search(value: &Spanned<DeValue<'_>>, key: String, found: &mut Vec<(Range<usiz
             items.iter().enumerate().for_each(|(index, item)| search(item, format!("{key}[{index}]"), found));
         }
         DeValue::Table(table) => {
-            table.iter().for_each(|(name, value)| search(value, below(&key, name.get_ref()), found));
+            table.iter().for_each(|(name, value)| search(value, joined_key(&key, name.get_ref()), found));
         }
         DeValue::String(_) | DeValue::Integer(_) | DeValue::Boolean(_) | DeValue::Float(_) => {}
     }
 }
 
-/// A key as TOML writes it.
-fn below(key: &str, name: &str) -> String {
+/// Appends `name` to a dotted key, in quotes if TOML requires them.
+fn joined_key(key: &str, name: &str) -> String {
     let is_bare = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
     match !name.is_empty() && name.chars().all(is_bare) {
         true => format!("{key}.{name}"),

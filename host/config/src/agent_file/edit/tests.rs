@@ -1,4 +1,4 @@
-//! Tests of edits: what is written into an `agent.toml`, and that the rest of the file is kept.
+//! Tests that additions are written into an `agent.toml` and that the other contents of the file are kept.
 
 use super::*;
 
@@ -7,12 +7,12 @@ fn grant(kind: Kind, value: &str) -> Grant {
     Grant { receiver, kind, value: value.into(), base: PathBuf::new(), origin: String::new() }
 }
 
-fn with(text: &str, addition: &Addition<'_>) -> Result<String, EditError> {
-    Draft { path: "agent.toml".into(), text: text.into() }.with("text", addition)
+fn text_with(text: &str, addition: &Addition<'_>) -> Result<String, EditError> {
+    Draft { path: "agent.toml".into(), text: text.into() }.text_with("text", addition)
 }
 
-fn reading(text: &str) -> String {
-    with(text, &Addition::Grants(&[grant(Kind::Read, ".")])).unwrap_or_else(|error| panic!("{error}:\n{text}"))
+fn with_read_grant(text: &str) -> String {
+    text_with(text, &Addition::Grants(&[grant(Kind::Read, ".")])).unwrap_or_else(|error| panic!("{error}:\n{text}"))
 }
 
 /// P6: grants are added to tables in every TOML notation, and comments and layout are kept.
@@ -22,19 +22,19 @@ fn p6_adds_grants_and_keeps_layout_and_comments() {
         "",
         "# mine\nname = \"a\" # the name\n",
         "name = \"a\"\n\n[plugins.files.grants]\nread = [\"docs\"]   # only these\n\n[approval]\ndefault = \"ask\"\n",
-        "[plugins.text.grants]\n# what it may\nenv = [\"LANG\"]\n\n[plugins.files.grants]\nread = [\".\"]\n",
+        "[plugins.text.grants]\n# allowed variables\nenv = [\"LANG\"]\n\n[plugins.files.grants]\nread = [\".\"]\n",
         "[plugins.text.grants]\nread = [ \"docs\" ] # these\n",
-        "[plugins.text.grants]\nread = [\n    \"docs\", # these\n    # and those\n    \"more\",\n]\n",
+        "[plugins.text.grants]\nread = [\n    \"docs\", # these\n    # another comment\n    \"more\",\n]\n",
         "[plugins.text.limits]\ntool_wall_ms = 5\n",
         "plugins.text.grants.env = [\"LANG\"]\n",
         "plugins = { text = { grants = { env = [\"LANG\"] } } }\n",
         "[plugins]\ntext = { limits = { tool_wall_ms = 5 } }\n",
         "[plugins]\ntext.grants = {}\n",
         "[plugins.text]\ngrants = { read = [\"docs\"] }",
-        "[plugins.files.grants]\nread = [\".\"]\n# so much for files\n\n# [approval]\n",
-        "[plugins.files.grants]\nread = [\".\"]\n\n[approval]\ndefault = \"ask\"\n# the end\n",
+        "[plugins.files.grants]\nread = [\".\"]\n# end of the file grants\n\n# [approval]\n",
+        "[plugins.files.grants]\nread = [\".\"]\n\n[approval]\ndefault = \"ask\"\n# last comment\n",
     ];
-    let written: Vec<_> = files.iter().map(|file| reading(file)).collect();
+    let written: Vec<_> = files.iter().map(|file| with_read_grant(file)).collect();
     insta::assert_snapshot!(written.join("\n=====\n"), @r#"
     [plugins.text.grants]
     read = ["."]
@@ -60,7 +60,7 @@ fn p6_adds_grants_and_keeps_layout_and_comments() {
 
     =====
     [plugins.text.grants]
-    # what it may
+    # allowed variables
     env = ["LANG"]
     read = ["."]
 
@@ -75,7 +75,7 @@ fn p6_adds_grants_and_keeps_layout_and_comments() {
     [plugins.text.grants]
     read = [
         "docs", # these
-        # and those
+        # another comment
         "more",
         ".",
     ]
@@ -109,7 +109,7 @@ fn p6_adds_grants_and_keeps_layout_and_comments() {
     =====
     [plugins.files.grants]
     read = ["."]
-    # so much for files
+    # end of the file grants
 
     # [approval]
 
@@ -125,7 +125,7 @@ fn p6_adds_grants_and_keeps_layout_and_comments() {
 
     [approval]
     default = "ask"
-    # the end
+    # last comment
     "#);
 }
 
@@ -138,7 +138,7 @@ fn p6_writes_every_kind_of_grant() {
         grant(Kind::Http, "GET https://*:*"),
         grant(Kind::KeyValue, "10"),
     ];
-    let written = with("model = \"offline\"\n", &Addition::Grants(&all)).expect("written");
+    let written = text_with("model = \"offline\"\n", &Addition::Grants(&all)).expect("written");
     insta::assert_snapshot!(written, @r#"
     model = "offline"
 
@@ -148,10 +148,10 @@ fn p6_writes_every_kind_of_grant() {
     http = ["GET https://*:*"]
     key_value_mib = 10
     "#);
-    let refused = with(&written, &Addition::NeverAsk).expect("written");
+    let refused = text_with(&written, &Addition::NeverAsk).expect("written");
     assert_eq!(refused, format!("{written}ask = false\n"));
     assert_eq!(
-        with("[plugins.text.grants]\nask = true\n", &Addition::NeverAsk).expect("written"),
+        text_with("[plugins.text.grants]\nask = true\n", &Addition::NeverAsk).expect("written"),
         "[plugins.text.grants]\nask = false\n"
     );
 }
@@ -160,17 +160,17 @@ fn p6_writes_every_kind_of_grant() {
 #[test]
 fn p6_leaves_unsupported_files_unchanged() {
     for file in ["plugins = 1\n", "[plugins]\ntext = []\n", "[plugins.text.grants]\nread = \".\"\n", "= \n"] {
-        let refused = with(file, &Addition::Grants(&[grant(Kind::Read, ".")]));
+        let refused = text_with(file, &Addition::Grants(&[grant(Kind::Read, ".")]));
         assert!(matches!(refused, Err(EditError::Form { .. })), "{file}: {refused:?}");
     }
     // A value that is already in the file is not replaced.
     let replaced =
-        with("[plugins.text.grants]\nkey_value_mib = 5\n", &Addition::Grants(&[grant(Kind::KeyValue, "10")]));
+        text_with("[plugins.text.grants]\nkey_value_mib = 5\n", &Addition::Grants(&[grant(Kind::KeyValue, "10")]));
     assert!(matches!(replaced, Err(EditError::Form { .. })), "{replaced:?}");
 }
 
-/// P6: the file is replaced atomically, with its permissions and through a symbolic link, and not at all if it was changed in
-/// the meantime.
+/// P6: the file is replaced atomically. Its permissions and a symbolic link to it are kept. A file that was changed in
+/// the meantime is not replaced.
 #[cfg(unix)]
 #[test]
 fn p6_replaces_the_file_atomically_or_not_at_all() {

@@ -2,8 +2,8 @@
 
 use super::{Default, Key, NONE, Section, TextFormat, Value};
 
-/// Largest weight, in execution units.
-const MOST_UNITS: u32 = agent_core::run::Weight::MAX;
+/// Maximum weight, in execution units.
+const MAX_UNITS: u32 = agent_core::run::Weight::MAX;
 
 pub(super) const AGENT: Section = Section {
     path: &[],
@@ -64,22 +64,23 @@ pub(super) const MODELS: Section = Section {
             name: "model",
             value: Value::Text(TextFormat::Line),
             default: Default::Is(r#""offline""#),
-            meaning: "The model that is asked first. `offline` is built in and is not a language model.",
+            meaning: "The model that is called first. `offline` is built in and is not a language model.",
             example: r#""openai/gpt-4.1-mini""#,
         },
         Key {
             name: "fallback_models",
             value: Value::Texts(TextFormat::Line),
             default: NONE,
-            meaning: "Models that are asked, in this order, if the models before them fail. Requires `model`.",
+            meaning: "Fallback models. They are called in this order, each after the models before it have failed. \
+                      Requires `model`.",
             example: r#"["ollama/qwen3:8b"]"#,
         },
         Key {
             name: "fallback_text",
             value: Value::Text(TextFormat::Filled),
             default: Default::Words("none; the turn ends with an error"),
-            meaning: "The output of the turn if no model answers. With `output_schema`, it must be JSON that satisfies \
-                      the schema.",
+            meaning: "The output of the turn if every model fails. With `output_schema`, it must be JSON that \
+                      satisfies the schema.",
             example: r#"'{"answer": "No model can be reached."}'"#,
         },
         Key {
@@ -178,16 +179,16 @@ pub(super) const TURN: Section = Section {
             name: "result_characters",
             value: Value::Number(200, 1_048_576),
             default: Default::Is("6000"),
-            meaning: "Maximum number of characters of a tool's result that the model is shown. It can read the rest with \
-                      `read_result`.",
+            meaning: "Maximum number of characters of a tool's result that the model is shown. The model can read the \
+                      rest with `read_result`.",
             example: "2000",
         },
         Key {
             name: "minimum_remaining",
             value: Value::Number(0, 1_000_000),
             default: Default::Is("1500"),
-            meaning: "Tokens of the context window that must be free before a step. With fewer, the turn ends with a last \
-                      answer.",
+            meaning: "Tokens of the context window that must be free before a step. If fewer are free, the turn ends \
+                      with a final answer.",
             example: "3000",
         },
         Key {
@@ -262,8 +263,8 @@ pub(super) const TURN: Section = Section {
             value: Value::Flag,
             default: Default::Is("false"),
             meaning: "Whether the host asks the model to continue after a reply in English that leaves work undone, \
-                      refuses, or asks instead of acting, and asks for a summary after an empty reply. Has no effect with \
-                      `finish = \"tool\"`.",
+                      refuses the task, or asks a question instead of acting. After an empty reply, the host asks for \
+                      a summary. Has no effect with `finish = \"tool\"`.",
             example: "true",
         },
         Key {
@@ -313,21 +314,21 @@ pub(super) const UNITS: Section = Section {
     keys: &[
         Key {
             name: "prompt_token",
-            value: Value::Amount(MOST_UNITS),
+            value: Value::Amount(MAX_UNITS),
             default: Default::Is("1"),
             meaning: "Units per token of the prompt.",
             example: "0.25",
         },
         Key {
             name: "completion_token",
-            value: Value::Amount(MOST_UNITS),
+            value: Value::Amount(MAX_UNITS),
             default: Default::Is("1"),
             meaning: "Units per token of the reply.",
             example: "2",
         },
         Key {
             name: "model_call",
-            value: Value::Amount(MOST_UNITS),
+            value: Value::Amount(MAX_UNITS),
             default: Default::Is("0"),
             meaning: "Units per model call, in addition to its tokens. Steps, summaries and calls by plugins count.",
             example: "10",

@@ -32,7 +32,7 @@ pub(super) const APPROVAL: Section = Section {
             name: "open_world",
             value: Value::Choice(POLICIES),
             default: Default::Is(r#""allow""#),
-            meaning: "Applies to tools that declare that they work with an open set of things, such as the web.",
+            meaning: "Applies to tools that declare that they interact with external systems, such as the web.",
             example: r#""ask""#,
         },
         Key {

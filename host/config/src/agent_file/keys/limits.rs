@@ -5,7 +5,7 @@ use agent_core::limits::{DefaultLimit, LimitRow};
 use agent_mcp::MCP_LIMITS;
 use agent_plugins::limits::{CALL_LIMITS, HOST_LIMITS};
 
-/// Placeholder for array elements that are not yet filled.
+/// Placeholder for array elements that are filled later.
 const EMPTY: Key =
     Key { name: "", value: Value::Text(TextFormat::Line), default: Default::Words(""), meaning: "", example: "" };
 
@@ -58,8 +58,8 @@ pub(super) const HOST_TABLE: Section = Section {
     path: &["host", "limits"],
     example: "host.limits",
     title: "Limits for the host",
-    about: "Limits for all plugins in the process together, whichever agent calls them. They are read from the file that \
-            the host is started with, when it starts. Changes while the host runs have no effect, and neither have the \
-            limits in files of delegates, for which the host prints a warning.",
+    about: "Limits for all plugins in the process together, regardless of the agent that calls them. The host reads \
+            them once, at startup, from the file that it is started with. Later changes have no effect. Limits in the \
+            files of delegates have no effect either, and the host prints a warning about them.",
     keys: &HOST_KEYS,
 };

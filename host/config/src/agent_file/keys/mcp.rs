@@ -1,4 +1,5 @@
-//! Keys of `[mcp.NAME]`. A server is either a child process or an address, so there are two sections for the same table.
+//! Keys of `[mcp.NAME]`. A server is either a child process or an address, so there are two sections for the same
+//! table.
 
 use super::limits::MCP_KEYS;
 use super::{Default, Key, NONE, Section, TextFormat, Value};
@@ -12,33 +13,38 @@ pub(super) const MCP_PROCESS: Section = Section {
     path: &[MCP, "NAME"],
     example: "mcp.notes",
     title: "MCP servers as child processes",
-    about: "Servers of the Model Context Protocol. The agent has their tools as `NAME.tool`. The program runs with your \
-            user's rights, outside the sandbox for plugins: it can do everything that you can. It is started when a turn \
-            begins. The keys from `tools` on also apply to servers with a `url`. NAME must not be `local`, `service` or \
-            `mcp`, which are reserved for other sources of tools. If a server sends back a value of eight or more \
-            characters that it got through `pass_env` or `header_env`, or a value of `env` or `headers` whose name is \
-            that of a secret, it is shown as `(secret)`, also in the usual encodings: see [secrets](secrets.md).",
+    about: "Servers of the Model Context Protocol. The agent has their tools as `NAME.tool`. The program runs with \
+            your user's rights, outside the sandbox for plugins: it can do everything that you can. It is started when \
+            a turn begins. The key `tools` and the keys after it also apply to servers with a `url`. NAME must not be \
+            `local`, `service` or `mcp`, which are reserved for other sources of tools. If a server sends back a value \
+            of eight or more characters that it got through `pass_env` or `header_env`, or a value of `env` or \
+            `headers` whose name is that of a secret, it is shown as `(secret)`, also in the usual encodings: see \
+            [secrets](secrets.md).",
     keys: &PROCESS_KEYS,
 };
 
-/// The keys of a process, followed by the limits on its list of tools.
-const PROCESS_KEYS: [Key; OWN_KEYS.len() + MCP_KEYS.len()] = {
-    let mut keys = [MCP_KEYS[0]; OWN_KEYS.len() + MCP_KEYS.len()];
+/// The keys of a server that is a process, followed by the keys of the limits on its list of tools.
+const PROCESS_KEYS: [Key; BASE_PROCESS_KEYS.len() + MCP_KEYS.len()] = {
+    let mut keys = [MCP_KEYS[0]; BASE_PROCESS_KEYS.len() + MCP_KEYS.len()];
     let mut index = 0;
     while index < keys.len() {
-        keys[index] = if index < OWN_KEYS.len() { OWN_KEYS[index] } else { MCP_KEYS[index - OWN_KEYS.len()] };
+        keys[index] = if index < BASE_PROCESS_KEYS.len() {
+            BASE_PROCESS_KEYS[index]
+        } else {
+            MCP_KEYS[index - BASE_PROCESS_KEYS.len()]
+        };
         index += 1;
     }
     keys
 };
 
-const OWN_KEYS: [Key; 9] = [
+const BASE_PROCESS_KEYS: [Key; 9] = [
     Key {
         name: "command",
         value: Value::Text(TextFormat::Filled),
         default: Default::Words("none; a server needs this key or `url`"),
-        meaning: "The program. It speaks MCP on its standard input and output. A name is searched on the `PATH`; a path \
-                  is relative to the folder of this file.",
+        meaning: "The program. It speaks MCP on its standard input and output. A program name is looked up in `PATH`; \
+                  a path is relative to the folder of this file.",
         example: r#""notes-server""#,
     },
     Key {
@@ -74,7 +80,7 @@ const OWN_KEYS: [Key; 9] = [
         name: "tools",
         value: Value::Texts(TextFormat::Filled),
         default: Default::Words("all"),
-        meaning: "Tools of the server that the agent may use, by the names that the server gives them.",
+        meaning: "Names of the server's tools that the agent may use, without the prefix `NAME.`.",
         example: r#"["search_notes"]"#,
     },
     Key {
@@ -88,14 +94,14 @@ const OWN_KEYS: [Key; 9] = [
         name: "timeout_ms",
         value: Value::Number(1, 120_000),
         default: Default::Is("30000"),
-        meaning: "Longest time of one call, in milliseconds.",
+        meaning: "Maximum time of one call, in milliseconds.",
         example: "5000",
     },
     Key {
         name: "start_timeout_ms",
         value: Value::Number(1, 600_000),
         default: Default::Is("30000"),
-        meaning: "Longest time to start or connect and to list the tools, in milliseconds.",
+        meaning: "Maximum time to start or connect and to list the tools, in milliseconds.",
         example: "90000",
     },
 ];

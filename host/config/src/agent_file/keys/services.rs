@@ -60,7 +60,8 @@ pub(super) const SERVICE: Section = Section {
             name: "priority",
             value: Value::Signed(-1000, 1000),
             default: Default::Is("0"),
-            meaning: "Of the calls in one reply, only those with the highest priority run.",
+            meaning: "Priority of calls to this service. Of all calls in one reply, only those with the highest \
+                      priority run.",
             example: "-1",
         },
     ],
@@ -77,8 +78,8 @@ pub(super) const OUTBOX: Section = Section {
             name: "directory",
             value: Value::Text(TextFormat::Filled),
             default: NONE,
-            meaning: "An existing folder. Each event becomes a JSON file in it, which is written atomically. An event \
-                      that is written twice results in the same file.",
+            meaning: "An existing folder. Each event becomes a JSON file in it, which is written atomically. Writing \
+                      the same event twice results in the same file.",
             example: r#""outbox""#,
         },
         Key {

@@ -9,9 +9,9 @@ pub(super) const SHARING: Section = Section {
     path: &["sharing"],
     example: "sharing",
     title: "Sharing",
-    about: "Which signatures plugins need: when `plugin add` and `plugin update` download them from registries and the \
-            web, and when the plugins in the folder are loaded. A plugin that was built or copied into the folder is not \
-            locked. It is loaded, unless signatures are required.",
+    about: "The signatures that plugins need when `plugin add` and `plugin update` download them from registries and \
+            the web, and when the plugins in the plugin directory are loaded. A plugin that was built or copied into \
+            the plugin directory is not locked. Such a plugin is loaded unless signatures are required.",
     keys: &[
         Key {
             name: "signatures",
@@ -24,7 +24,7 @@ pub(super) const SHARING: Section = Section {
         },
         Key {
             name: "trusted_keys",
-            value: Value::Pairs(TextFormat::NameSpace, TextFormat::PublicKeys),
+            value: Value::Pairs(TextFormat::Namespace, TextFormat::PublicKeys),
             default: NONE,
             meaning: "Public keys by the beginning of a reference or an address, up to a `/`. The longest matching entry \
                       applies. Several keys in one entry are separated by spaces. The entry `local` contains keys for \

@@ -6,8 +6,8 @@ pub(super) const RETRY: Section = Section {
     path: &["retry"],
     example: "retry",
     title: "Retries",
-    about: "When a model that did not answer is asked again: after connection errors, broken streams, and the HTTP status \
-            codes 408, 429 and 5xx. Each wait is twice as long as the one before, with jitter. A provider's `Retry-After` \
+    about: "When a failed model request is retried: after connection errors, broken streams, and the HTTP status codes \
+            408, 429 and 5xx. Each wait is twice as long as the one before, with jitter. A provider's `Retry-After` \
             takes precedence.",
     keys: &[
         Key {
@@ -28,14 +28,14 @@ pub(super) const RETRY: Section = Section {
             name: "longest_wait_ms",
             value: Value::Number(0, 600_000),
             default: Default::Is("30000"),
-            meaning: "Longest wait between two attempts, in milliseconds. A provider cannot ask for a longer one.",
+            meaning: "Maximum wait between two attempts, in milliseconds. A provider cannot ask for a longer wait.",
             example: "10000",
         },
         Key {
             name: "total_ms",
             value: Value::Number(1, 3_600_000),
             default: Default::Is("120000"),
-            meaning: "Longest total time of all attempts and waits for one model call, in milliseconds.",
+            meaning: "Maximum total time of all attempts and waits for one model call, in milliseconds.",
             example: "60000",
         },
     ],
@@ -81,14 +81,14 @@ pub(super) const PROVIDER: Section = Section {
             name: "connect_timeout_ms",
             value: Value::Number(1, 600_000),
             default: Default::Is("10000"),
-            meaning: "Longest time to connect, including TLS, in milliseconds.",
+            meaning: "Maximum time to connect, including TLS, in milliseconds.",
             example: "2000",
         },
         Key {
             name: "stall_timeout_ms",
             value: Value::Number(1, 3_600_000),
             default: Default::Is("120000"),
-            meaning: "Longest time without a byte of the reply, before its headers and between its parts, in \
+            meaning: "Maximum time without a byte of the reply, before its headers and between its parts, in \
                       milliseconds.",
             example: "300000",
         },
@@ -96,7 +96,7 @@ pub(super) const PROVIDER: Section = Section {
             name: "total_timeout_ms",
             value: Value::Number(1, 86_400_000),
             default: Default::Is("600000"),
-            meaning: "Longest time from the request to the last byte of the reply, in milliseconds.",
+            meaning: "Maximum time from the request to the last byte of the reply, in milliseconds.",
             example: "1200000",
         },
     ],
@@ -181,8 +181,8 @@ pub(super) const GRANTS: Section = Section {
     path: &["plugins", "NAME", "grants"],
     example: "plugins.files.grants",
     title: "Grants for a plugin",
-    about: "NAME is the name of the plugin as `agent-host plugin list` shows it. The plugin gets what its manifest asks \
-            for and this table grants. Folders must exist and are written without `..`.",
+    about: "NAME is the name of the plugin as `agent-host plugin list` shows it. The plugin gets only the permissions \
+            that its manifest requests and this table grants. Folders must exist and are written without `..`.",
     keys: &[
         Key {
             name: "read",
@@ -240,10 +240,10 @@ pub(super) const GRANTS: Section = Section {
             name: "events",
             value: Value::Texts(TextFormat::EventType),
             default: NONE,
-            meaning: "Types of the service events that the plugin's tools may have the host send when they return \
+            meaning: "Types of the service events that the host may send for the plugin's tools when they return \
                       `pending`. If the type belongs to one of the agent's `[services.*]`, the `accepts`, `domain` and \
-                      approval rules of that service apply, too. Types that begin with `agent-host.` are reserved for the \
-                      host and cannot be granted.",
+                      approval rules of that service apply, too. Types that begin with `agent-host.` are reserved for \
+                      the host and cannot be granted.",
             example: r#"["com.example.payment.requested"]"#,
         },
         Key {
@@ -257,8 +257,8 @@ pub(super) const GRANTS: Section = Section {
             name: "ask",
             value: Value::Flag,
             default: Default::Is("true"),
-            meaning: "Whether the user at a terminal is asked, at the first use of the plugin, for what it asks for and \
-                      this table does not grant.",
+            meaning: "Whether a user at a terminal is asked, at the first use of the plugin, to grant the permissions \
+                      that its manifest requests and this table does not grant.",
             example: "false",
         },
     ],
@@ -283,14 +283,16 @@ pub(super) const SECRETS: Section = Section {
             name: "hosts",
             value: Value::Texts(TextFormat::Filled),
             default: Default::Words("none; required"),
-            meaning: "Where the secret is sent: names of hosts, which are reached over https, or patterns as in `http`.",
+            meaning: "Hosts that the secret is sent to: names of hosts, which are reached over https, or patterns as \
+                      in the grants' key `http`.",
             example: r#"["api.example.com"]"#,
         },
         Key {
             name: "header",
             value: Value::Text(TextFormat::Header),
             default: Default::Is(r#""Authorization""#),
-            meaning: "The header that contains the secret. A value that the plugin writes there is replaced.",
+            meaning: "The header that contains the secret. The host replaces a value that the plugin sets for this \
+                      header.",
             example: r#""X-Api-Key""#,
         },
         Key {

@@ -6,15 +6,15 @@ use agent_mcp::{MCP_LIMITS, McpLimits};
 use agent_plugins::limits::{CALL_LIMITS, FUEL, HOST_LIMITS};
 use agent_plugins::{CallLimits, HostLimits};
 
-/// The default limits, overwritten by the values of a file.
-fn set<L: std::default::Default>(rows: &[LimitRow<L>], values: &LimitValues) -> L {
+/// Returns the default limits, overridden by the values of a file.
+fn limits_with<L: std::default::Default>(rows: &[LimitRow<L>], values: &LimitValues) -> L {
     let mut limits = L::default();
     values.set(rows, &mut limits);
     limits
 }
 
-/// P8, I2: each key of a list is read into its own field, and values outside its bounds are rejected with file, line, key and
-/// what is allowed.
+/// P8, I2: each key of a list is read into its own field, and values outside its bounds are rejected with file, line,
+/// key and what is allowed.
 fn check<L: std::default::Default>(rows: &[LimitRow<L>], header: &str, values: impl Fn(&AgentFile) -> LimitValues) {
     for row in rows {
         for value in [row.least, row.most] {
@@ -26,7 +26,7 @@ fn check<L: std::default::Default>(rows: &[LimitRow<L>], header: &str, values: i
             };
             let file = parse(&format!("{header}\n{other_stack}{} = {value}\n", row.key))
                 .unwrap_or_else(|error| panic!("{error}"));
-            assert_eq!((row.get)(&set(rows, &values(&file))), Some(value), "{header} {row:?}");
+            assert_eq!((row.get)(&limits_with(rows, &values(&file))), Some(value), "{header} {row:?}");
         }
         for wrong in row.least.checked_sub(1).map(|least| [0, least]).into_iter().flatten().chain([row.most + 1]) {
             let error = parse(&format!("{header}\n{} = {wrong}\n", row.key)).expect_err(row.key);
@@ -53,13 +53,13 @@ fn limits_of_a_plugin_override_general_limits() {
     let text =
         "[limits]\nmemory_mib = 32\nrequests = 5\nfuel = true\n[plugins.web.limits]\nmemory_mib = 16\nfuel = false\n";
     let file = parse(text).expect("valid");
-    let mut limits: CallLimits = set(&CALL_LIMITS, &file.call_limits);
+    let mut limits: CallLimits = limits_with(&CALL_LIMITS, &file.call_limits);
     assert_eq!((limits.memory >> 20, limits.requests, limits.fuel), (32, 5, Some(FUEL)));
     file.limits["web"].set(&CALL_LIMITS, &mut limits);
     assert_eq!((limits.memory >> 20, limits.requests, limits.fuel), (16, 5, None));
 }
 
-/// The defaults in the lists of limits are the defaults of the code.
+/// The documented default of each limit is its default in the code.
 #[test]
 fn listed_defaults_match_the_code() {
     fn check<L: std::default::Default>(rows: &[LimitRow<L>]) {
@@ -76,7 +76,7 @@ fn listed_defaults_match_the_code() {
     check::<McpLimits>(&MCP_LIMITS);
 }
 
-/// The guest's stack is part of the host's stack.
+/// The guest's stack is part of the host's stack, so a larger guest stack is rejected.
 #[test]
 fn rejects_a_guest_stack_that_does_not_fit_into_the_host_stack() {
     let error = parse("[host.limits]\nwasm_stack_kib = 2048\n").expect_err("too large");

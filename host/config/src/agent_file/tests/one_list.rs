@@ -1,34 +1,42 @@
-//! Tests of what is generated from the list of keys: the commented file, the defaults and the documentation.
+//! Tests of the commented file, the documented defaults and the documentation page, which are generated from the list
+//! of keys.
 
 use super::*;
 
-/// The commented file is valid, both as it is and with every key set to its example.
+/// The commented file is valid, both unchanged and with every key set to its example.
 #[test]
 fn template_is_valid_with_and_without_its_settings() {
     let commented = template();
     assert_eq!(parse(&commented).expect("valid"), parse("").expect("valid"), "everything is commented out");
-    let all = uncommented(&commented);
-    let file = parse(&all).unwrap_or_else(|error| panic!("{error}\n{all}"));
+    let with_examples = uncommented(&commented);
+    let file = parse(&with_examples).unwrap_or_else(|error| panic!("{error}\n{with_examples}"));
     for section in keys::SECTIONS {
-        assert!(section.path.is_empty() || all.contains(&format!("\n[{}]\n", section.example)), "{}", section.example);
+        assert!(
+            section.path.is_empty() || with_examples.contains(&format!("\n[{}]\n", section.example)),
+            "{}",
+            section.example
+        );
         for key in section.keys {
-            assert!(all.contains(&format!("\n{} = {}\n", key.name, key.example)), "{}", key.name);
+            assert!(with_examples.contains(&format!("\n{} = {}\n", key.name, key.example)), "{}", key.name);
         }
     }
     // Every key is read: removing it changes the result.
-    for (index, line) in all.lines().enumerate().filter(|(_, line)| line.contains(" = ") && !line.starts_with('#')) {
-        let without: Vec<_> = all.lines().enumerate().filter(|(at, _)| *at != index).map(|(_, line)| line).collect();
+    for (index, line) in
+        with_examples.lines().enumerate().filter(|(_, line)| line.contains(" = ") && !line.starts_with('#'))
+    {
+        let without: Vec<_> =
+            with_examples.lines().enumerate().filter(|(at, _)| *at != index).map(|(_, line)| line).collect();
         if let Ok(other) = AgentFile::parse(&format!("{}\n", without.join("\n")), Path::new("agents/agent.toml")) {
-            assert_ne!(without_places(other), without_places(file.clone()), "`{line}` is never read");
+            assert_ne!(without_locations(other), without_locations(file.clone()), "`{line}` is never read");
         }
     }
 }
 
-/// Ignores places in the file, because removing a line changes them.
-fn without_places(file: AgentFile) -> String {
+/// Formats the file without the locations of its keys, because removing a line changes them.
+fn without_locations(file: AgentFile) -> String {
     let shown = format!("{file:#?}");
-    let number = |line: &&str| !line.contains("agents/agent.toml:");
-    shown.lines().filter(number).collect::<Vec<_>>().join("\n")
+    let has_no_location = |line: &&str| !line.contains("agents/agent.toml:");
+    shown.lines().filter(has_no_location).collect::<Vec<_>>().join("\n")
 }
 
 pub(super) fn uncommented(template: &str) -> String {
@@ -39,7 +47,7 @@ pub(super) fn uncommented(template: &str) -> String {
     template.lines().map(line).collect()
 }
 
-/// The defaults in the list of keys are the defaults of the code.
+/// The documented default of each key is its default in the code.
 #[test]
 fn documented_defaults_match_the_code() {
     let documented: BTreeMap<_, _> = keys::SECTIONS
@@ -107,13 +115,17 @@ fn documented_defaults_match_the_code() {
     assert_eq!(documented, BTreeMap::from(expected));
 }
 
-/// The tables in `host/docs/guide/agent-toml.md` are those that are generated from the list of keys.
+/// The tables in `host/docs/guide/agent-toml.md` are equal to the tables that are generated from the list of keys.
 #[test]
 fn documentation_page_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/agent-toml.md");
     let page = std::fs::read_to_string(path).expect("the page exists");
     let (begin, end) = ("<!-- keys: made from host/config/src/agent_file/keys.rs -->\n", "\n<!-- end of keys -->");
-    let written = page.split(begin).nth(1).and_then(|rest| rest.split(end).next()).expect("the page has its markers");
+    let tables = page
+        .split(begin)
+        .nth(1)
+        .and_then(|after_begin| after_begin.split(end).next())
+        .expect("the page has its markers");
     let generated = documentation::markdown();
-    assert!(written.trim() == generated.trim(), "the text between the markers of the page must be:\n{generated}");
+    assert!(tables.trim() == generated.trim(), "the text between the markers of the page must be:\n{generated}");
 }

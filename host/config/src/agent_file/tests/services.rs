@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// I2, I6
+/// I2, I6: services and the outbox are read with their types, schemas, priorities and locations.
 #[test]
 fn reads_services_and_outbox() {
     let file = parse(
@@ -18,10 +18,10 @@ fn reads_services_and_outbox() {
     assert_eq!(pay.emits, BTreeMap::from([("*".to_owned(), serde_json::json!({"type": "object"}))]));
     assert_eq!(file.services["ship"].answer_within_ms, Some(5));
     let directory = file.outbox.directory.expect("it is set");
-    assert_eq!(directory.place, "agents/agent.toml:8: outbox.directory");
+    assert_eq!(directory.location, "agents/agent.toml:8: outbox.directory");
 }
 
-/// I2, row 34: an unusable schema is rejected with its line when the file is read.
+/// I2, row 34: an invalid schema is rejected with its line when the file is read.
 #[test]
 fn row_34_rejects_unusable_schemas_with_their_line() {
     for (text, problem) in [

@@ -1,17 +1,18 @@
 //! Known programs that run code from folders: interpreters, package managers and build tools.
 
-use super::super::native_builds::CARGO_LOOKS_ABOVE;
+use super::super::native_builds::CARGO_ANCESTOR_FILES;
 
-/// Means "names without an extension" in a list of endings. See [`agent_plugins::ProtectedKind::CodeFiles`].
+/// Stands for all names without an extension in a list of endings. See [`agent_plugins::ProtectedKind::CodeFiles`].
 const WITHOUT_ENDING: &str = agent_plugins::WITHOUT_ENDING;
 
-/// A language, with the names of the files that are loaded as its code.
+/// A programming language, with the names of the files that its programs load as code.
 pub(super) struct Language {
     /// Endings of the names of scripts.
     pub(super) scripts: &'static [&'static str],
     /// Endings of the names of files that are loaded from the folder of a script and from the working directory.
     pub(super) loads: &'static [&'static str],
-    /// Names that are searched in these folders and in every folder above them.
+    /// Names of files and folders that are searched in the folder of a script, in the working directory, and in every
+    /// folder above these two.
     pub(super) above: &'static [&'static str],
 }
 
@@ -62,7 +63,7 @@ static SHELL: Language = Language {
 static RUST: Language = Language {
     scripts: &[],
     loads: &[".rs", "cargo.toml", "cargo.lock", "rust-toolchain", "rust-toolchain.toml"],
-    above: &CARGO_LOOKS_ABOVE,
+    above: &CARGO_ANCESTOR_FILES,
 };
 static GO: Language = Language {
     scripts: &[],
@@ -76,7 +77,7 @@ static JAVA: Language =
 pub(super) static LANGUAGES: [&Language; 10] =
     [&PYTHON, &JAVASCRIPT, &RUBY, &PERL, &PHP, &LUA, &SHELL, &RUST, &GO, &JAVA];
 
-/// A program that runs code.
+/// A known program that runs code.
 pub(super) struct Program {
     /// Names of the program, without versions.
     commands: &'static [&'static str],
@@ -94,7 +95,7 @@ impl Program {
     }
 }
 
-const OF_NODE: [&str; 12] = [
+const NODE_FILES: [&str; 12] = [
     "package.json",
     "package-lock.json",
     ".npmrc",
@@ -108,7 +109,7 @@ const OF_NODE: [&str; 12] = [
     "deno.json",
     "deno.jsonc",
 ];
-const OF_PYTHON: [&str; 8] =
+const PYTHON_FILES: [&str; 8] =
     ["pyproject.toml", "uv.toml", "uv.lock", "poetry.toml", "poetry.lock", ".python-version", "setup.py", "setup.cfg"];
 
 static PROGRAMS: [Program; 16] = [
@@ -120,19 +121,19 @@ static PROGRAMS: [Program; 16] = [
     Program::interpreter(&["lua", "luajit"], &[&LUA]),
     Program::interpreter(&["sh", "bash", "dash", "zsh", "ksh", "fish", "pwsh", "powershell"], &[&SHELL]),
     Program::interpreter(&["java", "gradle", "mvn", "jbang"], &[&JAVA]),
-    // These run packages that they install elsewhere, unless the folder contains a package with the same name.
-    Program { commands: &["npx", "pnpx", "bunx"], runs: &[], files: &OF_NODE, folders: &["node_modules", ".yarn"] },
+    // These programs run packages from their own cache, unless the folder contains a package with the same name.
+    Program { commands: &["npx", "pnpx", "bunx"], runs: &[], files: &NODE_FILES, folders: &["node_modules", ".yarn"] },
     Program {
         commands: &["npm", "pnpm", "yarn", "bun", "deno"],
         runs: &[&JAVASCRIPT, &SHELL],
-        files: &OF_NODE,
+        files: &NODE_FILES,
         folders: &["node_modules", ".yarn"],
     },
-    Program { commands: &["uvx", "pipx"], runs: &[], files: &OF_PYTHON, folders: &[".venv", "__pypackages__"] },
+    Program { commands: &["uvx", "pipx"], runs: &[], files: &PYTHON_FILES, folders: &[".venv", "__pypackages__"] },
     Program {
         commands: &["uv", "poetry", "pdm", "hatch", "rye", "pipenv", "pixi"],
         runs: &[&PYTHON],
-        files: &OF_PYTHON,
+        files: &PYTHON_FILES,
         folders: &[".venv", "__pypackages__"],
     },
     Program {
@@ -142,7 +143,7 @@ static PROGRAMS: [Program; 16] = [
         folders: &[".cargo", "src", "target"],
     },
     Program { commands: &["go"], runs: &[&GO], files: &["go.mod", "go.sum", "go.work"], folders: &["vendor"] },
-    // These may run code in any language.
+    // These build tools may run code in any language.
     Program {
         commands: &["make", "gmake", "just", "task"],
         runs: &[&PYTHON, &JAVASCRIPT, &RUBY, &PERL, &SHELL, &RUST, &GO],
@@ -157,8 +158,8 @@ static PROGRAMS: [Program; 16] = [
     },
 ];
 
-/// Beginnings of the names of variables that tell programs where to find code.
-const VARIABLES_OF_CODE: [&str; 33] = [
+/// Beginnings of the names of environment variables that contain paths of code.
+const CODE_VARIABLE_PREFIXES: [&str; 33] = [
     "BASH_ENV",
     "BUN_",
     "BUNDLE_",
@@ -194,22 +195,24 @@ const VARIABLES_OF_CODE: [&str; 33] = [
     "ZDOTDIR",
 ];
 
-/// Whether a variable tells programs where to find code.
-pub(super) fn is_about_code(variable: &str) -> bool {
+/// Whether an environment variable can contain paths of code that programs load.
+pub(super) fn can_contain_code_paths(variable: &str) -> bool {
     let variable = variable.to_ascii_uppercase();
-    VARIABLES_OF_CODE.iter().any(|beginning| variable.starts_with(beginning))
+    CODE_VARIABLE_PREFIXES.iter().any(|beginning| variable.starts_with(beginning))
 }
 
-/// The known program that a command names, in any folder and version, such as `/usr/bin/python3.12`.
+/// Returns the known program that a command names, such as `/usr/bin/python3.12`. The folder and the version are
+/// ignored.
 pub(super) fn program(command: &str) -> Option<&'static Program> {
     let name = base_name(command);
-    let is_version = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b't'));
+    let is_version =
+        |suffix: &str| suffix.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b't'));
     PROGRAMS
         .iter()
         .find(|known| known.commands.iter().any(|command| name.strip_prefix(command).is_some_and(is_version)))
 }
 
-/// The name of a program in lower case, without its folder and its extension.
+/// Returns the name of a program in lower case, without its folder and its extension.
 fn base_name(command: &str) -> String {
     let name = command.rsplit(std::path::is_separator).next().unwrap_or(command).to_ascii_lowercase();
     let endings = [".exe", ".cmd", ".bat"];

@@ -1,11 +1,11 @@
-//! Tests of addresses, keys and headers from all their sources.
+//! Tests that addresses, keys and headers of providers are read from options, `agent.toml` and the environment.
 
 use super::*;
 use crate::settings::AgentOptions;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The configured provider of a model, or the problems with it.
+/// Returns the configuration of the model's provider, or its problems.
 fn configure(
     model: &str,
     base_url: Option<&str>,
@@ -21,20 +21,20 @@ fn configure(
     let wanted = WantedModels::new(&options, &file)?;
     let environment: BTreeMap<_, _> = environment.iter().copied().collect();
     let variable = |name: &str| environment.get(name).map(|value| (*value).to_owned());
-    let (all, problems) = providers(&wanted, &file, &variable);
+    let (configured, problems) = providers(&wanted, &file, &variable);
     if !problems.is_empty() {
         return Err(problems.into_iter().map(|(_, problem)| problem).collect::<Vec<_>>().join("\n"));
     }
     let chain = wanted.named();
     let name = provider_of(&chain[0].name).expect("a provider");
-    Ok(all.into_iter().find(|provider| provider.name == name).expect("configured"))
+    Ok(configured.into_iter().find(|provider| provider.name == name).expect("configured"))
 }
 
 fn key(provider: &ProviderConfig) -> Option<&str> {
     provider.key.as_ref().map(Secret::reveal)
 }
 
-/// M2: a known provider needs no table. Its key is in its usual variable.
+/// M2: a known provider needs no table. Its key is read from its default variable.
 #[test]
 fn a_known_provider_needs_only_its_key() {
     let provider = configure("groq/a", None, "", &[("GROQ_API_KEY", "k1")]).expect("configured");
@@ -44,9 +44,9 @@ fn a_known_provider_needs_only_its_key() {
     insta::assert_snapshot!(configure("openai/a", None, "", &[]).expect_err("no key"), @"--model: `openai/a` needs a key, and the environment variable `OPENAI_API_KEY` is not set (the default for `openai`; `key_env` in [providers.openai] names another variable). Set it, for example with `export OPENAI_API_KEY=YOUR_KEY`");
 }
 
-/// M2: a table overrides what is known about a provider.
+/// M2: a table in the file sets the address, key, headers, timeouts and models of a provider.
 #[test]
-fn a_table_configures_how_a_provider_is_reached() {
+fn a_table_sets_address_key_headers_and_limits_of_a_provider() {
     let file = r#"
         [providers.office]
         base_url = "https://models.example.com/v1/"
@@ -82,7 +82,7 @@ fn a_table_configures_how_a_provider_is_reached() {
     configure("ollama/a", None, file, &[]).expect("not asked");
 }
 
-/// The order of precedence is: options, file, environment, known address.
+/// The address comes from the options, then from the file, then from the environment, then from the known provider.
 #[test]
 fn addresses_have_an_order_of_precedence() {
     let url = |base_url, file: &str, environment: &[(&str, &str)]| {
@@ -100,7 +100,7 @@ fn addresses_have_an_order_of_precedence() {
     assert_eq!(provider.base_url, "http://127.0.0.1:11434/v1", "the variable applies only to OpenAI");
 }
 
-/// A provider at another address may not need a key. A key that is set is sent.
+/// At an address that the user configured, a missing key is not an error. A key that is set is sent.
 #[test]
 fn a_key_is_optional_at_another_address() {
     let url = Some("http://127.0.0.1:9/v1");

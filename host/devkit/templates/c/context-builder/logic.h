@@ -2,8 +2,8 @@
 
 #include <stddef.h>
 
-// The same text in every turn, so that prompt caches of providers work.
+// A section of the prompt. Its text is the same in every turn, so that providers can cache the prompt.
 extern const char ANSWERING[];
 
-// Names the reader of the answer. The caller frees the text.
+// Returns a sentence that names the reader of the answer. The caller must free it.
 char *reader(const char *user, size_t length);

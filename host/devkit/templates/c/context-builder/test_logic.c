@@ -1,4 +1,4 @@
-// Run by `zig run`, without the host.
+// Tests of the logic, without the host. The README contains the command that runs them.
 
 #include "logic.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-char *line(const char *name, size_t length, uint32_t seen_count) {
+char *replacement(const char *name, size_t length, uint32_t seen_count) {
     if (seen_count == 0) return NULL;
     size_t size = length + sizeof "[: seen before]";
     char *text = malloc(size);

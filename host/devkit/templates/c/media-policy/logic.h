@@ -3,5 +3,5 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// The text to send instead of a medium; NULL to send the medium. The caller frees the text.
-char *line(const char *name, size_t length, uint32_t seen_count);
+// Returns the text to send instead of a media item, or NULL to send the media item. The caller must free the text.
+char *replacement(const char *name, size_t length, uint32_t seen_count);

@@ -1,4 +1,4 @@
-// Run by `zig run`, without the host.
+// Tests of the logic, without the host. The README contains the command that runs them.
 
 #include "logic.h"
 
@@ -7,8 +7,8 @@
 #include <string.h>
 
 int main(void) {
-    assert(line("chart.png", 9, 0) == NULL);
-    char *text = line("chart.png", 9, 1);
+    assert(replacement("chart.png", 9, 0) == NULL);
+    char *text = replacement("chart.png", 9, 1);
     assert(text != NULL && strcmp(text, "[chart.png: seen before]") == 0);
     free(text);
     return 0;

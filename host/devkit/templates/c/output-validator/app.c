@@ -1,5 +1,5 @@
-// An output validator: it decides whether an answer may end the turn. The functions implement the world in `wit/`;
-// `plugin.h` is generated from it.
+// An output validator: it decides whether an answer may end the turn. The functions implement the world in `wit/`. The build
+// generates `plugin.h` from this world.
 
 #include "logic.h"
 #include "plugin.h"
@@ -13,14 +13,14 @@ bool exports_agent_host_plugin_output_validator_validate(exports_agent_host_plug
                                                          exports_agent_host_plugin_output_validator_failure_t *err) {
     (void)err;
     memset(ret, 0, sizeof *ret);
-    const char *place = unfinished((const char *)request->text.ptr, request->text.len);
-    if (place == NULL) {
+    const char *mark = find_unfinished((const char *)request->text.ptr, request->text.len);
+    if (mark == NULL) {
         ret->tag = EXPORTS_AGENT_HOST_PLUGIN_OUTPUT_VALIDATOR_VERDICT_ACCEPT;
         return true;
     }
-    // The model reads this message, so it says how to fix the answer.
+    // The model reads this message, so the message explains how to fix the answer.
     char message[100];
-    snprintf(message, sizeof message, "The answer says `%s`. Write what belongs there.", place);
+    snprintf(message, sizeof message, "The answer says `%s`. Write what belongs there.", mark);
     ret->tag = EXPORTS_AGENT_HOST_PLUGIN_OUTPUT_VALIDATOR_VERDICT_REJECT;
     ret->val.reject.ptr = calloc(1, sizeof *ret->val.reject.ptr);
     ret->val.reject.len = 1;

@@ -2,5 +2,5 @@
 
 #include <stddef.h>
 
-// The first mark of unfinished text that occurs in the text; NULL if there is none.
-const char *unfinished(const char *text, size_t length);
+// Returns the first mark of unfinished text that the text contains, or NULL if it contains none.
+const char *find_unfinished(const char *text, size_t length);

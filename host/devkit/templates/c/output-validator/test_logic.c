@@ -1,4 +1,4 @@
-// Run by `zig run`, without the host.
+// Tests of the logic, without the host. The README contains the command that runs them.
 
 #include "logic.h"
 
@@ -7,8 +7,8 @@
 
 int main(void) {
     const char *finished = "The harbour opens at 6.", *open = "The harbour opens at TODO.";
-    assert(unfinished(finished, strlen(finished)) == NULL);
-    assert(strcmp(unfinished(open, strlen(open)), "TODO") == 0);
-    assert(unfinished("", 0) == NULL);
+    assert(find_unfinished(finished, strlen(finished)) == NULL);
+    assert(strcmp(find_unfinished(open, strlen(open)), "TODO") == 0);
+    assert(find_unfinished("", 0) == NULL);
     return 0;
 }

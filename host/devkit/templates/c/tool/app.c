@@ -1,4 +1,5 @@
-// One tool: `my-plugin.count`. The functions implement the world in `wit/`; `plugin.h` is generated from it.
+// A plugin with one tool, `my-plugin.count`. The functions implement the world in `wit/`. The build generates `plugin.h` from
+// this world.
 
 #include "logic.h"
 #include "plugin.h"
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The model reads the descriptions.
+// JSON Schemas of the arguments and of the result. The model reads the descriptions in them.
 static const char ARGUMENTS[] =
     "{\"type\": \"object\", \"properties\": {"
     "  \"text\": {\"type\": \"string\", \"description\": \"The text to look in.\"},"
@@ -31,8 +32,8 @@ void exports_agent_host_plugin_tool_definitions(exports_agent_host_plugin_tool_l
     ret->len = 1;
 }
 
-// The schema cannot express this rule, so the error names the argument.
-static void refuse(exports_agent_host_plugin_tool_error_t *error, const char *pointer, const char *message) {
+// Sets the error for an invalid argument. `pointer` is a JSON pointer that names the argument.
+static void set_invalid_argument(exports_agent_host_plugin_tool_error_t *error, const char *pointer, const char *message) {
     error->tag = EXPORTS_AGENT_HOST_PLUGIN_TOOL_ERROR_INVALID_ARGUMENTS;
     error->val.invalid_arguments.ptr = calloc(1, sizeof *error->val.invalid_arguments.ptr);
     error->val.invalid_arguments.len = 1;
@@ -56,7 +57,7 @@ bool exports_agent_host_plugin_tool_call(plugin_string_t *name, exports_agent_ho
         ret->val.done.structured.is_some = true;
         plugin_string_dup(&ret->val.done.structured.val, result);
     } else {
-        refuse(err, "/word", "must be one word of letters and digits");
+        set_invalid_argument(err, "/word", "must be one word of letters and digits");
     }
     free(text);
     free(word);

@@ -33,9 +33,10 @@ static char *write_utf8(char *to, unsigned code) {
     return to;
 }
 
-static const char *const ESCAPES = "\"\\/bfnrt", *const MEANT = "\"\\/\b\f\n\r\t";
+static const char *const ESCAPES = "\"\\/bfnrt", *const UNESCAPED = "\"\\/\b\f\n\r\t";
 
-// Reads the string at `at`, which starts with a quotation mark. `to` has space for as many bytes, or is NULL.
+// Decodes the string at `at`, which starts with a quotation mark, and returns the position after it. `to` is a buffer that is
+// at least as long as the string, or NULL to skip the string.
 static const char *read_string(const char *at, const char *end, char *to) {
     for (at++; at < end && *at != '"'; at++) {
         char byte = *at;
@@ -49,7 +50,7 @@ static const char *read_string(const char *at, const char *end, char *to) {
                 if (to != NULL) to = write_utf8(to, code);
                 continue;
             }
-            byte = escape == NULL ? *at : MEANT[escape - ESCAPES];
+            byte = escape == NULL ? *at : UNESCAPED[escape - ESCAPES];
         }
         if (to != NULL) *to++ = byte;
     }

@@ -3,11 +3,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// The decoded string at `key` of a JSON object, terminated by a zero byte; NULL if there is none. The caller frees the text.
+// Returns the decoded string at `key` of a JSON object, or NULL if there is none. The caller must free the string.
 char *json_string(const char *json, size_t length, const char *key);
 
 // Whether the text is one word of letters and digits. Bytes beyond ASCII count as letters.
 bool is_word(const char *text);
 
-// How often the word occurs in the text, ignoring case.
+// Returns the number of times that the word occurs in the text. Upper and lower case are the same.
 int count(const char *text, const char *word);

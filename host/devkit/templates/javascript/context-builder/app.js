@@ -1,6 +1,6 @@
 // A context builder: it adds sections to the prompt at the start of a turn.
 
-// The same text in every turn, so that prompt caches of providers work.
+// A section of the prompt. Its text is the same in every turn, so that providers can cache the prompt.
 const ANSWERING = "Answer in plain words and in at most five sentences, unless more is asked for.";
 
 export const contextBuilder = {

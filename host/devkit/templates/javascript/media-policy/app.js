@@ -6,6 +6,6 @@ const decide = ({ seenCount, media }) =>
     : { tag: "mask", val: `[${media.name ?? "a file"}, ${media.mimeType}: seen before]` };
 
 export const mediaPolicy = {
-  // Returns one decision per item, in the same order. The stored media never change.
+  // Returns one decision for each item, in the same order. A decision does not change the stored media.
   decide: (request) => request.items.map(decide),
 };

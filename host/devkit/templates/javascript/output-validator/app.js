@@ -1,15 +1,15 @@
-// An output validator: it decides whether an answer may end the turn, and gives the reason if not.
+// An output validator: it decides whether an answer may end the turn. If not, it returns the reason.
 
-// Marks of unfinished text.
+// Words that mark unfinished text.
 const UNFINISHED = ["TODO", "FIXME", "lorem ipsum"];
 
 export const outputValidator = {
   validate(request) {
-    const place = UNFINISHED.find((place) => request.text.includes(place));
-    if (place === undefined) {
+    const mark = UNFINISHED.find((mark) => request.text.includes(mark));
+    if (mark === undefined) {
       return { tag: "accept" };
     }
-    // The model reads this message, so it says how to fix the answer.
-    return { tag: "reject", val: [{ pointer: "", message: `The answer says \`${place}\`. Write what belongs there.` }] };
+    // The model reads this message, so the message explains how to fix the answer.
+    return { tag: "reject", val: [{ pointer: "", message: `The answer says \`${mark}\`. Write what belongs there.` }] };
   },
 };

@@ -1,6 +1,6 @@
-// One tool: `my-plugin.count`.
+// A plugin with one tool, `my-plugin.count`.
 
-// The model reads the descriptions.
+// JSON Schema of the arguments. The model reads the descriptions in it.
 const inputSchema = {
   type: "object",
   properties: {
@@ -11,6 +11,7 @@ const inputSchema = {
   additionalProperties: false,
 };
 
+// JSON Schema of the result.
 const outputSchema = {
   type: "object",
   properties: { times: { type: "integer", description: "How often the word occurs." } },
@@ -35,7 +36,7 @@ export const tool = {
   call(name, args, context) {
     const { text, word } = JSON.parse(args);
     if (!/^[\p{L}\p{N}]+$/u.test(word)) {
-      // The schema cannot express this rule, so the error names the argument.
+      // The schema cannot express this rule, so the call checks it and returns an error that names the argument.
       const violation = { pointer: "/word", message: "must be one word of letters and digits" };
       throw { tag: "invalid-arguments", val: [violation] };
     }

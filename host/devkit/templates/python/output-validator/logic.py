@@ -1,10 +1,10 @@
 """The logic of the plugin. It does not use the host, so it can be tested directly."""
 
-# Marks of unfinished text.
+# Words that mark unfinished text.
 UNFINISHED = ["TODO", "FIXME", "lorem ipsum"]
 
 
 def problem(text: str) -> str | None:
-    """The problem with an answer, for the model; None if there is none."""
-    place = next((place for place in UNFINISHED if place in text), None)
-    return place and f"The answer says `{place}`. Write what belongs there."
+    """Returns a message for the model about unfinished text in the answer, or None if the answer is finished."""
+    mark = next((mark for mark in UNFINISHED if mark in text), None)
+    return mark and f"The answer says `{mark}`. Write what belongs there."

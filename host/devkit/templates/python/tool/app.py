@@ -1,4 +1,4 @@
-"""One tool: `my-plugin.count`. The classes implement the world in `wit/`."""
+"""A plugin with one tool, `my-plugin.count`. The classes implement the world in `wit/`."""
 
 import json
 
@@ -7,7 +7,7 @@ from logic import count
 from wit_world import exports
 from wit_world.exports import tool
 
-# The model reads the descriptions.
+# JSON Schemas of the arguments and of the result. The model reads the descriptions in them.
 ARGUMENTS = {
     "type": "object",
     "properties": {
@@ -43,6 +43,6 @@ class Tool(exports.Tool):
         try:
             times = count(arguments["text"], arguments["word"])
         except ValueError as error:
-            # The schema cannot express this rule, so the error names the argument.
+            # The schema cannot express this rule, so the function checks it, and the error names the argument.
             raise Err(tool.Error_InvalidArguments([tool.Violation("/word", str(error))]))
         return tool.Outcome_Done(tool.Done([], json.dumps({"times": times})))

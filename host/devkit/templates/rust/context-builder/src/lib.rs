@@ -3,7 +3,7 @@
 use agent_host_sdk::context_builder::{Prompt, Request, Section};
 use agent_host_sdk::prelude::*;
 
-/// The same text in every turn, so that prompt caches of providers work.
+/// A section of the prompt. Its text is the same in every turn, so that providers can cache the prompt.
 const ANSWERING: &str = "Answer in plain words and in at most five sentences, unless more is asked for.";
 
 /// The type that implements the context builder.
@@ -27,7 +27,7 @@ mod tests {
     use agent_host_sdk::context_builder::{Budget, Input, Lifecycle, Memory};
     use agent_host_sdk::testing;
 
-    /// The names of the sections for this user.
+    /// Returns the names of the sections in the prompt for a user.
     fn sections(user: Option<&str>) -> Vec<String> {
         let request = Request {
             lifecycle: Lifecycle::Init,
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn names_the_reader_if_there_is_one() {
+    fn names_the_user_if_the_user_is_known() {
         assert_eq!(sections(None), ["answering"]);
         assert_eq!(sections(Some("ada")), ["answering", "reader"]);
     }

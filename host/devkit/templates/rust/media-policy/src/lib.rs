@@ -7,7 +7,7 @@ use agent_host_sdk::types::Failure;
 pub struct Plugin;
 
 impl MediaPolicy for Plugin {
-    /// Returns one decision per item, in the same order. The stored media never change.
+    /// Returns one decision for each item, in the same order. A decision does not change the stored media.
     fn decide(request: Request) -> Result<Vec<Decision>, Failure> {
         Ok(request.items.iter().map(decide).collect())
     }
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn replaces_seen_media_by_a_line() {
+    fn replaces_seen_media_by_a_line_of_text() {
         let request =
             Request { scope: testing::scope(), model: testing::model(), messages: 1, items: vec![item(0), item(1)] };
         let decisions = Plugin::decide(request).expect("this plugin never fails");

@@ -1,9 +1,9 @@
-//! An output validator: it decides whether an answer may end the turn, and gives the reason if not.
+//! An output validator: it decides whether an answer may end the turn. If not, it returns the reason.
 
 use agent_host_sdk::output_validator::{OutputValidator, Request, Verdict};
 use agent_host_sdk::types::Failure;
 
-/// Marks of unfinished text.
+/// Words that mark unfinished text.
 const UNFINISHED: [&str; 3] = ["TODO", "FIXME", "lorem ipsum"];
 
 /// The type that implements the output validator.
@@ -11,9 +11,9 @@ pub struct Plugin;
 
 impl OutputValidator for Plugin {
     fn validate(request: Request) -> Result<Verdict, Failure> {
-        Ok(match UNFINISHED.into_iter().find(|place| request.text.contains(place)) {
-            // The model reads this message, so it says how to fix the answer.
-            Some(place) => Verdict::reject("", format!("The answer says `{place}`. Write what belongs there.")),
+        Ok(match UNFINISHED.into_iter().find(|mark| request.text.contains(mark)) {
+            // The model reads this message, so the message explains how to fix the answer.
+            Some(mark) => Verdict::reject("", format!("The answer says `{mark}`. Write what belongs there.")),
             None => Verdict::Accept,
         })
     }

@@ -1,9 +1,9 @@
-//! One tool: `my-plugin.count`.
+//! A plugin with one tool, `my-plugin.count`.
 
 use agent_host_sdk::prelude::*;
 
-/// Arguments of `my-plugin.count`. The schema for the model is generated from this type, with the field comments as
-/// descriptions.
+/// Arguments of `my-plugin.count`. The JSON Schema for the model is generated from this type. The comments of the
+/// fields become the descriptions in the schema.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Count {
@@ -13,7 +13,7 @@ struct Count {
     word: String,
 }
 
-/// Result of `my-plugin.count`. Its schema is generated too.
+/// Result of `my-plugin.count`. Its JSON Schema is also generated.
 #[derive(Serialize, JsonSchema)]
 struct Counted {
     /// How often the word occurs.
@@ -38,7 +38,7 @@ agent_host_sdk::export_tools!(Plugin);
 
 fn count(arguments: &Count) -> Result<Done, ToolError> {
     let word = arguments.word.to_lowercase();
-    // The schema cannot express this rule, so the error names the argument.
+    // The schema cannot express this rule, so the function checks it, and the error names the argument.
     if word.is_empty() || !word.chars().all(char::is_alphanumeric) {
         return Err(ToolError::invalid("/word", "must be one word of letters and digits"));
     }
@@ -52,7 +52,7 @@ fn count(arguments: &Count) -> Result<Done, ToolError> {
 mod tests {
     use super::*;
 
-    fn called(arguments: Value) -> Result<Value, ToolError> {
+    fn call(arguments: Value) -> Result<Value, ToolError> {
         let outcome = Plugin::tools().call("my-plugin.count", arguments)?;
         Ok(outcome.value().expect("a structured result"))
     }
@@ -60,12 +60,12 @@ mod tests {
     #[test]
     fn counts_words_in_any_case() {
         let arguments = json!({ "text": "One two, and ONE more.", "word": "one" });
-        assert_eq!(called(arguments), Ok(json!({ "times": 2 })));
+        assert_eq!(call(arguments), Ok(json!({ "times": 2 })));
     }
 
     #[test]
     fn rejects_an_argument_that_is_not_one_word() {
-        let error = called(json!({ "text": "", "word": "two words" }));
+        let error = call(json!({ "text": "", "word": "two words" }));
         assert_eq!(error, Err(ToolError::invalid("/word", "must be one word of letters and digits")));
     }
 }
