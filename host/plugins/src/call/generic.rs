@@ -8,14 +8,14 @@ use crate::component::generic::results::write;
 use crate::component::generic::shape::{Shape, Signature};
 use crate::component::generic::{Callable, EXPORT_CHANGED, GenericExport, GenericLinks, SELF_ARGUMENT, arguments};
 use crate::component::sandbox::Sandbox;
-use crate::contract::RejectedAnswer;
+use crate::contract::RejectedResult;
 use crate::contract::v0_1::bindings::exports::agent_host::plugin::tool as wit;
 use crate::contract::v0_1::tools::{self, Missing};
 use crate::execution::call_spec::{CallSpec, Ports};
 use crate::execution::failure::Stop;
 use crate::execution::report::CallReport;
 use crate::execution::runner::GuestStore;
-use crate::limits::{Limit, PLAIN_ARGUMENT_BYTES};
+use crate::limits::{Limit, GENERIC_ARGUMENT_BYTES};
 use crate::recording::CallRecord;
 use agent_core::message::Content;
 use agent_core::tool::{ToolDone, ToolError, ToolOutcome, Violation};
@@ -65,7 +65,7 @@ impl Sandbox {
             capabilities.program = Some(Arc::clone(program));
         }
         let (request_bytes, call) = (request.args.len(), (context.id.0.clone(), &context.scope));
-        let lifted_bytes = setup.limits.plain_lifted();
+        let lifted_bytes = setup.limits.generic_lifted();
         let spec = CallSpec { lifted_bytes, request_bytes, ..call_spec(setup, call, wall, capabilities) };
         let run = |store, record| run_call(setup, links, PreparedCall { export, values }, store, record);
         Some(self.shared.runner.run(spec, run).await.with_answer_bytes())
@@ -233,8 +233,8 @@ fn error_text(shape: Option<&Shape>, value: Option<Box<Val>>) -> Result<String, 
 /// Converts the arguments from JSON to the values for this export.
 fn read_arguments(export: &GenericExport, plugin: &str, text: &str) -> Result<ArgumentValues, Violation> {
     let violation = |rule: &str, message| Violation { pointer: String::new(), rule: Some(rule.to_owned()), message };
-    if text.len() > PLAIN_ARGUMENT_BYTES {
-        let message = format!("the arguments have {} bytes; at most {PLAIN_ARGUMENT_BYTES} are allowed", text.len());
+    if text.len() > GENERIC_ARGUMENT_BYTES {
+        let message = format!("the arguments have {} bytes; at most {GENERIC_ARGUMENT_BYTES} are allowed", text.len());
         return Err(violation("maxLength", message));
     }
     let json: Value = serde_json::from_str(text).map_err(|error| violation("json", error.to_string()))?;
@@ -292,9 +292,9 @@ fn choose_constructor(
 }
 
 fn host_error(reason: &str) -> Stop {
-    Stop::Refused(RejectedAnswer::Host(reason.to_owned()))
+    Stop::Refused(RejectedResult::Host(reason.to_owned()))
 }
 
 fn result_too_large(bytes: usize) -> Stop {
-    Stop::Refused(RejectedAnswer::Limit(Limit::ResultText(bytes)))
+    Stop::Refused(RejectedResult::Limit(Limit::ResultText(bytes)))
 }

@@ -2,7 +2,7 @@
 //! be marked read-only (P2, P6; row 51).
 
 use super::plugin_setup::PluginSetup;
-use crate::contract::RejectedAnswer;
+use crate::contract::RejectedResult;
 use crate::contract::v0_1::bindings::exports::agent_host::plugin::tool as wit;
 use crate::contract::v0_1::conversion::{TextBudget, json_in};
 use crate::grants::{GrantAdvice, event_denied};
@@ -16,7 +16,7 @@ pub(crate) fn request_of(
     request: wit::ServiceRequest,
     (setup, tool): (&PluginSetup, &str),
     record: &CallRecord,
-) -> Result<Result<ServiceRequest, ToolError>, RejectedAnswer> {
+) -> Result<Result<ServiceRequest, ToolError>, RejectedResult> {
     let mut budget = TextBudget::new(record.limits.result);
     budget.take(&request.data)?;
     budget.take(&request.event_type)?;

@@ -1,4 +1,4 @@
-//! `media-store` of the contract: the media of the call's session, through the port that the runtime implements.
+//! The interface `media-store` of the contract: the media of the call's session, through the port that the runtime implements.
 
 mod bindings;
 mod host;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(crate) struct MediaState {
     /// None: the call has no media.
     port: Option<Arc<dyn MediaPort>>,
-    /// Bytes of the new media that the call has written so far.
+    /// Total size of the new media that the call has written so far, in bytes.
     new_media_bytes: usize,
 }
 
@@ -28,13 +28,13 @@ impl MediaState {
     }
 }
 
-/// An open medium of the session.
+/// A media item of the session that the guest has opened.
 #[allow(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct OpenMedium {
     media: Media,
 }
 
-/// A new medium that the guest is writing.
+/// A new media item that the guest is writing.
 #[allow(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct GrowingMedium {
     mime_type: String,
@@ -48,7 +48,7 @@ enum Growth {
 }
 
 impl GrowingMedium {
-    /// Cuts the guest's texts immediately, because a call may write many new media at once.
+    /// Creates an empty media item. Cuts the guest's texts immediately, because a call may write many media items at once.
     fn new(mime_type: &str, name: Option<&str>) -> Self {
         Self { mime_type: short(mime_type), name: name.map(short), state: Growth::Open(Vec::new()) }
     }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
     use crate::ports::media::MEDIUM_NAME_BYTES;
 
-    // P8: the guest's texts of a new medium are limited in length and in memory.
+    // P8: the texts that the guest passes for a new media item are limited in length and in memory.
     #[test]
     fn p8_texts_of_a_new_medium_are_cut() {
         let medium = GrowingMedium::new(&"x".repeat(4096), Some(&"ä".repeat(4096)));

@@ -251,9 +251,9 @@ impl Sandbox {
         let new = NewComponent::of(identity, context);
         links.generic = match self.introspect(&new, (&component, &docs), &links, &mut facts).await {
             // The default limits are too small. The agent may configure larger ones; if not, each call reports the limit.
-            Err(LoadError::Start(CallFailure::Limit { limit, .. })) if limit.is_room() => {
-                let roomy = NewComponent { limits: new.limits.roomy(), ..new.clone() };
-                self.introspect(&roomy, (&component, &docs), &links, &mut facts).await?
+            Err(LoadError::Start(CallFailure::Limit { limit, .. })) if limit.is_memory_limit() => {
+                let generous = NewComponent { limits: new.limits.with_maximum_memory(), ..new.clone() };
+                self.introspect(&generous, (&component, &docs), &links, &mut facts).await?
             }
             result => result?,
         };

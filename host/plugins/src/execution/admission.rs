@@ -4,7 +4,7 @@
 
 mod queue;
 
-use crate::limits::{HostLimits, LOADING, MIB, PURE_CALLS};
+use crate::limits::{HostLimits, MAX_LOADING_INSTANCES, MIB, MAX_PURE_CALLS};
 use crate::sync::lock;
 use queue::{Admitted, Bounds, Entry, Queue, QueuePolicy, Sharing};
 use std::fmt;
@@ -74,9 +74,9 @@ impl Admission {
         let (calls, memory) = (limits.concurrent_calls.max(1), limits.guest_memory - 2 * reserved);
         Self {
             calls: lane(calls, memory, limits.queue, Sharing::ByAgent),
-            pure: lane(PURE_CALLS, reserved, limits.queue, Sharing::ByAgent),
+            pure: lane(MAX_PURE_CALLS, reserved, limits.queue, Sharing::ByAgent),
             // The loader already bounds the number of these calls, and they belong to no agent.
-            loading: lane(LOADING, reserved, usize::MAX, Sharing::Whole),
+            loading: lane(MAX_LOADING_INSTANCES, reserved, usize::MAX, Sharing::Whole),
         }
     }
 

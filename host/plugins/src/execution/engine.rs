@@ -62,7 +62,7 @@ pub(crate) struct CodeOptions {
 
 /// Creates an engine with a slot for each instance that may exist at the same time, which is one for each place in a lane.
 pub(crate) fn engine(limits: HostLimits, options: CodeOptions) -> wasmtime::Result<Engine> {
-    engine_with_slots(limits.concurrent_calls.max(1) + limits::PURE_CALLS + limits::LOADING, limits, options)
+    engine_with_slots(limits.concurrent_calls.max(1) + limits::MAX_PURE_CALLS + limits::MAX_LOADING_INSTANCES, limits, options)
 }
 
 /// Creates an engine with this number of slots for instances. Compiled code does not depend on the number.
@@ -103,20 +103,20 @@ fn pool(slots: usize) -> PoolingAllocationConfig {
     let slots = slots as u32;
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(slots)
-        .total_core_instances(slots * limits::MOST_CORE_INSTANCES as u32)
-        .total_memories(slots * limits::MOST_MEMORIES as u32)
-        .total_tables(slots * limits::MOST_TABLES as u32)
+        .total_core_instances(slots * limits::MAX_CORE_INSTANCES as u32)
+        .total_memories(slots * limits::MAX_MEMORIES as u32)
+        .total_tables(slots * limits::MAX_TABLES as u32)
         .total_stacks(slots * 2)
         .total_gc_heaps(slots)
-        .max_core_instances_per_component(limits::MOST_CORE_INSTANCES as u32)
-        .max_memories_per_component(limits::MOST_MEMORIES as u32)
-        .max_tables_per_component(limits::MOST_TABLES as u32)
-        .max_memories_per_module(limits::MOST_MEMORIES as u32)
-        .max_tables_per_module(limits::MOST_TABLES as u32)
+        .max_core_instances_per_component(limits::MAX_CORE_INSTANCES as u32)
+        .max_memories_per_component(limits::MAX_MEMORIES as u32)
+        .max_tables_per_component(limits::MAX_TABLES as u32)
+        .max_memories_per_module(limits::MAX_MEMORIES as u32)
+        .max_tables_per_module(limits::MAX_TABLES as u32)
         .max_component_instance_size(4 * limits::MIB)
         .max_core_instance_size(limits::MIB)
-        .table_elements(limits::MOST_TABLE_ELEMENTS)
-        .max_memory_size(limits::MOST_MEMORY)
+        .table_elements(limits::MAX_TABLE_ELEMENTS)
+        .max_memory_size(limits::MAX_MEMORY)
         .max_unused_warm_slots(slots.min(16));
     if PoolingAllocationConfig::is_pagemap_scan_available() {
         pool.pagemap_scan(Enabled::Yes)

@@ -2,7 +2,7 @@
 //! A typed error of the guest is not a failure; it is an answer.
 
 use super::admission::QueueFull;
-use crate::contract::RejectedAnswer;
+use crate::contract::RejectedResult;
 use crate::file_trees::TreeProblem;
 use crate::identity::{Kind, PluginIdentity};
 use crate::limits::{Limit, REASON_BYTES};
@@ -100,7 +100,7 @@ impl CallFailure {
 #[derive(Debug)]
 pub(crate) enum Stop {
     Guest(wasmtime::Error),
-    Refused(RejectedAnswer),
+    Refused(RejectedResult),
 }
 
 impl From<wasmtime::Error> for Stop {
@@ -109,15 +109,15 @@ impl From<wasmtime::Error> for Stop {
     }
 }
 
-impl From<RejectedAnswer> for Stop {
-    fn from(refusal: RejectedAnswer) -> Self {
+impl From<RejectedResult> for Stop {
+    fn from(refusal: RejectedResult) -> Self {
         Stop::Refused(refusal)
     }
 }
 
 impl From<Limit> for Stop {
     fn from(limit: Limit) -> Self {
-        Stop::Refused(RejectedAnswer::Limit(limit))
+        Stop::Refused(RejectedResult::Limit(limit))
     }
 }
 
@@ -126,11 +126,11 @@ impl Stop {
     pub(crate) fn into_failure(self, record: &CallRecord, (lifted, wasm_stack): (usize, usize)) -> CallFailure {
         let plugin = Arc::clone(&record.plugin);
         match self {
-            Stop::Refused(RejectedAnswer::Invalid(reason)) => {
+            Stop::Refused(RejectedResult::Invalid(reason)) => {
                 CallFailure::InvalidResult { plugin, reason: clean(&reason, REASON_BYTES) }
             }
-            Stop::Refused(RejectedAnswer::Limit(limit)) => CallFailure::Limit { plugin, limit },
-            Stop::Refused(RejectedAnswer::Host(reason)) => CallFailure::Host { plugin, reason },
+            Stop::Refused(RejectedResult::Limit(limit)) => CallFailure::Limit { plugin, limit },
+            Stop::Refused(RejectedResult::Host(reason)) => CallFailure::Host { plugin, reason },
             Stop::Guest(error) => {
                 let engine_limit = || limit_of(&error, record, (lifted, wasm_stack));
                 match record.limit().or_else(engine_limit).or_else(|| record.reported_limit()) {

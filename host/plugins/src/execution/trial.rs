@@ -78,7 +78,7 @@ impl Trial {
         let traps = match result {
             Ok(_) => 0,
             // The guest reported a limit on its requests. What servers outside do is not its fault.
-            Err(CallFailure::Limit { limit, .. }) if limit.is_of_requests() => 0,
+            Err(CallFailure::Limit { limit, .. }) if limit.is_request_limit() => 0,
             Err(CallFailure::Trap { .. } | CallFailure::Limit { .. } | CallFailure::InvalidResult { .. }) => 1,
             Err(_) => return,
         };

@@ -30,7 +30,7 @@ impl TreeHost {
         opened.filter_map(|(opened, tree)| Some(TreeProblem::new(tree, &opened.err()?))).collect()
     }
 
-    /// Opens a granted tree for the host to read. Blocks.
+    /// Opens a granted tree so that the host can read it. Blocks.
     pub(crate) fn tree(&self, tree: &TreeGrant) -> Result<HostTree, TreeProblem> {
         let opened = self.roots.open(std::slice::from_ref(tree)).into_iter().next();
         let missing = || TreeProblem::new(tree, &io::Error::from(io::ErrorKind::NotFound).into());

@@ -14,7 +14,7 @@ use wasmtime_wasi::FsPerms;
 use wasmtime_wasi::filesystem::{Descriptor, Dir, File as GuestFile, OpenMode};
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, OpenFlags};
 
-/// Attempts to open a file that other processes create and remove at the same time.
+/// Number of attempts to open a file that other processes create and remove at the same time.
 const OPEN_ATTEMPTS: usize = 8;
 
 /// A guest's arguments of `open-at`.
@@ -27,7 +27,7 @@ pub(crate) struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// Whether opening, or later using the handle, could change anything.
+    /// Whether opening the file or using the handle later could change anything.
     fn writes(&self) -> bool {
         self.open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE) || self.access.contains(DescriptorFlags::WRITE)
     }
@@ -79,7 +79,7 @@ impl OpenRequest {
         Ok(())
     }
 
-    /// Opens the directory itself, for a path that ends at the parent.
+    /// Opens the directory of `entry` itself, if the path does not name an entry in it.
     fn open_parent(&self, entry: &Entry) -> Result<OwnedFd, TreeRefusal> {
         if self.writes() {
             return Err(Errno::ISDIR.into());
@@ -127,7 +127,7 @@ impl OpenRequest {
                     }
                     return Ok(file);
                 }
-                // Another process created or removed it in the meantime.
+                // Another process created or removed the file in the meantime.
                 Err(Errno::EXIST | Errno::NOENT) => {}
                 Err(errno) => return Err(errno.into()),
             }

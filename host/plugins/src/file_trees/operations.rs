@@ -1,5 +1,5 @@
-//! Changes of granted trees. Each change applies to an open parent directory and one name in it, after a check that nothing
-//! protected depends on that name, so that no guest can redirect the name between the check and the change.
+//! Changes of granted trees. Each change applies to one name in an open parent directory, so that no guest can redirect the name
+//! between the check and the change. The check ensures that no protected file depends on the name.
 
 use super::protected::Protection;
 use super::quota::Counted;
@@ -67,7 +67,7 @@ impl TreeChange {
                 Ok(())
             }
             TreeChange::Unlink { base, path } => {
-                let target = Target::find(&base, &path, Errno::ISDIR)?.not_a_directory()?;
+                let target = Target::find(&base, &path, Errno::ISDIR)?.require_non_directory()?;
                 let mut counted = base.tree.usage.lock();
                 let before = target.stat();
                 unlinkat(&target.entry.parent, &target.name, AtFlags::empty())?;
@@ -75,16 +75,16 @@ impl TreeChange {
                 Ok(())
             }
             TreeChange::Symlink { base, target: to, path } => {
-                // A link with `..` could lead out of the tree, if not here, then after it was moved.
+                // A link with `..` could lead out of the tree, at the latest after the link was moved.
                 if to.starts_with('/') || to.split('/').any(|component| component == "..") {
                     return Err(TreeRefusal::NotPermitted);
                 }
-                let target = Target::find(&base, &path, Errno::EXIST)?.not_a_directory()?;
+                let target = Target::find(&base, &path, Errno::EXIST)?.require_non_directory()?;
                 base.add_entry(|| Ok(symlinkat(&*to, &target.entry.parent, &target.name)?))
             }
             TreeChange::Link { from: (from, from_path), to: (to, to_path) } => {
-                let source = Target::find(&from, &from_path, Errno::PERM)?.not_a_directory()?;
-                let target = Target::find(&to, &to_path, Errno::EXIST)?.not_a_directory()?;
+                let source = Target::find(&from, &from_path, Errno::PERM)?.require_non_directory()?;
+                let target = Target::find(&to, &to_path, Errno::EXIST)?.require_non_directory()?;
                 let (old, new) = (&source.entry.parent, &target.entry.parent);
                 to.add_entry(|| Ok(linkat(old, &source.name, new, &target.name, AtFlags::empty())?))
             }
@@ -118,7 +118,8 @@ fn rename((from, from_path): (&OpenDirectory, &str), (to, to_path): (&OpenDirect
     if (source.entry.names_directory || target.entry.names_directory) && !is_directory {
         return Err(Errno::NOTDIR.into());
     }
-    // A file may be protected code in one place and not in the other. After this error, libraries copy the directory instead.
+    // A file may be protected code in one of the directories and not in the other. After this error, libraries copy the directory
+    // instead.
     let has_same_code =
         |protection: &Protection| protection.has_same_code(source.entry.parent.as_fd(), target.entry.parent.as_fd());
     if is_directory && !has_same_code(&to.tree.protected.now())? {
@@ -137,7 +138,7 @@ fn rename((from, from_path): (&OpenDirectory, &str), (to, to_path): (&OpenDirect
         count_removal(&mut counted, replaced);
         return Ok(());
     }
-    // The content of a directory would have to be counted for the other tree. After this error, libraries copy it instead.
+    // The content of a directory would have to be counted for the other tree. After this error, libraries copy the directory instead.
     if is_directory {
         return Err(Errno::XDEV.into());
     }
@@ -163,7 +164,7 @@ fn rename((from, from_path): (&OpenDirectory, &str), (to, to_path): (&OpenDirect
     Ok(())
 }
 
-/// Returns the quota of a removed entry: the entry and, if it was the last name of a file, the file's bytes.
+/// Returns a removed entry to the quota. If the entry was the last name of a file, also returns the file's bytes.
 fn count_removal(counted: &mut Counted, before: Option<Stat>) {
     let Some(stat) = before else { return };
     counted.remove_entry();
@@ -172,7 +173,7 @@ fn count_removal(counted: &mut Counted, before: Option<Stat>) {
     }
 }
 
-/// Bytes of a regular file; 0 for anything else.
+/// Size of a regular file in bytes. 0 for other entries.
 fn size(stat: &Stat) -> u64 {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => u64::try_from(stat.st_size).unwrap_or_default(),
@@ -187,8 +188,8 @@ struct Target {
 }
 
 impl Target {
-    /// Finds the entry that a path names. A path such as `.` names the directory itself instead of an entry in it. For such a path,
-    /// this fails with `without_name`, like the system call.
+    /// Finds the entry that a path names. Fails with `without_name`, like the system call, if the path names the directory itself
+    /// instead of an entry in it, as `.` does.
     fn find(base: &OpenDirectory, path: &str, without_name: Errno) -> Result<Self, TreeRefusal> {
         base.check_writable()?;
         let entry = resolve::resolve(&base.directory, path, Last::Keep)?;
@@ -198,11 +199,11 @@ impl Target {
     }
 
     /// Fails for a path that ends with a slash and therefore names a directory.
-    fn not_a_directory(self) -> Result<Self, TreeRefusal> {
+    fn require_non_directory(self) -> Result<Self, TreeRefusal> {
         if self.entry.names_directory { Err(Errno::NOTDIR.into()) } else { Ok(self) }
     }
 
-    /// The metadata of the entry. None: it does not exist.
+    /// The metadata of the entry. None: the entry does not exist.
     fn stat(&self) -> Option<Stat> {
         statat(&self.entry.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW).ok()
     }

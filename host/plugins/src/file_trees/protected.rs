@@ -1,6 +1,6 @@
-//! Protected files, which no grant covers because agent-host reads them to decide what plugins may do (P13): configurations, plugin
-//! folders, the lock file, the data folder and the outbox. A guest may not change any directory entry on the way to a protected
-//! path either, so that it cannot redirect the path.
+//! Protected files: configurations, plugin folders, the lock file, the data folder and the outbox. No grant covers them, because
+//! agent-host reads them to decide what plugins may do (P13). A guest may not change any directory entry on the way to a protected
+//! path either, so that the guest cannot redirect the path.
 
 use super::resolve::SEARCH;
 use super::{FileId, TreeRefusal};
@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// File names that are protected in every folder, with their descriptions.
-const READ_EVERYWHERE: [(&str, &str); 2] =
+const PROTECTED_NAMES: [(&str, &str); 2] =
     [("agent.toml", "an agent's configuration"), ("plugins.lock", "the lock file of a plugin folder")];
-/// TOML files of other programs, which are never agent files.
+/// Names of TOML files of other programs, which are never agent files.
 const OTHER_PROGRAMS: [&str; 8] = [
     "cargo.toml",
     "pyproject.toml",
@@ -34,16 +34,16 @@ const MAX_DEPTH: usize = 1024;
 /// Maximum number of entries of protected folders that are compared with a file that has several names.
 const MAX_COMPARED: usize = 50_000;
 
-/// An entry for the endings of [`ProtectedKind::CodeFiles`] that stands for names without an ending, such as `tool`. It covers files
-/// that exist and new files that would be loaded instead of another one (`tool` instead of `tool.js`).
+/// A special ending in [`ProtectedKind::CodeFiles`] that matches names without an ending, such as `tool`. It matches existing files,
+/// and new files that would be loaded instead of another file (`tool` instead of `tool.js`).
 pub const WITHOUT_ENDING: &str = "/";
 
 /// A file or folder that plugins must not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProtectedPath {
-    /// The path, which need not exist.
+    /// Path of the file or folder, which may not exist yet.
     pub path: PathBuf,
-    /// Description for people. Example: `the agent's configuration`.
+    /// Description for users. Example: `the agent's configuration`.
     pub what: String,
     /// The part of the path that is protected.
     pub kind: ProtectedKind,
@@ -58,22 +58,22 @@ pub enum ProtectedKind {
     Folder,
     /// The folder with everything in it, which plugins must not read either.
     PrivateFolder,
-    /// The files `*.toml` in the folder, which may define agents. Those of other well-known programs are not protected.
+    /// The files `*.toml` in the folder, which may define agents. The TOML files of well-known programs are not protected.
     AgentFiles,
-    /// The files below the folder, at any depth, whose names in lower case have one of these endings: code that an
-    /// interpreter loads from there. Example: `&[".py", ".pth", WITHOUT_ENDING]`.
+    /// The files below the folder, at any depth, whose names in lower case have one of these endings. These files are code that an
+    /// interpreter loads from the folder. Example: `&[".py", ".pth", WITHOUT_ENDING]`.
     CodeFiles(&'static [&'static str]),
 }
 
 impl ProtectedKind {
-    /// Whether this protects files by their names instead of the whole folder.
-    pub fn is_about_names(self) -> bool {
+    /// Whether the kind protects files by their names instead of the whole folder.
+    pub fn protects_by_name(self) -> bool {
         matches!(self, Self::AgentFiles | Self::CodeFiles(_))
     }
 }
 
 impl ProtectedPath {
-    /// Whether this protects a folder with everything below it.
+    /// Whether a folder with everything below it is protected.
     pub fn is_folder(&self) -> bool {
         matches!(self.kind, ProtectedKind::Folder | ProtectedKind::PrivateFolder)
     }
@@ -110,7 +110,7 @@ impl ProtectedPaths {
     }
 }
 
-/// The protected files at one moment, by their identity. The user may replace folders at any time, so this is not stored for long.
+/// The protected files at one moment, by their identity. The user may replace folders at any time, so a value is not kept for long.
 #[derive(Debug, Default)]
 pub(super) struct Protection {
     /// Directory entries that must not change, including those that do not exist yet, with descriptions.
@@ -119,7 +119,7 @@ pub(super) struct Protection {
     files: HashMap<FileId, String>,
     /// Directories whose `*.toml` files define agents.
     agent_folders: HashSet<FileId>,
-    /// Directories below which files with these endings are code.
+    /// Directories below which files with certain endings are code, with these endings.
     code_folders: HashMap<FileId, Vec<CodeFiles>>,
 }
 
@@ -128,7 +128,7 @@ type Opened = HashMap<PathBuf, Arc<OwnedFd>>;
 /// Maximum number of directories that are open at once.
 const MAX_OPENED: usize = 64;
 
-/// Endings of names, and the description of the files for people.
+/// Endings of names, and the description of the files for users.
 type CodeFiles = (&'static [&'static str], String);
 
 impl Protection {
@@ -166,7 +166,7 @@ impl Protection {
                 continue;
             }
             let directory = FileId::from(&fstat(&current)?);
-            if !protected.kind.is_about_names() {
+            if !protected.kind.protects_by_name() {
                 self.entries.entry((directory, folded(&name))).or_insert_with(|| protected.what.clone());
             }
             // If the entry does not exist yet, the missing entry is protected.
@@ -186,8 +186,8 @@ impl Protection {
                 FileType::Directory => {
                     let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
                     current = Arc::new(openat(&current, &name, flags, Mode::empty())?);
-                    // A kind that protects names has not protected the entries on the way, which other kinds must do.
-                    if let Some(walked) = walked.as_mut().filter(|_| !protected.kind.is_about_names()) {
+                    // `opened` contains only directories whose entries on the way are protected. Kinds that protect by name do not do so.
+                    if let Some(walked) = walked.as_mut().filter(|_| !protected.kind.protects_by_name()) {
                         walked.push(&name);
                         if opened.len() < MAX_OPENED {
                             opened.insert(walked.clone(), Arc::clone(&current));
@@ -216,11 +216,11 @@ impl Protection {
         Ok(())
     }
 
-    /// Refuses to change a directory entry if anything protected depends on it.
+    /// Refuses to change a directory entry if a protected path depends on the entry.
     pub(super) fn check_entry(&self, parent: BorrowedFd<'_>, name: &OsStr) -> Result<(), TreeRefusal> {
         let id = FileId::from(&fstat(parent)?);
         let name_folded = folded(name);
-        let everywhere = READ_EVERYWHERE.iter().find(|(read, _)| *read == name_folded).map(|(_, what)| *what);
+        let everywhere = PROTECTED_NAMES.iter().find(|(read, _)| *read == name_folded).map(|(_, what)| *what);
         let is_agents = self.agent_folders.contains(&id) && is_agent_file(&name_folded);
         let listed = self.entries.get(&(id, name_folded)).map(String::as_str);
         if let Some(what) = listed.or(everywhere).or(is_agents.then_some("an agent's configuration")) {
@@ -287,9 +287,9 @@ impl Protection {
         if stat.st_nlink < 2 || !FileType::from_raw_mode(stat.st_mode).is_file() {
             return Ok(());
         }
-        let mut left = MAX_COMPARED;
+        let mut remaining = MAX_COMPARED;
         for (what, path) in self.folders.values() {
-            if contains_file(path, id, &mut left) {
+            if contains_file(path, id, &mut remaining) {
                 return Err(protected(&path.to_string_lossy(), what));
             }
         }
@@ -302,7 +302,7 @@ impl Protection {
     }
 }
 
-/// A directory and its parents, innermost first, limited to those for which `is_wanted` is true.
+/// The ids of a directory and its parents for which `is_wanted` returns true, innermost first.
 fn above(directory: BorrowedFd<'_>, is_wanted: impl Fn(FileId) -> bool) -> Result<Vec<FileId>, TreeRefusal> {
     let mut id = FileId::from(&fstat(directory)?);
     let (mut found, mut above): (Vec<FileId>, Option<OwnedFd>) = (Vec::new(), None);
@@ -325,7 +325,7 @@ fn protected(name: &str, what: &str) -> TreeRefusal {
     TreeRefusal::Protected(format!("`{}` is {what}", crate::text::clean(name, 256)))
 }
 
-/// Whether a file name is that of another program, such as `Cargo.toml`, so that the file never defines an agent.
+/// Whether a file with this name belongs to another program, such as `Cargo.toml`, so that it never defines an agent.
 pub fn is_foreign_toml(name: &OsStr) -> bool {
     OTHER_PROGRAMS.contains(&folded(name).as_str())
 }
@@ -334,8 +334,8 @@ fn is_agent_file(folded: &str) -> bool {
     folded.ends_with(".toml") && !OTHER_PROGRAMS.contains(&folded)
 }
 
-/// Whether a folder contains a file under any name. A folder with too many entries counts as containing it.
-fn contains_file(folder: &Path, file: FileId, left: &mut usize) -> bool {
+/// Whether a folder contains a file under any name. Returns true if more than `remaining` entries would have to be compared.
+fn contains_file(folder: &Path, file: FileId, remaining: &mut usize) -> bool {
     let mut open_folders = vec![folder.to_owned()];
     while let Some(folder) = open_folders.pop() {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -346,9 +346,9 @@ fn contains_file(folder: &Path, file: FileId, left: &mut usize) -> bool {
             if name == "." || name == ".." {
                 continue;
             }
-            *left = left.saturating_sub(1);
+            *remaining = remaining.saturating_sub(1);
             let Ok(stat) = statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-            if *left == 0 || FileId::from(&stat) == file {
+            if *remaining == 0 || FileId::from(&stat) == file {
                 return true;
             }
             if FileType::from_raw_mode(stat.st_mode).is_dir() {
@@ -365,7 +365,7 @@ fn components(path: &Path) -> VecDeque<OsString> {
     components.map(|component| component.as_os_str().to_owned()).collect()
 }
 
-/// A name as case-insensitive file systems compare it. On other file systems, this protects slightly more than necessary.
+/// A name as case-insensitive file systems compare it. On other file systems, slightly more names than necessary are protected.
 fn folded(name: &OsStr) -> String {
     name.to_string_lossy().to_uppercase().to_lowercase()
 }
@@ -384,7 +384,7 @@ mod tests {
         protection.check_entry(folder.as_fd(), name.as_ref()).is_err()
     }
 
-    // Row 40, P13: protects the file, every directory and link on the way to it, and entries that do not exist yet.
+    // Row 40, P13: the file, every directory and link on the way to it, and entries that do not exist yet are protected.
     #[test]
     fn row_40_every_entry_on_the_way_is_protected() {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -423,11 +423,11 @@ mod tests {
         }
         std::fs::create_dir(root.join("agents")).expect("created");
         let protection = paths.now();
-        assert!(is_refused(&protection, &root.join("agents"), "new.toml"), "created in the meantime");
-        assert!(!is_refused(&protection, &root.join("agents"), "Cargo.toml"), "another program's");
+        assert!(is_refused(&protection, &root.join("agents"), "new.toml"), "the folder was created in the meantime");
+        assert!(!is_refused(&protection, &root.join("agents"), "Cargo.toml"), "a file of another program");
     }
 
-    // Row 40: protects code below a folder, at any depth and regardless of case, and nothing else there.
+    // Row 40: code below a folder is protected at any depth and regardless of case, and other files are not.
     #[test]
     fn row_40_code_is_protected_at_any_depth() {
         let folder = tempfile::tempdir().expect("a temporary folder");

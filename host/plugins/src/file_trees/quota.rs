@@ -1,5 +1,5 @@
-//! The quota of a turn in a writable tree: bytes and entries that all calls of an agent's turn may add together (row 44). Removing
-//! files returns their quota.
+//! The quota of a turn in a writable tree: how many bytes and entries all calls of a turn may add together (row 44). Removing files
+//! returns their bytes and entries to the quota.
 
 use super::{FileId, TreeRefusal};
 use crate::limits::Limit;
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-/// Number of stored usages at which those that no call uses are dropped.
+/// Number of stored usages. If it is reached, the usages that no running call needs are dropped.
 const MAX_TURNS: usize = 1024;
 
 /// Identifies a turn of an agent's session.
@@ -27,12 +27,12 @@ struct TreeOfSession {
     tree: FileId,
 }
 
-/// The number and the usage of the latest turn, for each session and tree.
+/// The turn number and the usage of the latest turn, for each session and tree.
 #[derive(Debug, Default)]
 pub(crate) struct Quotas(Mutex<HashMap<TreeOfSession, (u32, Arc<TreeUsage>)>>);
 
 impl Quotas {
-    /// The usage of this turn in the tree so far. A new turn of a session starts at zero.
+    /// The usage of this turn in the tree so far. The usage of a new turn starts at zero.
     pub(super) fn of(&self, turn: &TurnKey, tree: FileId) -> Arc<TreeUsage> {
         let mut all = lock(&self.0);
         if all.len() >= MAX_TURNS {
@@ -47,14 +47,14 @@ impl Quotas {
     }
 }
 
-/// The maximum that a turn may add to a tree.
+/// The maximum number of bytes and entries that a turn may add to a tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TreeLimits {
     pub(super) bytes: u64,
     pub(super) entries: u64,
 }
 
-/// The bytes and entries that a turn has added to a tree. Negative: it has removed more than it added.
+/// The number of bytes and entries that a turn has added to a tree. Negative if the turn has removed more than it added.
 #[derive(Debug, Default)]
 pub(super) struct TreeUsage(Mutex<Counted>);
 
@@ -69,7 +69,7 @@ pub(super) struct Counted {
 }
 
 impl TreeUsage {
-    /// Locks the counters. The lock is held during a change of a file's size, so that no growth is counted twice.
+    /// Locks the counters. Callers keep the lock while they change a file's size, so that no growth is counted twice.
     pub(super) fn lock(&self) -> MutexGuard<'_, Counted> {
         lock(&self.0)
     }
@@ -159,7 +159,7 @@ mod tests {
         FileId { device: 1, inode }
     }
 
-    // Row 44: additions count over all calls of a turn, and removals return quota.
+    // Row 44: the additions of all calls of a turn are counted together.
     #[test]
     fn row_44_additions_use_quota_and_removals_return_it() {
         let quotas = Quotas::default();
@@ -180,7 +180,7 @@ mod tests {
         usage.lock().add_entry(LIMITS).expect("something was removed");
     }
 
-    // Row 44: a file that is removed while it is open counts until it is closed.
+    // Row 44: a file that is removed while it is open uses disk space until it is closed.
     #[test]
     fn row_44_removed_open_file_counts_until_closed() {
         let usage = TreeUsage::default();

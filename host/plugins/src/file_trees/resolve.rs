@@ -1,5 +1,5 @@
 //! Resolves a path below an open directory, one component at a time. Links inside the directory are followed, but no path can lead
-//! out of it. The result is an open parent directory and one name, so that a later rename cannot redirect it.
+//! out of the directory. The result is an open parent directory and one name, so that a later rename cannot redirect the path.
 
 use super::TreeRefusal;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,13 +12,13 @@ use std::os::unix::ffi::OsStringExt;
 
 /// Maximum number of links in one path, as in Linux.
 const MAX_LINKS: u32 = 40;
-/// Maximum bytes of a path that the operating system accepts.
+/// Maximum size of a path that the operating system accepts, in bytes.
 const MAX_PATH_BYTES: usize = 4096;
 
-/// Opens a directory only to access what is in it, which works without permission to list it.
+/// Flags that open a directory to access its entries. They do not require the permission to list the directory.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) const SEARCH: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
-/// Opens a directory to access what is in it.
+/// Flags that open a directory to access its entries.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) const SEARCH: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC);
 
@@ -85,7 +85,7 @@ fn resolve_from(base: BorrowedFd<'_>, path: &str, last: Last) -> Result<Entry, T
     Ok(Entry { parent: walk.current, name: None, names_directory: true })
 }
 
-/// Puts the components of a path or of a link's target before the remaining ones.
+/// Inserts the components of a path or of a link's target before the remaining components.
 fn push_front(todo: &mut VecDeque<OsString>, path: &[u8]) -> Result<(), TreeRefusal> {
     if path.first() == Some(&b'/') {
         return Err(TreeRefusal::NotPermitted);
@@ -125,7 +125,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The target of a link. None: it is not a link.
+    /// The target of a link. None: the entry is not a link.
     fn read_link(&mut self, name: &OsString) -> Result<Option<Vec<u8>>, TreeRefusal> {
         let target = match readlinkat(&self.current, name, Vec::new()) {
             Ok(target) => target.into_bytes(),
@@ -140,7 +140,7 @@ impl Walk<'_> {
     }
 }
 
-/// Opens a directory by its name in another directory. Anything else, such as a link, is an error.
+/// Opens a directory by its name in another directory. Fails if the entry is not a directory, for example if it is a link.
 pub(super) fn open_directory(parent: BorrowedFd<'_>, name: &std::ffi::OsStr) -> io::Result<OwnedFd> {
     let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
     Ok(openat(parent, name, flags, Mode::empty())?)
@@ -156,7 +156,7 @@ mod tests {
         resolve(base, path, last).map(|entry| entry.name).map_err(|refusal| refusal.to_string())
     }
 
-    // Rows 12 and 39: no component, link or `..` leads out of the directory, and links inside it are followed.
+    // Rows 12 and 39: links inside the directory are followed.
     #[test]
     fn row_12_row_39_no_path_leads_out() {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -180,7 +180,7 @@ mod tests {
         }
         let name = |text: &str| Ok(Some(OsString::from(text)));
         assert_eq!(ends_at(&base, "inside/new", Last::Keep), name("new"));
-        assert_eq!(ends_at(&base, "inside", Last::Keep), name("inside"), "a link that is not followed is the end");
+        assert_eq!(ends_at(&base, "inside", Last::Keep), name("inside"), "the link is not followed");
         assert_eq!(ends_at(&base, "inside", Last::Follow), name("b"));
         assert_eq!(ends_at(&base, "dangling", Last::Follow), name("new"));
         assert_eq!(ends_at(&base, "a/b/..", Last::Keep), Ok(None));

@@ -16,18 +16,18 @@ use url::{Host, Url};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpPattern {
     network: NetworkReach,
-    /// Empty: every method.
+    /// Allowed methods. If empty, the pattern matches every method.
     methods: Vec<String>,
     scheme: Scheme,
     host: HostPattern,
-    /// IP address that the grant itself names.
+    /// IP address that the text of the grant contains, if its host is an address.
     named: Option<IpAddr>,
     port: Port,
-    /// Starts with `/`; `/` alone matches every path.
+    /// Prefix of the path. It starts with `/`, and `/` alone matches every path.
     prefix: String,
 }
 
-/// A text that is not a request pattern.
+/// The error for text that is not a request pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a request pattern: {reason}; write for example `GET https://api.example.com/v1/`")]
 pub struct PatternError {
@@ -55,52 +55,52 @@ enum Scheme {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum HostPattern {
-    /// `*`
+    /// Every host, written as `*`.
     Any,
-    /// `*.example.com`, stored as `.example.com`.
+    /// Every name below a domain, written as `*.example.com` and stored as `.example.com`.
     Below(String),
     Name(String),
     Address(IpAddr),
 }
 
 impl HttpPattern {
-    /// Whether the pattern matches this request. The URL is parsed, so its path has no `.` or `..` segments.
+    /// Whether the pattern matches this request. The path of a parsed URL has no `.` or `..` segments.
     pub(crate) fn allows(&self, method: &str, url: &Url) -> bool {
-        self.is_method(method) && self.is_destination(url) && self.is_path(url.path())
+        self.matches_method(method) && self.matches_destination(url) && self.matches_path(url.path())
     }
 
-    /// Whether the pattern would match this request if servers took every path literally.
-    pub(crate) fn would_allow(&self, method: &str, url: &Url) -> bool {
-        self.is_method(method) && self.is_destination(url) && self.begins(url.path())
+    /// Whether the pattern would match this request if every server interpreted paths literally.
+    pub(crate) fn would_allow_literal_path(&self, method: &str, url: &Url) -> bool {
+        self.matches_method(method) && self.matches_destination(url) && self.starts_with_prefix(url.path())
     }
 
     /// Whether the pattern matches every path.
-    pub(crate) fn is_for_each_path(&self) -> bool {
+    pub(crate) fn matches_every_path(&self) -> bool {
         self.prefix == "/"
     }
 
     /// Whether the pattern matches every method.
-    pub(crate) fn is_for_each_method(&self) -> bool {
+    pub(crate) fn matches_every_method(&self) -> bool {
         self.methods.is_empty()
     }
 
-    fn is_method(&self, method: &str) -> bool {
+    fn matches_method(&self, method: &str) -> bool {
         self.methods.is_empty() || self.methods.iter().any(|allowed| allowed == method)
     }
 
-    /// Methods in the pattern that are not standard methods and are probably typing mistakes.
+    /// Methods in the pattern that are not standard methods and are probably typos.
     pub fn unusual_methods(&self) -> impl Iterator<Item = &str> {
         self.methods.iter().map(String::as_str).filter(|method| !METHODS.contains(method))
     }
 
-    /// Whether the pattern matches scheme, host and port of the URL, whatever the path.
-    pub(crate) fn is_destination(&self, url: &Url) -> bool {
+    /// Whether the pattern matches the scheme, host and port of the URL. The path is ignored.
+    pub(crate) fn matches_destination(&self, url: &Url) -> bool {
         let scheme_fits = self.scheme.as_str() == url.scheme();
         scheme_fits && self.port.is(url.port_or_known_default()) && url.host().is_some_and(|host| self.host.is(&host))
     }
 
-    /// Whether the pattern matches the host of the URL, whatever the scheme, port and path.
-    pub(crate) fn is_for_host(&self, url: &Url) -> bool {
+    /// Whether the pattern matches the host of the URL. The scheme, port and path are ignored.
+    pub(crate) fn matches_host(&self, url: &Url) -> bool {
         url.host().is_some_and(|host| self.host.is(&host))
     }
 
@@ -127,7 +127,7 @@ impl HttpPattern {
         }
     }
 
-    /// The requests that both patterns match: granted by `self` and asked for by `asked`.
+    /// The requests that both patterns match: `self` is a grant, and `asked` comes from a manifest. None: there are none.
     fn and(&self, asked: &Self) -> Option<Self> {
         let methods: Vec<_> = match (self.methods.is_empty(), asked.methods.is_empty()) {
             (true, _) => asked.methods.clone(),
@@ -139,15 +139,15 @@ impl HttpPattern {
             return None;
         }
         let port = self.port.and(asked.port)?;
-        let prefix = if self.is_path(&asked.prefix) {
+        let prefix = if self.matches_path(&asked.prefix) {
             &asked.prefix
-        } else if asked.is_path(&self.prefix) {
+        } else if asked.matches_path(&self.prefix) {
             &self.prefix
         } else {
             return None;
         };
         let host = self.host.and(&asked.host)?;
-        // A plugin cannot grant itself an address by naming it, so `named` is the one of the grant.
+        // A plugin cannot grant itself an address by naming it, so `named` comes from the grant.
         Some(Self { methods, host, port, prefix: prefix.clone(), ..self.clone() })
     }
 
@@ -160,12 +160,12 @@ impl HttpPattern {
         whole.iter().any(|part| of_any_method(part)) || !self.methods.is_empty() && self.methods.iter().all(has_method)
     }
 
-    /// An ambiguous path does not match a prefix, because a server could resolve it to a path outside the prefix.
-    fn is_path(&self, path: &str) -> bool {
-        self.prefix == "/" || self.begins(path) && ambiguous_path(path).is_none()
+    /// Whether the pattern matches the path. An ambiguous path matches no prefix, because a server could resolve it differently.
+    fn matches_path(&self, path: &str) -> bool {
+        self.prefix == "/" || self.starts_with_prefix(path) && ambiguous_path(path).is_none()
     }
 
-    fn begins(&self, path: &str) -> bool {
+    fn starts_with_prefix(&self, path: &str) -> bool {
         if self.prefix == "/" {
             return true;
         }
@@ -174,7 +174,7 @@ impl HttpPattern {
     }
 }
 
-/// The granted requests that `asked` also contains, without duplicates.
+/// The requests that are both granted and asked for, as patterns without duplicates.
 pub fn within(granted: &[HttpPattern], asked: &[HttpPattern]) -> Vec<HttpPattern> {
     let mut both = Vec::new();
     for pattern in granted.iter().flat_map(|granted| asked.iter().filter_map(|asked| granted.and(asked))) {
@@ -185,7 +185,7 @@ pub fn within(granted: &[HttpPattern], asked: &[HttpPattern]) -> Vec<HttpPattern
     both
 }
 
-/// The requests that both lists grant; requests to private networks only if both patterns allow them.
+/// The requests that both lists grant. A request to a private network is included only if both lists allow private networks.
 pub(crate) fn granted_by_both(one: &[HttpPattern], two: &[HttpPattern]) -> Vec<HttpPattern> {
     let pairs = one.iter().flat_map(|one| two.iter().map(move |two| (one, two)));
     let both = pairs.filter_map(|(one, two)| {
@@ -253,7 +253,7 @@ impl HostPattern {
     }
 }
 
-/// Removes the trailing dot of a fully qualified name, which does not change its meaning.
+/// Removes the trailing dot of a fully qualified name. The dot does not change the meaning of the name.
 fn bare(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
@@ -270,7 +270,7 @@ impl FromStr for HttpPattern {
 fn without_credentials(text: &str) -> String {
     let Some((before, rest)) = text.split_once("://") else { return text.to_owned() };
     let end = rest.find('/').unwrap_or(rest.len());
-    // A password may contain a slash.
+    // A password may contain a slash, so the `@` may come after the first slash.
     match rest[..end].rfind('@').or_else(|| rest.rfind('@')) {
         Some(at) => format!("{before}://…{}", &rest[at..]),
         None => text.to_owned(),
@@ -301,7 +301,7 @@ fn parse(text: &str) -> Result<HttpPattern, &'static str> {
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let (authority, any_port) = authority.strip_suffix(":*").map_or((authority, false), |host| (host, true));
     let rest = format!("{authority}{path}");
-    // The URL parser does not accept a wildcard, so a name replaces it.
+    // The URL parser does not accept a wildcard, so it is removed or replaced with a name.
     let (rest, below) = match (rest.strip_prefix("*."), rest.strip_prefix('*')) {
         (Some(rest), _) => (rest.to_owned(), Some(true)),
         (None, Some(rest)) => (format!("any{rest}"), Some(false)),
@@ -350,10 +350,10 @@ impl fmt::Display for HttpPattern {
             HostPattern::Address(IpAddr::V4(address)) => write!(formatter, "{address}")?,
             HostPattern::Address(IpAddr::V6(address)) => write!(formatter, "[{address}]")?,
         }
-        let own = if self.scheme == Scheme::Https { 443 } else { 80 };
+        let default_port = if self.scheme == Scheme::Https { 443 } else { 80 };
         match self.port {
             Port::Any => formatter.write_str(":*")?,
-            Port::Is(port) if port != own => write!(formatter, ":{port}")?,
+            Port::Is(port) if port != default_port => write!(formatter, ":{port}")?,
             Port::Is(_) => {}
         }
         if self.prefix == "/" { Ok(()) } else { formatter.write_str(&self.prefix) }
@@ -372,7 +372,7 @@ mod tests {
         pattern(text).allows(method, &Url::parse(url).expect(url))
     }
 
-    /// P6: a mistyped method is reported, and error messages show no credentials.
+    /// P6: an unknown method is reported, and error messages show no credentials.
     #[test]
     fn p6_unusual_methods_are_reported_and_credentials_are_hidden() {
         assert_eq!(pattern("GETT,POST https://a.example").unusual_methods().collect::<Vec<_>>(), ["GETT"]);
@@ -382,7 +382,7 @@ mod tests {
         }
     }
 
-    /// P6: matching by host, port, method and path, with wildcards.
+    /// P6: patterns match by host, port, method and path, and hosts and ports may be wildcards.
     #[test]
     fn p6_patterns_match_method_host_port_and_path() {
         let allowed = [
@@ -457,7 +457,7 @@ mod tests {
         }
     }
 
-    /// P6: a plugin may do what its manifest asks for ∩ what is granted.
+    /// P6: a plugin may send only requests that its manifest asks for and that are granted.
     #[test]
     fn p6_within_is_the_intersection_of_granted_and_asked() {
         let cases = [

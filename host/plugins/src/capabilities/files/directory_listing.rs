@@ -15,17 +15,17 @@ use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry, ErrorCode};
 
-/// Number of entries in a batch. With this number, a thousand open directories take about 16 MiB.
+/// Number of entries in a batch. With batches of this size, a thousand open directories need about 16 MiB of memory.
 const BATCH_ENTRIES: usize = 64;
 
 /// A directory that is being read.
 struct Entries {
-    /// The unread rest. None while a batch is read, after a failed read, and for a recorded listing.
+    /// The entries that have not been read yet. None while a batch is read, after a failed read, and for a recorded listing.
     rest: Option<ReadDir>,
     next: VecDeque<Answer<DirectoryEntry>>,
-    /// State of recording the names. None: they are not recorded.
+    /// The recording of the names. None: the names are not recorded.
     recording: Option<NamesBeingRecorded>,
-    /// A recorded directory whose listing is incomplete.
+    /// The recorded directory, if its recorded listing is incomplete.
     incomplete: Option<TreePath>,
 }
 
@@ -82,24 +82,24 @@ async fn open(mut files: FilesView<'_>, handle: &Resource<Descriptor>) -> Result
     }
 }
 
-/// The recorded names in their order, as far as they still exist, followed by the entries that the call itself created.
+/// The recorded names that still exist, in their recorded order, followed by the entries that the call itself created.
 fn recorded_entries(
     directory: &File,
     recorded: &[(String, NamedKind)],
 ) -> io::Result<VecDeque<Answer<DirectoryEntry>>> {
-    let mut here: BTreeMap<String, DirectoryEntry> = read_dir(directory)?
+    let mut existing: BTreeMap<String, DirectoryEntry> = read_dir(directory)?
         .filter_map(|entry| named(entry.ok()?)?.ok())
         .map(|entry| (entry.name.clone(), entry))
         .collect();
-    let before: Vec<_> = recorded
+    let recorded_entries: Vec<_> = recorded
         .iter()
         .filter_map(|(name, kind)| {
-            let entry = here.remove(name)?;
+            let entry = existing.remove(name)?;
             let type_ = if *kind == NamedKind::Other { DescriptorType::Unknown } else { entry.type_ };
             Some(DirectoryEntry { type_, ..entry })
         })
         .collect();
-    Ok(before.into_iter().chain(here.into_values()).map(Ok).collect())
+    Ok(recorded_entries.into_iter().chain(existing.into_values()).map(Ok).collect())
 }
 
 fn read_dir(directory: &File) -> io::Result<ReadDir> {
@@ -147,7 +147,7 @@ fn kind_of(found: DescriptorType) -> NamedKind {
 /// One batch of directory entries.
 #[derive(Default)]
 struct Batch {
-    /// Empty only at the end of the directory.
+    /// The entries of the batch. Empty only at the end of the directory.
     entries: VecDeque<Answer<DirectoryEntry>>,
     /// Number of entries whose names are not UTF-8. WASI cannot represent them, and an error would stop a guest's library.
     unnamed: usize,
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    // Row 33: large directories are read in small batches, without missing an entry.
+    // Row 33: the batches together contain every entry.
     #[test]
     fn row_33_large_directory_is_read_in_batches() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! Changes granted trees without opening a file. A refused change is recorded as a denial, like a refused opening (P6).
+//! The functions that change granted trees without opening a file. A refused change is recorded as a denial (P6).
 
 use super::{FILESYSTEM, FilesView, Handle, HasFiles, action_on};
 use crate::file_trees::{Times, TreeChange, TreeRefusal};
@@ -9,8 +9,8 @@ use wasmtime::component::Linker;
 use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::p2::bindings::filesystem::types::{ErrorCode, NewTimestamp, PathFlags};
 
-/// Defines a WASI function that changes a tree. `$before` resolves its paths; in a replay, an unrecorded path is refused. `$change` is
-/// the change, `$action` describes it in a denial, and `$after` records it.
+/// Defines a WASI function that changes a tree. `$before` resolves the paths of the call, and refuses unrecorded paths in a replay.
+/// `$change` creates the change, `$action` describes the change in a denial, and `$after` records the change.
 macro_rules! change {
     ($filesystem:expr, $name:literal, ($($argument:ident: $kind:ty),*), $action:expr,
      |$record:ident, $handle:ident| $before:expr, |$state:ident| $change:expr, |$target:ident| $after:expr) => {
@@ -98,7 +98,7 @@ pub(super) fn add_to_linker<T: HasFiles>(linker: &mut Linker<T>) -> Result<()> {
     Ok(())
 }
 
-/// Converts the guest's times to those of the operating system.
+/// Converts the guest's times to times of the operating system.
 pub(super) fn times(accessed: NewTimestamp, modified: NewTimestamp) -> std::result::Result<Times, TreeRefusal> {
     let time = |time: NewTimestamp| {
         let special = |nanoseconds| Timespec { tv_sec: 0, tv_nsec: nanoseconds };

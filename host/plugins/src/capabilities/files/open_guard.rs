@@ -1,5 +1,5 @@
-//! Opens files of granted trees for guests. Anything that is not a file or directory is refused before it is opened: opening a
-//! named pipe would block a thread until its other end is opened, and opening a device can have side effects (row 33).
+//! Opens files of granted trees for guests. An object that is not a file or directory is refused before it is opened (row 33).
+//! Opening a named pipe would block a thread until its other end is opened, and opening a device can have side effects.
 
 use super::mutation_guard::times;
 use super::{Answer, FILESYSTEM, FilesView, HasFiles, action_on, last};
@@ -77,7 +77,7 @@ async fn open(
             let (thing, advice) = file_denied(&record.plugin.name, &clean(&path, SHOWN_PATH_BYTES));
             record.deny(thing, advice);
         } else {
-            // Every grant of a tree allows reading, so the path must lead out of it.
+            // Every grant of a tree allows reading, so the path must lead out of the tree.
             files.call.deny_path_escape(&path);
         }
     }

@@ -8,7 +8,7 @@ use super::port::{by_port, refusal_of};
 use super::rate::RateExceeded;
 use crate::grants::http_pattern::HttpPattern;
 use crate::grants::live_grants::LiveGrants;
-use crate::grants::request_rules::{BodySize, ambiguous_path, has_body, method_override, refused_always, second_path};
+use crate::grants::request_rules::{BodySize, ambiguous_path, has_body, method_override, reason_to_refuse, second_path};
 use crate::grants::{GrantAdvice, Grants, http_denied};
 use crate::limits::Limit;
 use crate::ports::http::{HttpPort, HttpRefusal};
@@ -117,26 +117,26 @@ impl Outgoing {
         let plugin = &self.record.plugin.name;
         let request = shown(method, url);
         let never = |reason: String| (http_denied(plugin, &format!("{request}: {reason}"), "").0, GrantAdvice::none());
-        if let Some(reason) = refused_always(method, headers, body) {
+        if let Some(reason) = reason_to_refuse(method, headers, body) {
             return Err(never(reason));
         }
         let allowed = |pattern: &&HttpPattern| pattern.allows(method, url);
         let mut patterns: Vec<_> = grants.http.iter().filter(allowed).cloned().collect();
         if patterns.is_empty() {
-            let would_be_allowed = grants.http.iter().any(|pattern| pattern.would_allow(method, url));
+            let would_be_allowed = grants.http.iter().any(|pattern| pattern.would_allow_literal_path(method, url));
             let reason = ambiguous_path(url.path()).filter(|_| would_be_allowed);
             let thing = reason.map_or(request.clone(), |reason| format!("{request}: {reason}"));
             return Err(http_denied(plugin, &thing, &line(method, url)));
         }
         if let Some(reason) = method_override(url, headers) {
-            patterns.retain(HttpPattern::is_for_each_method);
+            patterns.retain(HttpPattern::matches_every_method);
             if patterns.is_empty() {
                 let origin = clean(&url[..url::Position::BeforePath], 256);
                 return Err(http_denied(plugin, &format!("{request}: {reason}"), &origin));
             }
         }
         if let Some(reason) = second_path(method, headers) {
-            patterns.retain(HttpPattern::is_for_each_path);
+            patterns.retain(HttpPattern::matches_every_path);
             if patterns.is_empty() {
                 let origin = clean(&url[..url::Position::BeforePath], 256);
                 return Err(http_denied(plugin, &format!("{request}: {reason}"), &origin));
@@ -153,7 +153,7 @@ impl Outgoing {
 
     /// Some frameworks read a different method from a POST's body. This matters only if not all methods are granted.
     fn method_guard(&self, patterns: &[HttpPattern], (method, url): (&str, &Url)) -> Option<MethodGuard> {
-        if method != "POST" || patterns.iter().any(HttpPattern::is_for_each_method) {
+        if method != "POST" || patterns.iter().any(HttpPattern::matches_every_method) {
             return None;
         }
         let request = format!("{}: the field `_method` of its body could override the method", shown(method, url));

@@ -2,7 +2,7 @@
 
 use super::bindings::wasi::keyvalue0_2_0_draft2::{atomics, batch, store};
 use super::{CasValue, KeyValueView, OpenBucket, Outcome, Problem};
-use crate::limits::{CAS_VALUES, KEY_PAGE};
+use crate::limits::{CAS_VALUES, KEYS_PER_PAGE};
 use crate::ports::key_value::SwapOutcome;
 use wasmtime::component::Resource;
 
@@ -39,7 +39,7 @@ impl store::HostBucket for KeyValueView<'_> {
         let values = self.values(&bucket)?;
         let keys = values.page_of_keys(&cursor.unwrap_or_default()).await;
         answer(Ok(keys.map(|keys| {
-            let cursor = keys.last().filter(|_| keys.len() == KEY_PAGE).cloned();
+            let cursor = keys.last().filter(|_| keys.len() == KEYS_PER_PAGE).cloned();
             store::KeyResponse { keys, cursor }
         })))
     }

@@ -3,7 +3,7 @@
 use super::Problem;
 use crate::grants::key_value_denied;
 use crate::grants::live_grants::LiveGrants;
-use crate::limits::{KEY_BYTES, KEY_PAGE, VALUE_BYTES, VALUE_USES, VALUES_AT_ONCE, VALUES_BYTES};
+use crate::limits::{KEY_BYTES, KEYS_PER_PAGE, VALUE_BYTES, KEY_VALUE_OPERATIONS, BATCH_KEYS, BATCH_BYTES};
 use crate::ports::key_value::{KeySpace, KeyValuePort, SwapOutcome};
 use crate::recording::CallRecord;
 use crate::recording::bytes::RecordedBytes;
@@ -66,7 +66,7 @@ impl Values {
 
     pub(super) async fn page_of_keys(&self, after: &str) -> Result<Vec<String>, Problem> {
         self.count()?;
-        let keys = self.port.keys(&self.space, after, KEY_PAGE).await?;
+        let keys = self.port.keys(&self.space, after, KEYS_PER_PAGE).await?;
         self.record.count_bytes_to_guest(keys.iter().map(String::len).sum());
         self.record.answers.keys_listed(&self.space.bucket, after, &keys);
         Ok(keys)
@@ -108,10 +108,10 @@ impl Values {
     /// Checks the current grant and counts the operation.
     fn count(&self) -> Result<(), Problem> {
         self.check()?;
-        if self.record.count_value_operation() < VALUE_USES {
+        if self.record.count_value_operation() < KEY_VALUE_OPERATIONS {
             return Ok(());
         }
-        Err(Problem::Other(format!("a call may perform at most {VALUE_USES} key-value operations")))
+        Err(Problem::Other(format!("a call may perform at most {KEY_VALUE_OPERATIONS} key-value operations")))
     }
 
     /// Removes the agent's secrets, which are never stored (row 41).
@@ -132,7 +132,7 @@ impl Values {
         for key in keys {
             let value = self.get(&key).await?;
             bytes += value.as_ref().map_or(0, Vec::len);
-            if bytes > VALUES_BYTES {
+            if bytes > BATCH_BYTES {
                 return Err(Problem::Other(
                     "these values have more than 4 MiB together; request fewer keys at once".to_owned(),
                 ));
@@ -176,8 +176,8 @@ fn check_value(value: &[u8]) -> Result<(), Problem> {
 }
 
 fn check_count(count: usize) -> Result<(), Problem> {
-    if count <= VALUES_AT_ONCE {
+    if count <= BATCH_KEYS {
         return Ok(());
     }
-    Err(Problem::Other(format!("{count} keys at once; at most {VALUES_AT_ONCE} are allowed")))
+    Err(Problem::Other(format!("{count} keys at once; at most {BATCH_KEYS} are allowed")))
 }

@@ -2,7 +2,7 @@
 
 use super::ModelView;
 use super::bindings::agent_host::model::host_model as wit;
-use crate::contract::v0_1::conversion::json_or_reason;
+use crate::contract::v0_1::conversion::json_or_error;
 use crate::grants::model_denied;
 use crate::limits::{QUESTION_BYTES, QUESTION_MESSAGES};
 use crate::ports::model::{ModelAnswer, ModelAsker, ModelQuestion, ModelRefusal};
@@ -64,7 +64,7 @@ fn question_in(question: wit::Question) -> Result<(ModelQuestion, usize), String
     if max_tokens == Some(0) {
         return Err("`max-tokens` is 0; it must be at least 1".to_owned());
     }
-    let schema = output_schema.map(|text| match json_or_reason(&text, "its output schema")? {
+    let schema = output_schema.map(|text| match json_or_error(&text, "its output schema")? {
         schema @ Value::Object(_) => Ok(schema),
         _ => Err("its output schema is not a JSON object".to_owned()),
     });
