@@ -1,5 +1,5 @@
-//! Reads a component's imports and exports from its bytes before it is compiled. This runs in the child process that examines
-//! components, after `structure` has checked the limits. The host process itself only reads headers.
+//! Reads a component's imports and exports from its bytes before the component is compiled. The scan runs in the child process that
+//! examines components, after `structure` has checked the limits. The host process itself reads only headers.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -16,15 +16,15 @@ pub(crate) const COMPILED_MAGIC: &[u8] = b"agent-host compiled 2\n";
 /// The imports and exports of a component.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
-    /// Names of its imports, in order.
+    /// Names of the component's imports, in order.
     pub(crate) imports: Vec<String>,
-    /// Names of its exports, in order.
+    /// Names of the component's exports, in order.
     pub(crate) exports: Vec<String>,
-    /// Whether functions are lifted with the async ABI.
+    /// Whether the component exports functions with the async ABI.
     pub(crate) has_async_lift: bool,
 }
 
-/// Names of what a component imports and exports, in order.
+/// The names of a component's imports and exports, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interfaces {
     /// Names of the imports, for example `wasi:io/streams@0.2.0`.
@@ -36,7 +36,7 @@ pub struct Interfaces {
 /// The reason why a file is not a plugin (row 11).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum NotAComponent {
-    /// The file has no known format.
+    /// The format of the file is not known.
     #[error("it is not a WebAssembly component (it begins with {start}); build one with `agent-host plugin build`")]
     Unknown {
         /// The first bytes in hexadecimal.
@@ -49,7 +49,7 @@ pub enum NotAComponent {
     #[error("it is WebAssembly text; compile it to a component first (`wasm-tools parse`)")]
     Text,
     /// The file contains compiled code, which the host loads only from its own cache.
-    #[error("it is precompiled code, which is never loaded as a plugin; give the component itself (`.wasm`)")]
+    #[error("it is precompiled code, which is never loaded as a plugin; pass the component itself (`.wasm`)")]
     Precompiled,
     /// The file contains only interface definitions.
     #[error("it is a WIT package: interface definitions without code; build a component that implements them")]
@@ -57,7 +57,7 @@ pub enum NotAComponent {
     /// The file violates the binary format.
     #[error("it is damaged: {reason}")]
     Damaged {
-        /// What is wrong, with the position in bytes.
+        /// Describes the problem and its position in bytes.
         reason: String,
     },
     /// The component exports functions with the async ABI, which the host does not support.
@@ -74,9 +74,9 @@ pub enum MadeFor {
     Preview1Command,
     /// A library for WASI preview 1.
     Preview1Reactor,
-    /// A component: the module already contains its interface types.
+    /// The module was built to become a component: it already contains its interface types.
     Component,
-    /// A web page or a JavaScript engine.
+    /// The module was built for a web page or a JavaScript engine.
     JavaScript,
     /// The target is not known.
     Unknown,
@@ -137,7 +137,7 @@ impl fmt::Display for MadeFor {
     }
 }
 
-/// Scans the outermost level of a component. Compiling the component validates the rest.
+/// Scans the outermost level of a component. The inner levels are validated when the component is compiled.
 pub(crate) fn scan(bytes: &[u8]) -> Result<Scan, NotAComponent> {
     if Parser::is_core_wasm(bytes) {
         return Err(NotAComponent::CoreModule(MadeFor::of(bytes)));
@@ -181,9 +181,9 @@ pub(crate) fn scan(bytes: &[u8]) -> Result<Scan, NotAComponent> {
     Ok(scan)
 }
 
-/// Names of the imports that contain only types, so that the host need not implement them. A component has such an import if an
-/// exported interface uses types of another one. Code is not read. For a damaged component, the set is empty.
-pub(crate) fn imports_of_types(bytes: &[u8], imports: &[String]) -> BTreeSet<String> {
+/// Names of the imports that contain only types, so that the host does not have to implement them. A component has such an import if
+/// an exported interface uses types of another interface. Code is not read. For a damaged component, the set is empty.
+pub(crate) fn type_only_imports(bytes: &[u8], imports: &[String]) -> BTreeSet<String> {
     let mut validator = Validator::new_with_features(WasmFeatures::all());
     let mut outermost = None;
     for payload in Parser::new(0).parse_all(bytes) {
@@ -196,22 +196,22 @@ pub(crate) fn imports_of_types(bytes: &[u8], imports: &[String]) -> BTreeSet<Str
         }
     }
     let Some(types) = outermost else { return BTreeSet::new() };
-    let has_only_types =
-        |name: &&String| types.component_item_for_import(name).is_some_and(|item| is_of_types(&item.ty, &types));
-    imports.iter().filter(has_only_types).cloned().collect()
+    let is_type_only =
+        |name: &&String| types.component_item_for_import(name).is_some_and(|item| has_only_types(&item.ty, &types));
+    imports.iter().filter(is_type_only).cloned().collect()
 }
 
-fn is_of_types(item: &ComponentEntityType, types: &Types) -> bool {
+fn has_only_types(item: &ComponentEntityType, types: &Types) -> bool {
     match item {
         ComponentEntityType::Type { referenced, .. } => matches!(referenced, ComponentAnyTypeId::Defined(_)),
         ComponentEntityType::Instance(instance) => {
-            types[*instance].exports.values().all(|item| is_of_types(&item.ty, types))
+            types[*instance].exports.values().all(|item| has_only_types(&item.ty, types))
         }
         _ => false,
     }
 }
 
-/// Checks by the first bytes that a file is a component.
+/// Checks that the first bytes of a file are the header of a component.
 pub(crate) fn check_header(bytes: &[u8]) -> Result<(), NotAComponent> {
     if Parser::is_component(bytes) {
         return Ok(());

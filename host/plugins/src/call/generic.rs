@@ -184,7 +184,7 @@ async fn run_command(
     if code != 0 {
         return Ok(Err(program.failure(code)));
     }
-    let printed = program.printed();
+    let printed = program.take_stdout();
     if printed.is_empty() { Ok(Ok(ToolDone::default())) } else { text(printed, bytes).map(Ok) }
 }
 

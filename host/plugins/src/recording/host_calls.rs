@@ -1,5 +1,5 @@
-//! Records the host's answers to a guest in one call, for explanations and replays (S6): HTTP responses, stored values, the time and
-//! random numbers. Configuration values and secrets are never recorded.
+//! Records the results of the host calls of one plugin call, for explanations and replays (S6): HTTP responses, stored values, the
+//! time and random numbers. Configuration values and secrets are never recorded.
 
 use super::bytes::{Extent, RecordedBytes};
 use super::file_records::{FoundFile, GivenTree, LeftFile};
@@ -14,30 +14,30 @@ use std::time::Duration;
 
 /// Response headers that are not recorded, because they are credentials.
 const UNRECORDED_HEADERS: [&str; 2] = ["set-cookie", "set-cookie2"];
-/// Bytes that each answer counts in addition to its content.
+/// Number of bytes that are counted for each result in addition to its content.
 const OVERHEAD: usize = 64;
 
-/// The recorded answers of the host in one call, in order.
+/// The recorded results of the host calls of one plugin call, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostCallLog {
-    /// The answers that fit into the record.
+    /// The results that fit into the record.
     pub answers: Vec<HostAnswer>,
-    /// Number of answers, or parts of answers, that did not fit.
-    #[serde(default, skip_serializing_if = "is_none")]
+    /// Number of results, or parts of results, that did not fit into the record.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: usize,
 }
 
-fn is_none(count: &usize) -> bool {
+fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// One answer of the host.
+/// The result of one host call, or of several related host calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "of", rename_all = "snake_case")]
 pub enum HostAnswer {
-    /// The answer to an HTTP request.
+    /// The result of an HTTP request.
     Request {
-        /// Method, in capital letters.
+        /// HTTP method, in capital letters.
         method: String,
         /// URL without its query.
         url: String,
@@ -55,7 +55,7 @@ pub enum HostAnswer {
         bucket: String,
         /// Key of the value.
         key: String,
-        /// State of the key.
+        /// State of the key when the call first read it.
         found: FoundValue,
     },
     /// The last value that the call wrote to a key.
@@ -69,11 +69,11 @@ pub enum HostAnswer {
     },
     /// The key-value store was denied, because it is not granted.
     NoValues,
-    /// A page of keys.
+    /// A page of a listing of keys.
     Keys {
         /// Name of the bucket, chosen by the plugin.
         bucket: String,
-        /// Last key before the page; empty for the first page.
+        /// Last key before the page. Empty for the first page.
         after: String,
         /// Keys of the page, in order.
         keys: Vec<String>,
@@ -89,9 +89,9 @@ pub enum HostAnswer {
     File {
         /// Number of the tree.
         tree: usize,
-        /// Path in the tree, without symbolic links. Empty: the tree itself.
+        /// Path in the tree, without symbolic links. An empty path is the root of the tree.
         path: String,
-        /// State of the path.
+        /// State of the path when the call first accessed it.
         found: FoundFile,
     },
     /// The state of a changed path at the end of the call.
@@ -100,10 +100,10 @@ pub enum HostAnswer {
         tree: usize,
         /// Path in the tree.
         path: String,
-        /// State of the path.
+        /// State of the path at the end of the call.
         left: LeftFile,
     },
-    /// The first reading of the clock.
+    /// The first time that the call read from the clock.
     Time {
         /// Nanoseconds since 1970.
         nanoseconds: u64,
@@ -119,7 +119,7 @@ pub enum HostAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestAnswer {
-    /// A response, as far as the guest has read it.
+    /// A response. It contains the part that the guest has read.
     #[serde(rename = "came")]
     Received {
         /// Status code from 100 to 599.
@@ -131,7 +131,7 @@ pub enum RequestAnswer {
         /// Whether the guest read the whole body.
         read: Extent,
     },
-    /// There was no response.
+    /// The request got no response.
     Refused(HttpRefusal),
     /// The response did not fit into the record.
     TooLarge,
@@ -141,16 +141,16 @@ pub enum RequestAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FoundValue {
-    /// There was no value.
+    /// The key had no value.
     Nothing,
-    /// The value.
+    /// The value of the key.
     Value(RecordedBytes),
-    /// There was a value, but the call only checked its existence.
+    /// The key had a value, but the call only checked that it exists.
     Something,
 }
 
-/// Digest of the headers that the guest itself set, independent of their order. Trace headers are ignored, because they differ
-/// between calls.
+/// Digest of the headers that the guest itself set. It does not depend on their order. Trace headers are ignored, because they
+/// differ between calls.
 pub(crate) fn digest_of_headers(headers: &hyper::HeaderMap) -> Digest {
     let of_call = |name: &str| ["traceparent", "tracestate"].contains(&name);
     let mut lines: Vec<_> = headers.iter().filter(|(name, _)| !of_call(name.as_str())).collect();
@@ -166,12 +166,12 @@ pub(crate) fn digest_of_headers(headers: &hyper::HeaderMap) -> Digest {
 
 /// Digest that identifies a request: its method, complete URL and body.
 pub fn digest_of_request(method: &str, url: &str, body: &[u8]) -> Digest {
-    let mut hash = begin(method, url);
+    let mut hash = hash_of_request_line(method, url);
     hash.update(body);
     Digest::from_sha256(hash.finalize().into())
 }
 
-fn begin(method: &str, url: &str) -> Sha256 {
+fn hash_of_request_line(method: &str, url: &str) -> Sha256 {
     let mut hash = Sha256::new();
     for part in [method, "\n", url, "\n"] {
         hash.update(part);
@@ -179,9 +179,9 @@ fn begin(method: &str, url: &str) -> Sha256 {
     hash
 }
 
-/// Records the answers of a running call, up to a maximum size.
+/// Records the results of the host calls of a running plugin call, up to a maximum size.
 pub(crate) struct HostCallRecorder {
-    /// Maximum bytes of the record. 0: nothing is recorded.
+    /// Maximum size of the record, in bytes. 0: nothing is recorded.
     capacity: usize,
     recorded: Mutex<RecordedAnswers>,
 }
@@ -191,7 +191,7 @@ struct RecordedAnswers {
     used: usize,
     entries: Vec<Entry>,
     left_out: usize,
-    /// What the call already knows about keys, from reading or writing them. It is not recorded again.
+    /// The knowledge that the call has of each key from reading or writing it. Reading the same again is not recorded.
     known: HashMap<(String, String), KnownState>,
     written: BTreeMap<(String, String), Option<RecordedBytes>>,
     no_values: bool,
@@ -227,7 +227,7 @@ impl HostCallRecorder {
         Self { capacity, recorded: Mutex::default() }
     }
 
-    /// Records that a request is sent. Without a response, it counts as broken.
+    /// Records that a request is sent. Until a response is recorded, the outcome is a broken connection.
     pub(crate) fn request(&self, method: &str, url: &url::Url, headers: &Digest) -> RequestNumber {
         let mut recorded = lock(&self.recorded);
         let shown = &url[..url::Position::AfterPath];
@@ -237,7 +237,7 @@ impl HostCallRecorder {
         recorded.entries.push(Entry::Request(RecordedRequest {
             method: method.to_owned(),
             url: shown.to_owned(),
-            asked: begin(method, url.as_str()),
+            asked: hash_of_request_line(method, url.as_str()),
             headers: headers.clone(),
             answer: RequestAnswer::Refused(HttpRefusal::ConnectionBroken),
         }));
@@ -249,7 +249,7 @@ impl HostCallRecorder {
         self.at(number, |request, _| request.asked.update(data));
     }
 
-    /// Records that there is no response.
+    /// Records that the request got no response.
     pub(crate) fn request_refused(&self, number: RequestNumber, refusal: HttpRefusal) {
         self.at(number, |request, _| request.answer = RequestAnswer::Refused(refusal));
     }
@@ -361,27 +361,28 @@ impl HostCallRecorder {
         }
     }
 
-    /// Whether answers are recorded at all.
+    /// Whether results are recorded at all.
     pub(crate) fn is_enabled(&self) -> bool {
         self.capacity > 0
     }
 
-    /// Reserves space in the record for something that is stored elsewhere. Returns false and counts it as left out if it does not fit.
+    /// Reserves space in the record for data that the caller stores. If the data does not fit, returns false and counts it as left
+    /// out.
     pub(crate) fn has_room(&self, size: usize) -> bool {
         lock(&self.recorded).has_room(self.capacity, OVERHEAD + size)
     }
 
-    /// Counts something that does not fit into the record.
+    /// Counts one result that does not fit into the record.
     pub(crate) fn leave_out(&self) {
         lock(&self.recorded).left_out += 1;
     }
 
-    /// Bytes left in the record.
+    /// Number of bytes that still fit into the record.
     pub(crate) fn room(&self) -> usize {
         self.capacity.saturating_sub(lock(&self.recorded).used + OVERHEAD)
     }
 
-    /// Takes the whole record, with the records of files. None: there is nothing to record.
+    /// Takes the whole record and appends the records of files. None: nothing was recorded.
     pub(crate) fn finish(&self, files: Vec<HostAnswer>) -> Option<Box<HostCallLog>> {
         if self.capacity == 0 {
             return None;
@@ -411,7 +412,7 @@ impl RecordedAnswers {
     }
 }
 
-/// Reserves `size` bytes. Returns false and counts an omission if they do not fit.
+/// Reserves `size` bytes. If they do not fit, returns false and increments `left_out`.
 fn reserve(capacity: usize, (used, left_out): (&mut usize, &mut usize), size: usize) -> bool {
     let fits = used.saturating_add(size) <= capacity;
     match fits {
@@ -448,7 +449,7 @@ mod tests {
         text.parse().expect("a URL")
     }
 
-    /// S6: a response is recorded as the guest read it, with the digest of its request and without credentials.
+    /// S6: a response is recorded with the digest of its request and without credentials.
     #[test]
     fn s6_requests_are_recorded_with_their_responses() {
         let log = HostCallRecorder::new(1_000);
@@ -475,11 +476,11 @@ mod tests {
             panic!("{recorded:?}")
         };
         assert_eq!((url.as_str(), by, recorded_answer), ("https://a.example/x", &asked, &answer));
-        assert!(matches!(gone, HostAnswer::Request { answer: RequestAnswer::Refused(_), .. }), "it has no response");
+        assert!(matches!(gone, HostAnswer::Request { answer: RequestAnswer::Refused(_), .. }), "the request has no response");
         assert!(!serde_json::to_string(&recorded).expect("JSON").contains("hunter2"));
     }
 
-    /// S6: the first read and the last written value of a key are recorded, but not reads of the call's own writes.
+    /// S6: reads of values that the call itself has written are not recorded.
     #[test]
     fn s6_values_are_recorded_as_first_read_and_last_written() {
         let log = HostCallRecorder::new(1_000);
@@ -500,7 +501,7 @@ mod tests {
         assert_eq!(found, [of("a", FoundValue::Something), of("a", value("1")), left("a", None), left("b", Some("3"))]);
     }
 
-    /// S6: the record has a maximum size. What does not fit is counted, and a response that does not fit is not recorded in part.
+    /// S6: results that do not fit are counted. A response that does not fit is not recorded in part.
     #[test]
     fn s6_answers_beyond_the_maximum_size_are_left_out() {
         let log = HostCallRecorder::new(200);

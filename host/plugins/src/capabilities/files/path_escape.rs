@@ -1,5 +1,5 @@
 //! Functions that inspect a path without opening it. A path that leads out of its tree, usually through a symbolic link, is recorded
-//! as a separate denial, because WASI has the same error code for it and for missing write access.
+//! as a separate denial. WASI has only one error code for such a path and for missing write access.
 
 use super::{Answer, FILESYSTEM, HasFiles, last};
 use crate::capabilities::CallContext;
@@ -117,7 +117,7 @@ async fn read_link_at<T: HasFiles>(
 }
 
 impl CallContext {
-    /// In a replay, replaces the size and times of a status with the recorded ones.
+    /// In a replay, replaces the size, the link count and the times of a status with the recorded values.
     fn with_recorded_stat(&self, target: &PathTarget, found: DescriptorStat) -> DescriptorStat {
         let recorded = if let PathTarget::At(place, _) = target { self.record.recorded_stat(place) } else { None };
         let Some(FileStat { size, links, accessed, modified, created }) = recorded else { return found };

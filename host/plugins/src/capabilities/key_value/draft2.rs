@@ -1,4 +1,4 @@
-//! Host functions of `wasi:keyvalue@0.2.0-draft2`.
+//! The host functions of `wasi:keyvalue@0.2.0-draft2`.
 
 use super::bindings::wasi::keyvalue0_2_0_draft2::{atomics, batch, store};
 use super::{CasValue, KeyValueView, OpenBucket, Outcome, Problem};
@@ -80,7 +80,7 @@ impl atomics::HostCas for KeyValueView<'_> {
     async fn new(&mut self, bucket: Resource<OpenBucket>, key: String) -> Answer<Resource<CasValue>> {
         let values = self.values(&bucket)?;
         if self.state.cas_values == CAS_VALUES {
-            let text = format!("{CAS_VALUES} values are already held for compare-and-swap; drop some of them first");
+            let text = format!("{CAS_VALUES} compare-and-swap handles are already open; drop some of them first");
             return Ok(Err(store::Error::Other(text)));
         }
         match values.get(&key).await {

@@ -1,4 +1,4 @@
-//! The values of one bucket: checks each operation against the grant and the limits, and counts and records it.
+//! The values of one bucket. Checks each operation against the grant and the limits, and counts and records it.
 
 use super::Problem;
 use crate::grants::key_value_denied;
@@ -32,15 +32,15 @@ impl Values {
     }
 
     pub(super) async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Problem> {
-        let key = &*self.ready(key)?;
+        let key = &*self.checked_key(key)?;
         let value = self.port.get(&self.space, key).await?;
-        self.found(key, value.as_deref());
+        self.record_read(key, value.as_deref());
         self.record.count_bytes_to_guest(value.as_ref().map_or(0, Vec::len));
         Ok(value)
     }
 
     pub(super) async fn set(&self, key: &str, value: Vec<u8>) -> Result<(), Problem> {
-        let key = &*self.ready(key)?;
+        let key = &*self.checked_key(key)?;
         check_value(&value)?;
         let value = self.without_secrets(value);
         self.record.count_bytes_from_guest(value.len());
@@ -50,14 +50,14 @@ impl Values {
     }
 
     pub(super) async fn delete(&self, key: &str) -> Result<(), Problem> {
-        let key = &*self.ready(key)?;
+        let key = &*self.checked_key(key)?;
         self.port.delete(&self.space, key).await?;
         self.record.answers.value_written(&self.space.bucket, key, None);
         Ok(())
     }
 
     pub(super) async fn has(&self, key: &str) -> Result<bool, Problem> {
-        let key = &*self.ready(key)?;
+        let key = &*self.checked_key(key)?;
         let exists = self.port.exists(&self.space, key).await?;
         let found = if exists { FoundValue::Something } else { FoundValue::Nothing };
         self.record.answers.value_read(&self.space.bucket, key, found);
@@ -73,15 +73,15 @@ impl Values {
     }
 
     pub(super) async fn add(&self, key: &str, delta: i64) -> Result<i64, Problem> {
-        let key = &*self.ready(key)?;
+        let key = &*self.checked_key(key)?;
         let sum = self.port.increment(&self.space, key, delta).await?;
-        self.found(key, Some(sum.wrapping_sub(delta).to_string().as_bytes()));
+        self.record_read(key, Some(sum.wrapping_sub(delta).to_string().as_bytes()));
         self.record.answers.value_written(&self.space.bucket, key, Some(sum.to_string().as_bytes()));
         Ok(sum)
     }
 
     pub(super) async fn swap(&self, key: &str, seen: Option<Vec<u8>>, value: Vec<u8>) -> Result<SwapOutcome, Problem> {
-        let key = &*self.ready(key)?;
+        let key = &*self.checked_key(key)?;
         check_value(&value)?;
         let value = self.without_secrets(value);
         self.record.count_bytes_from_guest(value.len());
@@ -89,16 +89,16 @@ impl Values {
         let swapped = self.port.swap(&self.space, key, seen, value).await?;
         match &swapped {
             SwapOutcome::Done => {
-                self.found(key, before.as_deref());
+                self.record_read(key, before.as_deref());
                 self.record.answers.value_written(&self.space.bucket, key, Some(&after));
             }
-            SwapOutcome::Other(value) => self.found(key, value.as_deref()),
+            SwapOutcome::Other(value) => self.record_read(key, value.as_deref()),
         }
         Ok(swapped)
     }
 
-    /// Checks and counts an operation on a key and returns the key as it is stored, without secrets.
-    fn ready<'k>(&self, key: &'k str) -> Result<Cow<'k, str>, Problem> {
+    /// Checks and counts an operation on a key. Returns the key without secrets, as it is stored.
+    fn checked_key<'k>(&self, key: &'k str) -> Result<Cow<'k, str>, Problem> {
         self.count()?;
         check_key(key)?;
         let redaction = self.record.secrets.redaction();
@@ -114,17 +114,17 @@ impl Values {
         Err(Problem::Other(format!("a call may perform at most {KEY_VALUE_OPERATIONS} key-value operations")))
     }
 
-    /// Removes the agent's secrets, which are never stored (row 41).
+    /// Removes the agent's secrets from a value, because they are never stored (row 41).
     fn without_secrets(&self, value: Vec<u8>) -> Vec<u8> {
         self.record.secrets.redaction().bytes(&value, Edges::Whole).unwrap_or(value)
     }
 
-    fn found(&self, key: &str, value: Option<&[u8]>) {
-        let found = value.map_or(FoundValue::Nothing, |value| FoundValue::Value(RecordedBytes(value.to_owned())));
-        self.record.answers.value_read(&self.space.bucket, key, found);
+    fn record_read(&self, key: &str, value: Option<&[u8]>) {
+        let record_read = value.map_or(FoundValue::Nothing, |value| FoundValue::Value(RecordedBytes(value.to_owned())));
+        self.record.answers.value_read(&self.space.bucket, key, record_read);
     }
 
-    /// Reads several values. Fails when their size exceeds what a guest may receive at once.
+    /// Reads several values. Fails if their total size is larger than a guest may receive at once.
     pub(super) async fn get_many(&self, keys: Vec<String>) -> Result<Vec<(String, Option<Vec<u8>>)>, Problem> {
         check_count(keys.len())?;
         let mut values = Vec::with_capacity(keys.len());
@@ -134,7 +134,7 @@ impl Values {
             bytes += value.as_ref().map_or(0, Vec::len);
             if bytes > BATCH_BYTES {
                 return Err(Problem::Other(
-                    "these values have more than 4 MiB together; request fewer keys at once".to_owned(),
+                    "these values have more than 4 MiB in total; request fewer keys at once".to_owned(),
                 ));
             }
             values.push((key, value));
@@ -179,5 +179,5 @@ fn check_count(count: usize) -> Result<(), Problem> {
     if count <= BATCH_KEYS {
         return Ok(());
     }
-    Err(Problem::Other(format!("{count} keys at once; at most {BATCH_KEYS} are allowed")))
+    Err(Problem::Other(format!("the batch has {count} keys; at most {BATCH_KEYS} are allowed")))
 }

@@ -1,4 +1,4 @@
-//! Generated bindings of `media-store`.
+//! Generated bindings of the contract's interface `media-store`.
 
 #![allow(missing_docs, unreachable_pub, clippy::all, reason = "generated")]
 

@@ -1,4 +1,4 @@
-//! The host functions of `media-store`.
+//! The host functions of the contract's interface `media-store`.
 
 use super::bindings::agent_host::plugin::media_store;
 use super::{GrowingMedium, Growth, MediaView, OpenMedium};
@@ -12,7 +12,7 @@ use agent_core::message::Digest;
 use wasmtime::component::Resource;
 
 impl MediaView<'_> {
-    /// The error if the conversation's media are not granted, which is also recorded as a denial.
+    /// If the conversation's media are not granted, records a denial and returns the error for the guest.
     fn media_denied(&mut self) -> Option<media_store::Error> {
         if self.call.grants().media {
             return None;
@@ -89,7 +89,7 @@ impl media_store::HostNewMedium for MediaView<'_> {
             return Ok(Err(finished()));
         };
         if self.state.new_media_bytes + data.len() > NEW_MEDIA_BYTES {
-            return Ok(Err(too_large("the new media of a call may have at most 32 MiB together")));
+            return Ok(Err(too_large("the new media of a call may have at most 32 MiB in total")));
         }
         self.state.new_media_bytes += data.len();
         self.call.record.count_bytes_from_guest(data.len());
@@ -102,7 +102,7 @@ impl media_store::HostNewMedium for MediaView<'_> {
         let Growth::Open(bytes) = std::mem::replace(&mut growing.state, Growth::Finished) else {
             return Ok(Err(finished()));
         };
-        // The bytes stay counted, because the limit applies to everything that a call stores.
+        // The bytes remain counted, because the limit applies to all media items that a call stores.
         let medium = MediumToStore::new(bytes, &growing.mime_type, growing.name.as_deref());
         let Some(port) = self.state.port.clone() else {
             return Ok(Err(media_store::Error::Failed("this call cannot store media".to_owned())));
@@ -126,5 +126,5 @@ fn too_large(limit: &str) -> media_store::Error {
 }
 
 fn finished() -> media_store::Error {
-    media_store::Error::Failed("this medium is already finished".to_owned())
+    media_store::Error::Failed("this media item is already finished".to_owned())
 }

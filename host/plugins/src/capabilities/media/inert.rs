@@ -1,4 +1,4 @@
-//! `media-store` for pure functions: there are no media and none can be created.
+//! The interface `media-store` for output validators and media policies: there are no media, and new media cannot be created.
 
 use super::bindings::agent_host::plugin::media_store;
 use super::{GrowingMedium, OpenMedium};
@@ -6,7 +6,7 @@ use crate::contract::v0_1::bindings::agent_host::plugin::types;
 use wasmtime::Result;
 use wasmtime::component::{HasData, Resource};
 
-/// Answers as if there were no media.
+/// Implements the interface for a session without media.
 pub(super) struct Inert;
 
 impl HasData for Inert {
@@ -52,5 +52,5 @@ impl media_store::HostNewMedium for Inert {
 }
 
 fn no_media() -> wasmtime::Error {
-    wasmtime::Error::msg("validators and media policies have no media store")
+    wasmtime::Error::msg("output validators and media policies have no media store")
 }

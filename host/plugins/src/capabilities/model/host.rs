@@ -44,7 +44,7 @@ impl wit::Host for ModelView<'_> {
     }
 }
 
-/// Checks and converts the question. Also returns the total bytes of its texts.
+/// Checks and converts the request to the model. Also returns the total size of its texts in bytes.
 fn question_in(question: wit::Question) -> Result<(ModelQuestion, usize), String> {
     let wit::Question { system, messages, output_schema, max_tokens } = question;
     let texts = messages.iter().map(|message| message.text.as_str());
@@ -59,7 +59,7 @@ fn question_in(question: wit::Question) -> Result<(ModelQuestion, usize), String
         return Err("a message is empty".to_owned());
     }
     if messages.last().is_some_and(|message| message.role != wit::Role::User) {
-        return Err("its last message is not the user's".to_owned());
+        return Err("its last message is not a user message".to_owned());
     }
     if max_tokens == Some(0) {
         return Err("`max-tokens` is 0; it must be at least 1".to_owned());
@@ -114,7 +114,7 @@ mod tests {
         wit::Question { system: None, messages: messages.collect(), output_schema: None, max_tokens: None }
     }
 
-    // P5: an invalid question is reported to the plugin and never sent.
+    // P5: an invalid request is reported to the plugin and never sent to the model.
     #[test]
     fn p5_questions_are_checked_before_they_are_sent() {
         use wit::Role::{Assistant, User};
@@ -131,7 +131,7 @@ mod tests {
         assert!(problem(question(&[])).contains("0 messages"));
         assert!(problem(question(&[(User, "x"); 65])).contains("65 messages"));
         assert!(problem(question(&[(User, " \n")])).contains("empty"));
-        assert!(problem(question(&[(User, "x"), (Assistant, "y")])).contains("not the user's"));
+        assert!(problem(question(&[(User, "x"), (Assistant, "y")])).contains("not a user message"));
         assert!(problem(question(&[(User, &"x".repeat(QUESTION_BYTES + 1))])).contains("at most"));
         for schema in ["{", "[]"] {
             let question = wit::Question { output_schema: Some(schema.to_owned()), ..question(&[(User, "x")]) };

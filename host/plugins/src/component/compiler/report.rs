@@ -4,7 +4,7 @@
 use super::confinement::Confinement;
 use crate::binary::docs::Docs;
 use crate::binary::imports::{self, InterfaceProblem};
-use crate::binary::scan::{Interfaces, NotAComponent, imports_of_types, scan};
+use crate::binary::scan::{Interfaces, NotAComponent, type_only_imports, scan};
 use crate::binary::structure::{self, StructureLimits, StructureProblem};
 use crate::execution::engine::{AddressSpace, CodeOptions, Metering};
 use serde::{Deserialize, Serialize};
@@ -93,7 +93,7 @@ impl BytesFacts {
         let scan = scan(bytes).map_err(Verdict::NotAComponent)?;
         let is_known = imports::check(scan.imports.iter().map(String::as_str)).is_ok();
         // Finding the imports that contain only types is expensive, so it is done only for components with unknown imports.
-        let type_imports = if is_known { BTreeSet::new() } else { imports_of_types(bytes, &scan.imports) };
+        let type_imports = if is_known { BTreeSet::new() } else { type_only_imports(bytes, &scan.imports) };
         let interfaces = Interfaces { imports: scan.imports, exports: scan.exports };
         Ok(Self { interfaces, type_imports, has_async_lift: scan.has_async_lift, docs: Docs::read(bytes) })
     }

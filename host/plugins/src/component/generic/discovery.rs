@@ -48,7 +48,7 @@ pub(crate) fn discover(component: &Component, known: &KnownFacts<'_>) -> (Generi
         match export.ty {
             ComponentItem::ComponentFunc(function) => functions.push((name.to_owned(), function)),
             ComponentItem::Type(kind) => discovery.types.push((None, name.to_owned(), kind)),
-            ComponentItem::ComponentInstance(instance) if !imports::is_own(name) => {
+            ComponentItem::ComponentInstance(instance) if !imports::is_of_contract(name) => {
                 let types = instance.exports(engine).filter_map(|(kind_name, export)| match export.ty {
                     ComponentItem::Type(kind) => Some((Some(name.to_owned()), kind_name.to_owned(), kind)),
                     _ => None,
