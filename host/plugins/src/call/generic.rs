@@ -1,4 +1,5 @@
-//! Calls to plain functions: converts JSON arguments to values, runs a new instance, and converts the result to JSON.
+//! Calls to generic functions: converts JSON arguments to values, calls the function in a new instance, and converts the result to
+//! JSON.
 
 use super::kinds::{ToolCallRequest, call_spec, capabilities};
 use super::plugin_setup::PluginSetup;
@@ -39,7 +40,7 @@ enum ArgumentValues {
 }
 
 impl Sandbox {
-    /// Calls the plain function for this tool. Returns None if the tool is not a plain function.
+    /// Calls the generic function for this tool. Returns None if the tool is not a generic function.
     pub(crate) async fn call_generic(
         &self,
         setup: &PluginSetup,
@@ -54,7 +55,7 @@ impl Sandbox {
             Ok(values) => values,
             Err(violation) => {
                 let error = ToolError::InvalidArguments { violations: vec![violation] };
-                return Some(CallReport::answered(Err(error)));
+                return Some(CallReport::returned_early(Err(error)));
             }
         };
         let context = &request.context;
@@ -68,11 +69,11 @@ impl Sandbox {
         let lifted_bytes = setup.limits.generic_lifted();
         let spec = CallSpec { lifted_bytes, request_bytes, ..call_spec(setup, call, wall, capabilities) };
         let run = |store, record| run_call(setup, links, PreparedCall { export, values }, store, record);
-        Some(self.shared.runner.run(spec, run).await.with_answer_bytes())
+        Some(self.shared.runner.run(spec, run).await.with_result_bytes())
     }
 }
 
-/// An export with the values to call it with.
+/// An export, and the argument values of a call to it.
 struct PreparedCall<'a> {
     export: &'a GenericExport,
     values: ArgumentValues,
@@ -133,7 +134,7 @@ async fn call(
     call_function(store, instance, &function.index, &values, results).await
 }
 
-/// Calls a constructor. Returns the new resource, or the constructor's error as text for the model.
+/// Calls a constructor. Returns the new resource, or the constructor's error as a text for the model.
 async fn construct(
     store: &mut GuestStore,
     instance: &Instance,
@@ -204,7 +205,7 @@ fn outcome(signature: &Signature, value: Option<Val>, bytes: usize) -> Result<Re
 }
 
 fn done(shape: &Shape, value: Val, bytes: usize) -> Result<ToolDone, Stop> {
-    // A string is returned as plain text, not as JSON, because it is meant to be read.
+    // A string is returned as unquoted text, not as JSON, because the model reads it.
     if let Val::String(string) = value {
         return text(string, bytes);
     }
@@ -212,7 +213,7 @@ fn done(shape: &Shape, value: Val, bytes: usize) -> Result<ToolDone, Stop> {
     if json.to_string().len() > bytes {
         return Err(result_too_large(bytes));
     }
-    // The content repeats a null, because a structured null alone would look like no result.
+    // A null is also returned as content, because a structured null alone would look like a missing result.
     let content = if json.is_null() { vec![Content::Json(Value::Null)] } else { Vec::new() };
     Ok(ToolDone { content, structured: Some(json) })
 }
@@ -260,8 +261,8 @@ fn read_arguments(export: &GenericExport, plugin: &str, text: &str) -> Result<Ar
     })
 }
 
-/// Returns the index of the constructor to call, its arguments, and the JSON pointer to them. If there are several constructors,
-/// `self` must be an object whose only key is the name of one.
+/// Returns the index of the constructor to call, its arguments, and the JSON pointer to the arguments. If there are several
+/// constructors, `self` must be an object whose only key is the name of a constructor.
 fn choose_constructor(
     constructors: &[(String, Callable)],
     self_argument: Value,

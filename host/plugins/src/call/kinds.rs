@@ -142,7 +142,7 @@ impl Sandbox {
                 }
             })
             .await
-            .with_answer_bytes()
+            .with_result_bytes()
     }
 
     /// Asks a context builder for the turn's prompt (L2).
@@ -179,7 +179,7 @@ impl Sandbox {
                 }
             })
             .await
-            .with_answer_bytes()
+            .with_result_bytes()
     }
 
     /// Asks a context builder that exports `step-context` for the sections of this step (L2).
@@ -213,7 +213,7 @@ impl Sandbox {
                 }
             })
             .await
-            .with_answer_bytes()
+            .with_result_bytes()
     }
 
     /// Asks an output validator for its verdict (L12). It is a pure function and gets no grants and no ports.
@@ -245,7 +245,7 @@ impl Sandbox {
                 }
             })
             .await
-            .with_answer_bytes()
+            .with_result_bytes()
     }
 
     /// Asks a media policy for one decision per medium (P4). It is a pure function and gets no grants and no ports.
@@ -278,7 +278,7 @@ impl Sandbox {
                 }
             })
             .await
-            .with_answer_bytes()
+            .with_result_bytes()
     }
 }
 

@@ -1,5 +1,5 @@
-//! The ways in which a call can end without an answer: a trap, a limit, a broken contract, a full queue, or a failure of the host.
-//! A typed error of the guest is not a failure; it is an answer.
+//! The ways in which a call can end without a result: a trap, a limit, a violation of the contract, a full queue, or a failure of
+//! the host. A typed error of the guest is a result and not a failure.
 
 use super::admission::QueueFull;
 use crate::contract::RejectedResult;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use wasmtime::Trap;
 use wasmtime::component::ResourceTableError;
 
-/// The reason why a call has no answer.
+/// The reason why a call has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum CallFailure {
     /// The guest trapped or exited.
@@ -32,12 +32,12 @@ pub enum CallFailure {
         /// The limit with its value.
         limit: Limit,
     },
-    /// The guest's answer violates the contract.
+    /// The guest's result violates the contract.
     #[error("{plugin} broke the contract: {reason}")]
     InvalidResult {
         /// The plugin that was called.
         plugin: Arc<PluginIdentity>,
-        /// How the answer violates the contract.
+        /// Explains how the result violates the contract.
         reason: String,
     },
     /// Too many calls are already waiting.
@@ -54,15 +54,15 @@ pub enum CallFailure {
     Grant {
         /// The plugin that was called.
         plugin: Arc<PluginIdentity>,
-        /// The directory, and why it cannot be opened.
+        /// The directory, and the reason why it cannot be opened.
         problem: TreeProblem,
     },
-    /// The component does not export this kind.
+    /// The component does not export this plugin kind.
     #[error("{plugin} exports no {kind}")]
     NotExported {
         /// The plugin that was called.
         plugin: Arc<PluginIdentity>,
-        /// The kind that was called.
+        /// The plugin kind that was called.
         kind: Kind,
     },
     /// The component has no such tool.
@@ -70,7 +70,7 @@ pub enum CallFailure {
     NoSuchTool {
         /// The plugin that was called.
         plugin: Arc<PluginIdentity>,
-        /// The name that was called.
+        /// The tool name that was called.
         name: String,
         /// The names of the component's tools, for the message.
         available: String,
@@ -96,7 +96,7 @@ impl CallFailure {
     }
 }
 
-/// The reason why a guest was stopped, or why its answer was refused.
+/// The reason why a guest was stopped, or why its result was rejected.
 #[derive(Debug)]
 pub(crate) enum Stop {
     Guest(wasmtime::Error),
@@ -122,7 +122,7 @@ impl From<Limit> for Stop {
 }
 
 impl Stop {
-    /// Converts the reason to a failure. If a limit was reached before a trap, the limit is reported, because it explains the trap.
+    /// Converts the reason to a failure. If a limit was reached before a trap, returns the limit, because it explains the trap.
     pub(crate) fn into_failure(self, record: &CallRecord, (lifted, wasm_stack): (usize, usize)) -> CallFailure {
         let plugin = Arc::clone(&record.plugin);
         match self {
@@ -142,7 +142,8 @@ impl Stop {
     }
 }
 
-/// Recognises limits that wasmtime enforces itself. Some of its errors have no public type, so they are recognised by their text.
+/// Recognises the errors of limits that wasmtime enforces itself. Some of these errors have no public type, so they are recognised by
+/// their text.
 fn limit_of(error: &wasmtime::Error, record: &CallRecord, (lifted, wasm_stack): (usize, usize)) -> Option<Limit> {
     let limits = &record.limits;
     if error.downcast_ref::<Trap>() == Some(&Trap::StackOverflow) {

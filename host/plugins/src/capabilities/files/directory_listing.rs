@@ -128,8 +128,8 @@ async fn next(files: FilesView<'_>, entries_of: &Resource<Entries>) -> Result<An
         (Ok(None), Some(recording)) => files.call.record.named_all(&recording),
         _ => {}
     }
-    if let (Ok(None), Some(place)) = (&next, &entries.incomplete) {
-        files.call.record.unrecorded("listing all of", place, "");
+    if let (Ok(None), Some(location)) = (&next, &entries.incomplete) {
+        files.call.record.unrecorded("listing all of", location, "");
         return Ok(Err(ErrorCode::NotPermitted));
     }
     Ok(next)

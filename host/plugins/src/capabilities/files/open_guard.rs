@@ -125,8 +125,8 @@ async fn set_times(
         Err(refusal) => Err(refusal),
     };
     let answer = files.answer_change(done, action);
-    if let (Ok(()), PathTarget::At(place, _)) = (&answer, target) {
-        record.dated(&place);
+    if let (Ok(()), PathTarget::At(location, _)) = (&answer, target) {
+        record.dated(&location);
     }
     Ok(answer)
 }

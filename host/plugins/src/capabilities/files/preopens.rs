@@ -27,7 +27,7 @@ pub(super) fn add_to_linker<T: HasFiles>(linker: &mut Linker<T>) -> Result<()> {
                 view.state.handles.insert(handle.rep(), tree);
                 preopens.push((handle, guest));
             }
-            view.call.record.gave_trees(&given)?;
+            view.call.record.record_tree_handles(&given)?;
             Ok((preopens,))
         },
     )

@@ -120,8 +120,8 @@ impl Values {
     }
 
     fn record_read(&self, key: &str, value: Option<&[u8]>) {
-        let record_read = value.map_or(FoundValue::Nothing, |value| FoundValue::Value(RecordedBytes(value.to_owned())));
-        self.record.answers.value_read(&self.space.bucket, key, record_read);
+        let found = value.map_or(FoundValue::Nothing, |value| FoundValue::Value(RecordedBytes(value.to_owned())));
+        self.record.answers.value_read(&self.space.bucket, key, found);
     }
 
     /// Reads several values. Fails if their total size is larger than a guest may receive at once.

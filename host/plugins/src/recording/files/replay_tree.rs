@@ -1,5 +1,5 @@
-//! The trees of a replayed call: a temporary folder with the recorded files and nothing else, which is deleted after the call. All
-//! changes of the call are made there.
+//! The trees of a replayed call: a temporary folder that contains only the recorded files and is deleted after the call. All changes
+//! of the call are made in this folder.
 
 use super::inspection;
 use super::path_walk::TreePath;
@@ -16,10 +16,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// Target of a link of which only the name is recorded. It is never followed.
+/// Target of links of which only the name is recorded. Such links are never followed.
 const UNRECORDED_TARGET: &str = "unrecorded";
 
-/// The recorded files could not be written to a temporary folder.
+/// The error if the recorded files could not be written to a temporary folder.
 #[derive(Debug, thiserror::Error)]
 #[error("the recorded files cannot be written to a temporary folder: {0}; check its free space and permissions")]
 pub struct ReplayTreeError(#[from] io::Error);
@@ -34,13 +34,13 @@ pub struct ReplayTrees {
     /// The recorded state of each changed path at the end of the call.
     pub(crate) left: BTreeMap<TreePath, LeftFile>,
     pub(crate) changes: Extent,
-    /// For each recorded tree, the currently granted tree with the same name. It provides what is not recorded.
+    /// For each recorded tree, the currently granted tree with the same name. It provides the files that are not recorded.
     pub(crate) current: Vec<Option<Arc<HostTree>>>,
 }
 
 impl ReplayTrees {
-    /// Writes the recorded files to a temporary folder. None: no trees are recorded. Unrecorded files are taken from the granted
-    /// trees with the same names, which are only read.
+    /// Writes the recorded files to a temporary folder. Returns None if no trees are recorded. Files that are not recorded are copied
+    /// from the granted trees with the same names. The granted trees are never changed.
     pub(crate) fn create_in(
         recorded: &HostCallLog,
         granted: &[TreeGrant],
@@ -61,7 +61,7 @@ impl ReplayTrees {
         let (mut known, mut left) = (BTreeMap::new(), BTreeMap::new());
         for answer in &recorded.answers {
             match answer {
-                HostAnswer::File { tree, path, found } if is_plain(path) => {
+                HostAnswer::File { tree, path, found } if is_normalized(path) => {
                     known.insert(TreePath { tree: *tree, path: path.clone() }, found.clone());
                 }
                 HostAnswer::LeftFile { tree, path, left: state } => {
@@ -70,19 +70,19 @@ impl ReplayTrees {
                 _ => {}
             }
         }
-        for (place, found) in &mut known {
-            if let Some(root) = roots.get(place.tree) {
-                write_recorded(root, &place.path, found)?;
+        for (location, found) in &mut known {
+            if let Some(root) = roots.get(location.tree) {
+                write_recorded(root, &location.path, found)?;
             }
             if let FoundFile::File { content: FoundContent::Recorded(bytes), .. } = found {
                 *bytes = RecordedBytes::default();
             }
         }
-        for (place, found) in &known {
+        for (location, found) in &known {
             if let (Some(root), FoundFile::Directory { names: FoundNames::Listed { names, .. }, .. }) =
-                (roots.get(place.tree), found)
+                (roots.get(location.tree), found)
             {
-                write_names(root, &place.path, names)?;
+                write_names(root, &location.path, names)?;
             }
         }
         let current = |tree: &GivenTree| {
@@ -103,10 +103,10 @@ impl ReplayTrees {
     }
 }
 
-/// How much of a current file is copied.
+/// The parts of a current file that are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CopyDepth {
-    /// Only its kind and metadata.
+    /// Only the kind and the metadata of the file.
     Entry,
     /// A file with its content.
     Content,
@@ -117,7 +117,7 @@ pub(super) enum CopyDepth {
 /// Maximum number of names that are copied from a current directory.
 const MAX_NAMES: usize = 100_000;
 
-/// Copies something from a current tree, which is only read, to the temporary folder.
+/// Copies a file or directory from a current tree to the temporary folder. The current tree is never changed.
 pub(super) fn copy_current(
     (tree, from): (&HostTree, &str),
     (root, to): (&Dir, &str),
@@ -148,7 +148,7 @@ pub(super) fn copy_current(
 }
 
 /// Whether a path has the form that the host writes: relative, without `.` and `..`.
-fn is_plain(path: &str) -> bool {
+fn is_normalized(path: &str) -> bool {
     path.is_empty() || path.split('/').all(is_name)
 }
 
@@ -156,8 +156,8 @@ fn is_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '\0'])
 }
 
-/// Writes one file and its parent directories. A file that contradicts the others is left out: another process changed the tree
-/// during the recorded call.
+/// Writes one file and its parent directories. A file that contradicts the others is left out. This happens if another process
+/// changed the tree during the recorded call.
 fn write_recorded(root: &Dir, path: &str, found: &FoundFile) -> io::Result<()> {
     let put = || match found {
         FoundFile::Nothing => Ok(()),
@@ -222,7 +222,7 @@ mod tests {
         FoundFile::Link { stat: FileStat::default(), to: to.into() }
     }
 
-    /// S6: recorded files are written to their paths, files known by name exist, and everything is deleted after the replay.
+    /// S6: files of which only the names are recorded are empty.
     #[test]
     fn s6_recorded_files_are_written_and_deleted() {
         let names =
