@@ -1,5 +1,6 @@
-//! The quarantine: components that crashed the compiler process and are therefore not compiled again at every start. An entry holds
-//! for exactly these bytes, this version of the host and these limits. If one of them changes, the host tries the component again.
+//! The quarantine: components that crashed the compiler process and are therefore not compiled again at every start. An entry applies
+//! to the exact bytes of a component, one version of the host and its limits. If any of these changes, the host compiles the component
+//! again.
 
 use super::atomic_write::{Mutability, make_private_directory, write_atomically};
 use crate::limits::HostLimits;
@@ -12,9 +13,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Name of the quarantine's folder inside the folder for compiled code.
 const FOLDER: &str = "quarantine";
-/// Largest entry that is read.
+/// Maximum size of an entry that is read, in bytes.
 const ENTRY_BYTES: u64 = 16 * 1024;
-/// Largest number of entries. When there are more, the oldest is deleted and the host tries that component again.
+/// Maximum number of entries. When the limit is reached, the oldest entry is deleted, so that its component is compiled again.
 const MAX_ENTRIES: usize = 1_000;
 
 /// The quarantine in one cache folder.
@@ -32,14 +33,14 @@ pub struct QuarantineEntry {
     pub name: String,
     /// The error that put the component in quarantine.
     pub reason: String,
-    /// Time when it was put in quarantine, in seconds since 1970.
+    /// Time at which the component was put in quarantine, in seconds since 1970.
     pub since: u64,
-    /// Identifies the host version and the limits that the entry holds for.
+    /// Identifies the host version, the engine and the limits to which the entry applies.
     #[serde(rename = "judge")]
     examiner: String,
 }
 
-/// Identifies the host version, the engine and the limits that a component was examined with.
+/// Identifies the host version, the engine and the limits with which a component was examined.
 #[derive(Clone, Debug)]
 pub(crate) struct ExaminerId(String);
 
@@ -54,12 +55,12 @@ impl ExaminerId {
 }
 
 impl Quarantine {
-    /// The quarantine inside this folder for compiled code. Its own folder is created with the first entry.
+    /// The quarantine inside this folder for compiled code. The quarantine's own folder is created with the first entry.
     pub fn new(cache: &Path) -> Self {
         Self { directory: cache.join(FOLDER) }
     }
 
-    /// Returns the component's entry if it was made by this host version with these limits.
+    /// Returns the component's entry if it applies to this host version and these limits.
     pub(crate) fn find(&self, digest: &Digest, examiner: &ExaminerId) -> Option<QuarantineEntry> {
         read(&self.path(digest)).filter(|entry| entry.digest == *digest && entry.examiner == examiner.0)
     }
@@ -71,11 +72,11 @@ impl Quarantine {
         let entry = QuarantineEntry { digest: digest.clone(), name, reason, since, examiner: examiner.0.clone() };
         let text = serde_json::to_vec(&entry).map_err(io::Error::other)?;
         make_private_directory(&self.directory)?;
-        self.make_room();
+        self.free_space();
         write_atomically(&self.directory, (&self.path(digest), Mutability::Writable), &[&text])
     }
 
-    /// Returns all entries, including those of other host versions, newest first.
+    /// Returns all entries, including the entries of other host versions, newest first.
     pub fn list(&self) -> Vec<QuarantineEntry> {
         let entries = std::fs::read_dir(&self.directory).into_iter().flatten().flatten();
         let mut found: Vec<_> = entries.filter_map(|entry| read(&entry.path())).take(2 * MAX_ENTRIES).collect();
@@ -83,7 +84,7 @@ impl Quarantine {
         found
     }
 
-    /// Takes a component out of quarantine, so that the host tries it again. Returns whether it was in quarantine.
+    /// Removes a component from quarantine, so that the host compiles it again. Returns whether it was in quarantine.
     pub fn release(&self, digest: &Digest) -> io::Result<bool> {
         match std::fs::remove_file(self.path(digest)) {
             Ok(()) => Ok(true),
@@ -92,7 +93,7 @@ impl Quarantine {
         }
     }
 
-    fn make_room(&self) {
+    fn free_space(&self) {
         let entries = self.list();
         for oldest in entries.iter().skip(MAX_ENTRIES - 1) {
             let _ = self.release(&oldest.digest);
@@ -124,7 +125,7 @@ mod tests {
         ExaminerId::new(&blake3::hash(engine), limits)
     }
 
-    // Row 36: the same host does not try a component again that crashed the compiler; another version or other limits do.
+    // Row 36: a host with another version or other limits compiles the component again.
     #[test]
     fn row_36_entry_holds_until_component_engine_or_limits_change() {
         let directory = tempfile::tempdir().expect("a directory");

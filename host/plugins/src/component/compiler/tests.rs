@@ -16,7 +16,7 @@ fn limits(bytes: usize) -> CompileLimits {
 /// The output of a child that succeeds.
 fn output(engine: &blake3::Hash, report: &[u8], code: &[u8]) -> ChildOutput {
     let header = Header::of(engine, report, code).to_bytes();
-    ChildOutput { status: ExitStatus::default(), header, answer: [report, code].concat(), errors: Vec::new() }
+    ChildOutput { status: ExitStatus::default(), header, output_bytes: [report, code].concat(), errors: Vec::new() }
 }
 
 fn report() -> Vec<u8> {
@@ -63,7 +63,7 @@ fn p9_damaged_or_incomplete_output_is_refused() {
     }
     for length in [0, report.len() - 1, report.len(), report.len() + 3] {
         let mut cut = output(&hash, &report, b"code");
-        cut.answer.truncate(length);
+        cut.output_bytes.truncate(length);
         assert!(matches!(parse_output(cut, &hash, &limits), Err(CompilerError::Output(_))), "{length}");
     }
     for length in [0, HEADER_BYTES - 1] {

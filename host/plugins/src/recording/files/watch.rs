@@ -207,7 +207,7 @@ impl CallRecord {
     /// Records the denial of an action on a file that is not recorded.
     pub(crate) fn unrecorded(&self, action: &str, location: &TreePath, why: &str) {
         let Some(guest_path) = self.files.with(|watched| watched.guest_path(location)) else { return };
-        self.deny(format!("{action} {shown}{why}"), file_reading_advice(&self.plugin.name));
+        self.deny(format!("{action} {guest_path}{why}"), file_reading_advice(&self.plugin.name));
     }
 
     /// Records that the call created, wrote or removed the file at this path.
