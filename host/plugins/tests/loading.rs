@@ -1,4 +1,4 @@
-//! Tests of loading: which components are loaded, which are refused, and that cached code is verified.
+//! Tests of loading: components that are loaded, components that are refused, and the verification of cached code.
 
 mod common;
 
@@ -38,7 +38,7 @@ async fn p2_p8_component_is_loaded_and_called() {
     assert_eq!(report.cost.memory_bytes, 2 * 65_536);
 }
 
-// P12: another patch version of the contract loads; another minor version is refused with advice.
+// P12: a component for another patch version of the contract loads. A component for another minor version is refused with advice.
 #[tokio::test(flavor = "multi_thread")]
 async fn p12_contract_version_is_checked_at_load() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -95,7 +95,7 @@ async fn row_14_unknown_imports_are_refused_by_name() {
     assert!(matches!(&error, LoadError::Link { reason } if reason.contains("wasi:io/poll")), "{error}");
 }
 
-// P5, row 14: a known import that is not offered links to a function that fails with a message.
+// P5, row 14: a known import that is not implemented links to a function that fails with a message.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_row_14_imports_that_are_not_offered_fail_when_called() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -108,7 +108,7 @@ async fn p5_row_14_imports_that_are_not_offered_fail_when_called() {
     assert!(failure.contains("wasi:http/incoming-handler@0.2.0") && failure.contains("does not offer"), "{failure}");
 }
 
-// P5, row 14: an import that is not offered does not allow unknown functions of other interfaces.
+// P5, row 14: unknown functions of other interfaces are refused, even if the component has an import that is not implemented.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_row_14_unknown_function_is_refused_next_to_an_import_that_is_not_offered() {
     for denied in ["wasi:blobstore/blobstore@0.2.0-draft", "wasi:http/incoming-handler@0.2.0"] {
@@ -136,8 +136,8 @@ async fn p12_exports_with_the_wrong_type_are_refused() {
     assert!(matches!(&error, LoadError::Export { kind: Kind::MediaPolicy, .. }), "{error}");
 }
 
-// Row 4: a component that needs more memory than the largest limit is refused. A component that only needs more than the default
-// limit is loaded, because its agent may configure a larger one.
+// Row 4: a component that needs more memory than the largest possible limit is refused. A component that needs more memory than the
+// default limit is loaded, because its agent may configure a larger limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_4_memory_above_the_largest_limit_is_refused_at_load() {
     let error = refusal(tool_component(TOOL, 5_000)).await;
@@ -162,10 +162,10 @@ async fn p9_damaged_cache_entry_is_compiled_again() {
     let middle = flipped.len() / 2;
     flipped[middle] ^= 0x40;
     for damaged in [flipped, original[..original.len() - 1].to_vec(), Vec::new(), foreign] {
-        // The file is read-only, so it is replaced.
+        // The file is read-only, so it must be removed first.
         std::fs::remove_file(&path).and_then(|()| std::fs::write(&path, damaged)).expect("damaged");
         assert_eq!(load_fresh(directory.path()).await, CodeSource::Compiled);
-        assert_eq!(load_fresh(directory.path()).await, CodeSource::Cache, "it was written again");
+        assert_eq!(load_fresh(directory.path()).await, CodeSource::Cache, "the cache entry was written again");
     }
 }
 
@@ -183,12 +183,12 @@ async fn p9_compiled_code_of_another_component_is_ignored() {
     assert_eq!(load_observed(&sandbox(directory.path()), other).await.1, CodeSource::Compiled);
 }
 
-// P10: a generation is identified by digests, can be pinned and loaded again, and reports a missing component.
+// P10: a generation is identified by the digests of its plugins, and a missing component is reported.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_generation_is_loaded_pinned_and_loaded_again() {
     let directory = tempfile::tempdir().expect("a directory");
     let plugins = directory.path().join("plugins");
-    std::fs::create_dir(&plugins).expect("made");
+    std::fs::create_dir(&plugins).expect("created");
     let write = |name: &str, bytes: &[u8]| std::fs::write(plugins.join(name), bytes).expect("written");
     let manifest = |name: &str| Manifest { name: name.to_owned(), asks: Asks::default(), ..Manifest::default() };
     write("a.wasm", &with_manifest(&tool_component(TOOL, 1), &manifest("one")).expect("a component"));
@@ -207,7 +207,7 @@ async fn p10_generation_is_loaded_pinned_and_loaded_again() {
     let pinned = generation.pinned();
     std::fs::remove_dir_all(&plugins).expect("gone");
     let second = sandbox(directory.path());
-    let again = Generation::from_digests(&second, &pinned).await.expect("the store has them");
+    let again = Generation::from_digests(&second, &pinned).await.expect("the store contains the components");
     assert_eq!(again.digest(), generation.digest());
     std::fs::remove_dir_all(directory.path().join("store")).expect("gone");
     let error = Generation::from_digests(&sandbox(directory.path()), &pinned).await.expect_err("gone");
