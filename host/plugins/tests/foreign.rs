@@ -51,7 +51,7 @@ fn tools(plugin: &LoadedPlugin) -> Vec<&str> {
 /// P3: an interface that uses types of another interface imports that interface, and a world may import a type. Such an import needs
 /// no implementation. An import with a function or a resource needs one.
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_imports_that_contain_only_types_load() {
+async fn p3_components_with_imports_of_only_types_load() {
     let directory = tempfile::tempdir().unwrap();
     let sandbox = sandbox(directory.path());
     let types = |more: &str| {

@@ -39,7 +39,7 @@ async fn row_1_p8_endless_loop_is_stopped_at_its_time_limit() {
 
 // Rows 1 and 9: after concurrent endless loops, traps and cancellations, all permits are free and every instance is new.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_1_row_9_places_are_free_after_loops_traps_and_cancellations() {
+async fn row_1_row_9_permits_are_free_after_loops_traps_and_cancellations() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;
     let spins = (0..6).map(|_| call(&sandbox, &setup, "spin", SHORT));
     for report in futures::future::join_all(spins).await {
@@ -62,10 +62,13 @@ async fn row_1_row_9_places_are_free_after_loops_traps_and_cancellations() {
 
 // P8: the queue is limited. If it is full, a call fails at once with an error that allows a later attempt.
 #[tokio::test(flavor = "multi_thread")]
-async fn p8_full_queue_is_a_typed_error() {
+async fn p8_full_queue_causes_a_typed_error() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;
     let mut spins: FuturesUnordered<_> = (0..7).map(|_| call(&sandbox, &setup, "spin", LONG)).collect();
-    let first = spins.next().await.expect("three calls run, three wait, and one is refused, so that other agents get their share");
+    let first = spins
+        .next()
+        .await
+        .expect("three calls run, three wait, and one is refused, so that other agents get their share");
     let Err(busy) = first.result else { panic!("{first:?}") };
     assert!(matches!(busy, CallFailure::Busy { full: QueueFull::OfAgent(3), .. }), "{busy}");
     let (plugin, message) = (setup.plugin().identity().to_string(), busy.to_string());
@@ -132,7 +135,7 @@ async fn row_1_p8_loop_is_stopped_by_fuel_or_time() {
 
 // P8: a call with a fuel limit does not run if its fuel cannot be counted.
 #[tokio::test(flavor = "multi_thread")]
-async fn p8_fuel_limit_without_a_plugin_store_is_a_typed_error() {
+async fn p8_fuel_limit_without_a_plugin_store_causes_a_typed_error() {
     let (sandbox, setup) = set_up(CallLimits { fuel: Some(1_000), ..CallLimits::default() }).await;
     let Err(failure) = call(&sandbox, &setup, "noop", LONG).await.result else { panic!("the fuel cannot be counted") };
     assert!(failure.to_string().contains("fuel cannot be counted"), "{failure}");
@@ -150,7 +153,7 @@ async fn p8_cost_includes_bytes_in_and_out() {
 
 // P6: if a granted directory does not exist, the call fails with a typed error that names the grant.
 #[tokio::test(flavor = "multi_thread")]
-async fn p6_missing_directory_is_an_error_that_names_the_grant() {
+async fn p6_missing_directory_causes_an_error_that_names_the_grant() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;
     let tree = agent_plugins::TreeGrant {
         host: "/nowhere/at/all".into(),

@@ -97,7 +97,7 @@ async fn row_14_unknown_imports_are_refused_by_name() {
 
 // P5, row 14: a known import that is not implemented links to a function that fails with a message.
 #[tokio::test(flavor = "multi_thread")]
-async fn p5_row_14_imports_that_are_not_offered_fail_when_called() {
+async fn p5_row_14_calls_of_unimplemented_imports_fail() {
     let directory = tempfile::tempdir().expect("a directory");
     let sandbox = sandbox(directory.path());
     let component = tool_component_calling("wasi:http/incoming-handler@0.2.0");
@@ -110,7 +110,7 @@ async fn p5_row_14_imports_that_are_not_offered_fail_when_called() {
 
 // P5, row 14: unknown functions of other interfaces are refused, even if the component has an import that is not implemented.
 #[tokio::test(flavor = "multi_thread")]
-async fn p5_row_14_unknown_function_is_refused_next_to_an_import_that_is_not_offered() {
+async fn p5_row_14_unknown_function_is_refused_despite_an_unimplemented_import() {
     for denied in ["wasi:blobstore/blobstore@0.2.0-draft", "wasi:http/incoming-handler@0.2.0"] {
         let imports = format!(
             r#"(import "{denied}" (instance (export "anything" (func))))

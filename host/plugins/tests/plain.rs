@@ -80,7 +80,7 @@ fn structured(report: &CallReport<Result<ToolOutcome, ToolError>>) -> &Value {
 
 /// P3: the last of 200 parameters is passed correctly. Row 9: a trap fails only its own call, and the next call works.
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_row_9_many_parameters_and_a_trap() {
+async fn p3_row_9_functions_accept_many_parameters_and_a_trap_fails_only_its_call() {
     let directory = tempfile::tempdir().unwrap();
     let sandbox = sandbox(directory.path());
     let parameters: String = (0..200).fold(String::new(), |mut text, number| {

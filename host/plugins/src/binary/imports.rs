@@ -172,7 +172,8 @@ pub(crate) fn check<'a>(names: impl Iterator<Item = &'a str>) -> Result<Imports,
 pub(crate) fn kinds<'a>(exports: impl Iterator<Item = &'a str>) -> Result<Vec<Kind>, InterfaceProblem> {
     let mut kinds = Vec::new();
     for name in exports {
-        let Some(interface) = InterfaceName::parse(name).filter(|interface| interface.package == CONTRACT_PACKAGE) else {
+        let Some(interface) = InterfaceName::parse(name).filter(|interface| interface.package == CONTRACT_PACKAGE)
+        else {
             continue;
         };
         check_contract_interface(name, &interface, &CONTRACT_INTERFACES)?;

@@ -16,7 +16,7 @@ use crate::execution::call_spec::{CallSpec, Ports};
 use crate::execution::failure::Stop;
 use crate::execution::report::CallReport;
 use crate::execution::runner::GuestStore;
-use crate::limits::{Limit, GENERIC_ARGUMENT_BYTES};
+use crate::limits::{GENERIC_ARGUMENT_BYTES, Limit};
 use crate::recording::CallRecord;
 use agent_core::message::Content;
 use agent_core::tool::{ToolDone, ToolError, ToolOutcome, Violation};

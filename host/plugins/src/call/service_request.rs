@@ -47,7 +47,8 @@ fn check_event_type(
     tool: &str,
 ) -> Result<ServiceEventType, (String, GrantAdvice)> {
     let event_type = ServiceEventType::parse(event_type).map_err(|error| {
-        let advice = GrantAdvice::without_grant("let the plugin use another type: no grant allows this type".to_owned());
+        let advice =
+            GrantAdvice::without_grant("let the plugin use another type: no grant allows this type".to_owned());
         (format!("sending a service event: {error}"), advice)
     })?;
     let reads_only = setup.plugin.tools().iter().any(|known| known.name == tool && known.traits.read_only);

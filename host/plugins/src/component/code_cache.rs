@@ -423,7 +423,10 @@ mod tests {
         let code: Vec<u8> = (0..3 * CHUNK_BYTES + 7).map(|index| (index % 251) as u8).collect();
         cache.put(&digest_of(b"long"), b"record", &code).expect("stored");
         let entry = cache.get(&digest_of(b"long")).expect("verified");
-        assert!(matches!(entry.code, CompiledCode::InFile) == cfg!(target_os = "linux"), "code is mapped on Linux and copied on other systems");
+        assert!(
+            matches!(entry.code, CompiledCode::InFile) == cfg!(target_os = "linux"),
+            "code is mapped on Linux and copied on other systems"
+        );
         assert!(code_of(entry)[..code.len()] == code);
     }
 

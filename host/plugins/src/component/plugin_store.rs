@@ -205,10 +205,10 @@ mod tests {
         std::fs::write(directory.path().join("plugins/notes.txt"), b"nothing of ours").expect("written");
         let listed = store.list().expect("listed");
         assert_eq!(listed.iter().map(|stored| (&stored.digest, stored.bytes)).collect::<Vec<_>>(), [(&digest, 9)]);
-        for statement in ["by left_reader\n", "by another\n", "by left_reader\n"] {
+        for statement in ["by one\n", "by another\n", "by one\n"] {
             store.vouch(&digest, statement).expect("stored");
         }
-        assert_eq!(store.vouched(&digest).expect("read").as_deref(), Some("by left_reader\nby another\n"));
+        assert_eq!(store.vouched(&digest).expect("read").as_deref(), Some("by one\nby another\n"));
         assert_eq!(store.list().expect("listed").len(), 1);
         assert!(store.remove(&digest).expect("removed") && !store.remove(&digest).expect("gone"));
         assert_eq!(store.list().expect("listed"), []);

@@ -127,7 +127,7 @@ mod tests {
 
     // Row 36: a host with another version or other limits compiles the component again.
     #[test]
-    fn row_36_entry_holds_until_component_engine_or_limits_change() {
+    fn row_36_entry_applies_until_component_engine_or_limits_change() {
         let directory = tempfile::tempdir().expect("a directory");
         let quarantine = Quarantine::new(directory.path());
         let (limits, digest) = (HostLimits::default(), digest_of(b"bomb"));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_for_another_digest_or_too_large_are_ignored() {
+    fn entries_that_are_too_large_or_for_another_digest_are_ignored() {
         let directory = tempfile::tempdir().expect("a directory");
         let quarantine = Quarantine::new(directory.path());
         let this = examiner(b"one", &HostLimits::default());

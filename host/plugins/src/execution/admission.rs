@@ -4,7 +4,7 @@
 
 mod queue;
 
-use crate::limits::{HostLimits, MAX_LOADING_INSTANCES, MIB, MAX_PURE_CALLS};
+use crate::limits::{HostLimits, MAX_LOADING_INSTANCES, MAX_PURE_CALLS, MIB};
 use crate::sync::lock;
 use queue::{Admitted, Bounds, Entry, Queue, QueuePolicy, Sharing};
 use std::fmt;
@@ -227,7 +227,7 @@ mod tests {
 
     // Row 10: if a permit was sent to a call that is being cancelled, the next call gets the permit.
     #[tokio::test]
-    async fn row_10_place_of_a_cancelled_call_goes_to_the_next_call() {
+    async fn row_10_permit_of_a_cancelled_call_is_used_by_the_next_call() {
         let agent: Arc<str> = "a".into();
         let admission = admission(1, 256 * MIB, 8);
         let running = admission.enter(LaneName::Calls, MIB, &agent).await.expect("admitted");

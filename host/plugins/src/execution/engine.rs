@@ -62,7 +62,11 @@ pub(crate) struct CodeOptions {
 
 /// Creates an engine with a slot for each instance that may exist at the same time: one for each permit of each lane.
 pub(crate) fn engine(limits: HostLimits, options: CodeOptions) -> wasmtime::Result<Engine> {
-    engine_with_slots(limits.concurrent_calls.max(1) + limits::MAX_PURE_CALLS + limits::MAX_LOADING_INSTANCES, limits, options)
+    engine_with_slots(
+        limits.concurrent_calls.max(1) + limits::MAX_PURE_CALLS + limits::MAX_LOADING_INSTANCES,
+        limits,
+        options,
+    )
 }
 
 /// Creates an engine with this number of slots for instances. Compiled code does not depend on the number of slots.

@@ -386,7 +386,7 @@ mod tests {
 
     // Row 40, P13: the file, every directory and link on the way to it, and entries that do not exist yet are protected.
     #[test]
-    fn row_40_every_entry_on_the_way_is_protected() {
+    fn row_40_every_entry_on_the_way_to_a_protected_path_is_protected() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let root = folder.path().canonicalize().expect("it is there");
         std::fs::create_dir_all(root.join("real/below")).expect("created");

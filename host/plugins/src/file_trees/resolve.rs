@@ -158,7 +158,7 @@ mod tests {
 
     // Rows 12 and 39: links inside the directory are followed.
     #[test]
-    fn row_12_row_39_no_path_leads_out() {
+    fn row_12_row_39_no_path_leads_out_of_the_directory() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let base = folder.path().join("base");
         std::fs::create_dir_all(base.join("a/b")).expect("created");

@@ -2,12 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Class class_of an address to which a guest sends a request. The text class_of a variant describes the address for users.
+/// Class of an address to which a guest sends a request. The text of a variant describes the address for users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// An address on the internet.
     Public,
-    /// An address class_of this machine or class_of a private network. Only patterns with `private` allow it.
+    /// An address of this machine or of a private network. Only patterns with `private` allow it.
     Private(&'static str),
     /// An address that is allowed only if a pattern names exactly this address.
     Special(&'static str),
@@ -25,13 +25,13 @@ pub(crate) fn class(address: IpAddr) -> Class {
 fn ipv4_class(address: Ipv4Addr) -> Class {
     use Class::{Private, Public, Special};
     match address.octets() {
-        [0, ..] => Special("an address class_of this network"),
+        [0, ..] => Special("an address of this network"),
         [100, 100, 100, 200] | [168, 63, 129, 16] | [192, 0, 0, 192] => Special("a cloud's metadata service"),
         [169, 254, ..] => Special("a link-local address, where clouds serve metadata"),
         [10, ..] | [192, 168, ..] => Private("a private address"),
         [172, second, ..] if second & 0xf0 == 16 => Private("a private address"),
-        [100, second, ..] if second & 0xc0 == 64 => Private("an address class_of a provider's inner network"),
-        [127, ..] => Private("an address class_of this machine"),
+        [100, second, ..] if second & 0xc0 == 64 => Private("an address of a provider's inner network"),
+        [127, ..] => Private("an address of this machine"),
         [192, 0, 0, _] | [192, 0, 2, _] | [198, 51, 100, _] | [203, 0, 113, _] => Special("a reserved address"),
         [192, 88, 99, _] => Special("a 6to4 relay"),
         [198, 18 | 19, ..] => Special("an address for benchmarks"),
@@ -45,7 +45,7 @@ fn ipv6_class(address: Ipv6Addr) -> Class {
     use Class::{Private, Public, Special};
     const CONTAINS_IPV4: &str = "an IPv6 address that contains an IPv4 address";
     if address == Ipv6Addr::LOCALHOST {
-        return Private("an address class_of this machine");
+        return Private("an address of this machine");
     }
     match address.segments() {
         [0, 0, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0, 0xffff, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => Special(CONTAINS_IPV4),

@@ -95,7 +95,11 @@ mod tests {
         change(Grants { key_value: None, ..tree(Access::Read) });
         assert_eq!(*in_force.now(), Grants { key_value: None, ..tree(Access::Read) });
         change(tree(Access::ReadWrite));
-        assert_eq!(*in_force.now(), Grants { key_value: None, ..tree(Access::Read) }, "a restored grant does not apply to the running call");
+        assert_eq!(
+            *in_force.now(),
+            Grants { key_value: None, ..tree(Access::Read) },
+            "a restored grant does not apply to the running call"
+        );
         change(Grants::default());
         assert_eq!(*in_force.now(), Grants::default());
         assert_eq!(*LiveGrants::new("other", initial_grants, Some(agent)).now(), Grants::default());

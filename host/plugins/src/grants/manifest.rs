@@ -16,7 +16,7 @@ const NAME_LENGTH: usize = 64;
 /// Maximum number of names in each list of a manifest.
 const ASKED_NAMES: usize = 256;
 
-/// A plugin's description of itself and of what it needs.
+/// A plugin's description of itself and of its needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Name of the plugin: 1 to 64 letters, digits, `_`, `-` or `.`.

@@ -69,7 +69,11 @@ mod tests {
     fn p6_partial_grants_exclude_needs_met_in_full_or_not_at_all() {
         let nothing = Vec::<String>::new();
         assert_eq!(requests("GET https://*.a.example", &[]), nothing, "the whole need is denied");
-        assert_eq!(requests("GET https://*.a.example", &["GET https://b.example"]), nothing, "the whole need is denied");
+        assert_eq!(
+            requests("GET https://*.a.example", &["GET https://b.example"]),
+            nothing,
+            "the whole need is denied"
+        );
         for whole in
             ["GET https://*.a.example", "https://*.a.example", "https://*:*", "private GET https://*.a.example"]
         {

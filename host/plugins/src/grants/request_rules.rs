@@ -46,7 +46,8 @@ const PROXY_HEADERS: [&str; 26] = [
 ];
 
 /// Prefixes of further headers that proxies add.
-const PROXY_HEADER_PREFIXES: [&str; 6] = ["proxy-", "x-envoy-", "x-forwarded", "x-middleware-", "x-original-", "x-rewrite-"];
+const PROXY_HEADER_PREFIXES: [&str; 6] =
+    ["proxy-", "x-envoy-", "x-forwarded", "x-middleware-", "x-original-", "x-rewrite-"];
 
 /// Headers that must not occur twice, because servers disagree about which of the two values applies.
 const UNREPEATABLE_HEADERS: [hyper::header::HeaderName; 4] = [AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST];
@@ -265,9 +266,10 @@ mod tests {
 
     /// Row 43: covers proxy headers, connection headers, bodies of GET requests, repeated headers and unusual methods.
     #[test]
-    fn row_43_requests_refused_regardless_of_grants() {
-        let refused =
-            |method: &str, pairs: &[(&str, &str)]| reason_to_refuse(method, &headers(pairs), BodySize::Unknown).is_some();
+    fn row_43_unsafe_requests_are_refused_regardless_of_grants() {
+        let refused = |method: &str, pairs: &[(&str, &str)]| {
+            reason_to_refuse(method, &headers(pairs), BodySize::Unknown).is_some()
+        };
         for (name, value) in [
             ("X-Original-URL", "/admin"),
             ("X-Rewrite-URL", "/admin"),

@@ -1,8 +1,8 @@
 //! The limits of single calls. One list contains their configuration keys, defaults, maximum values and documentation.
 
 use super::{
-    LIFTED_BESIDE_RESULT, LIFTED_BESIDE_TEXT, MIB, MAX_CORE_INSTANCES, MAX_MEMORIES, MAX_MEMORY,
-    MAX_TABLE_ELEMENTS, MAX_TABLES, GENERIC_LIFTED_BYTES,
+    GENERIC_LIFTED_BYTES, LIFTED_BESIDE_RESULT, LIFTED_BESIDE_TEXT, MAX_CORE_INSTANCES, MAX_MEMORIES, MAX_MEMORY,
+    MAX_TABLE_ELEMENTS, MAX_TABLES, MIB,
 };
 use crate::identity::Authority;
 use agent_core::limits::DefaultLimit::{Is, Off, Words};

@@ -476,7 +476,10 @@ mod tests {
             panic!("{recorded:?}")
         };
         assert_eq!((url.as_str(), by, recorded_answer), ("https://a.example/x", &asked, &answer));
-        assert!(matches!(gone, HostAnswer::Request { answer: RequestAnswer::Refused(_), .. }), "the request has no response");
+        assert!(
+            matches!(gone, HostAnswer::Request { answer: RequestAnswer::Refused(_), .. }),
+            "the request has no response"
+        );
         assert!(!serde_json::to_string(&recorded).expect("JSON").contains("hunter2"));
     }
 

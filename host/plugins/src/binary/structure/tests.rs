@@ -55,7 +55,7 @@ fn imports(count: u32) -> Vec<u8> {
 
 // Row 36: components are accepted up to the exact limits.
 #[test]
-fn row_36_ordinary_components_pass() {
+fn row_36_ordinary_components_are_accepted() {
     let text = r#"(component
         (import "a:b/c@1.0.0" (instance (export "r" (type (sub resource)))
             (type (record (field "a" u32))) (export "t" (type (eq 1)))
@@ -171,7 +171,7 @@ proptest! {
 
     // Row 36: the check returns a result for any bytes, and parsers can read the bytes that it accepts.
     #[test]
-    fn row_36_mutated_components_are_handled(
+    fn row_36_mutated_components_cause_no_panic(
         shape in (1_u32..20, 0_u32..20, 0_u32..20),
         edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..24),
         cut in any::<prop::sample::Index>(),
@@ -201,7 +201,7 @@ proptest! {
 
     // Row 36: random bytes after a component's header are handled.
     #[test]
-    fn row_36_random_bytes_are_handled(tail in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn row_36_random_bytes_cause_no_panic(tail in prop::collection::vec(any::<u8>(), 0..400)) {
         let bytes = [b"\0asm\x0d\0\x01\0".as_slice(), &tail].concat();
         let _ = check(&bytes, LIMITS);
         let _ = crate::binary::sections::interfaces(&bytes);

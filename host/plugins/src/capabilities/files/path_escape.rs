@@ -119,7 +119,8 @@ async fn read_link_at<T: HasFiles>(
 impl CallContext {
     /// In a replay, replaces the size, the link count and the times of a status with the recorded values.
     fn with_recorded_stat(&self, target: &PathTarget, found: DescriptorStat) -> DescriptorStat {
-        let recorded = if let PathTarget::At(location, _) = target { self.record.recorded_stat(location) } else { None };
+        let recorded =
+            if let PathTarget::At(location, _) = target { self.record.recorded_stat(location) } else { None };
         let Some(FileStat { size, links, accessed, modified, created }) = recorded else { return found };
         let time = |time: Option<u64>| {
             let time = Duration::from_nanos(time?);

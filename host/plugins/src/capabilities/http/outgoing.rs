@@ -4,11 +4,13 @@ use super::body::{BodyPolicy, Deadline, MethodGuard, RequestBody, ResponseBody, 
 use super::connect::{ConnectError, Network};
 use super::exchange::{RequestRoute, exchange, response_headers_too_large};
 use super::pool::Owner;
-use super::port::{respond_from_port, refusal_for};
+use super::port::{refusal_for, respond_from_port};
 use super::rate::RateExceeded;
 use crate::grants::http_pattern::HttpPattern;
 use crate::grants::live_grants::LiveGrants;
-use crate::grants::request_rules::{BodySize, ambiguous_path, has_body, method_override, reason_to_refuse, second_path};
+use crate::grants::request_rules::{
+    BodySize, ambiguous_path, has_body, method_override, reason_to_refuse, second_path,
+};
 use crate::grants::{GrantAdvice, Grants, http_denied};
 use crate::limits::Limit;
 use crate::ports::http::{HttpPort, HttpRefusal};
@@ -156,7 +158,8 @@ impl Outgoing {
         if method != "POST" || patterns.iter().any(HttpPattern::matches_every_method) {
             return None;
         }
-        let request = format!("{}: the field `_method` of its body could override the method", description(method, url));
+        let request =
+            format!("{}: the field `_method` of its body could override the method", description(method, url));
         let origin = clean(&url[..url::Position::BeforePath], 256);
         Some(MethodGuard::new(http_denied(&self.record.plugin.name, &request, &origin)))
     }
@@ -282,7 +285,8 @@ async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network
         }
         ConnectError::Refused(address, class) => {
             let thing = format!("{}: {address} is {class}", description(&method, &url));
-            let (thing, advice) = http_denied(&record.plugin.name, &thing, &private_pattern_for(&method, &url, address));
+            let (thing, advice) =
+                http_denied(&record.plugin.name, &thing, &private_pattern_for(&method, &url, address));
             record.deny(thing, advice);
             Error::DestinationIpProhibited
         }

@@ -3,7 +3,7 @@
 use super::Problem;
 use crate::grants::key_value_denied;
 use crate::grants::live_grants::LiveGrants;
-use crate::limits::{KEY_BYTES, KEYS_PER_PAGE, VALUE_BYTES, KEY_VALUE_OPERATIONS, BATCH_KEYS, BATCH_BYTES};
+use crate::limits::{BATCH_BYTES, BATCH_KEYS, KEY_BYTES, KEY_VALUE_OPERATIONS, KEYS_PER_PAGE, VALUE_BYTES};
 use crate::ports::key_value::{KeySpace, KeyValuePort, SwapOutcome};
 use crate::recording::CallRecord;
 use crate::recording::bytes::RecordedBytes;

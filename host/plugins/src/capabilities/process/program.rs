@@ -24,7 +24,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// Maximum number of bytes from the end of standard error, and from the end of standard output, in the message of a failure.
 const TAIL_BYTES: usize = 1_536;
 
-/// The arguments and the input of a program for one call, and the output that it has take_stdout so far.
+/// The arguments and the input of a program for one call, and the output that it has printed so far.
 pub(crate) struct Program {
     name: String,
     arguments: Vec<String>,
@@ -104,7 +104,7 @@ impl Program {
     }
 }
 
-/// The error if the program has take_stdout more than a result may contain.
+/// The error if the program has printed more than a result may contain.
 struct OutputFull;
 
 /// A program's standard output or standard error.
@@ -140,7 +140,7 @@ impl OutputStream for OutputStreamHandle {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         let taken = self.program.take(&self.record, self.source, &bytes);
         taken.map_err(|OutputFull| {
-            StreamError::Trap(wasmtime::Error::msg("the program take_stdout more than a result may contain"))
+            StreamError::Trap(wasmtime::Error::msg("the program printed more than a result may contain"))
         })
     }
 
@@ -159,7 +159,7 @@ impl AsyncWrite for OutputStreamHandle {
         Poll::Ready(
             taken
                 .map(|()| bytes.len())
-                .map_err(|OutputFull| io::Error::other("the program take_stdout more than a result may contain")),
+                .map_err(|OutputFull| io::Error::other("the program printed more than a result may contain")),
         )
     }
 

@@ -4,7 +4,7 @@
 use super::confinement::Confinement;
 use crate::binary::docs::Docs;
 use crate::binary::imports::{self, InterfaceProblem};
-use crate::binary::scan::{Interfaces, NotAComponent, type_only_imports, scan};
+use crate::binary::scan::{Interfaces, NotAComponent, scan, type_only_imports};
 use crate::binary::structure::{self, StructureLimits, StructureProblem};
 use crate::execution::engine::{AddressSpace, CodeOptions, Metering};
 use serde::{Deserialize, Serialize};

@@ -85,18 +85,19 @@ fn p9_compatibility_hash_does_not_depend_on_the_number_of_slots() {
 // P9: code that counts fuel is not valid for an engine without metering, so it has another folder in the cache.
 #[test]
 fn p9_compatibility_hash_depends_on_metering_and_address_space() {
-    let metered =
-        engine::engine(HostLimits::default(), CodeOptions { metering: Metering::Fuel, ..DEFAULT_OPTIONS }).expect("an engine");
+    let metered = engine::engine(HostLimits::default(), CodeOptions { metering: Metering::Fuel, ..DEFAULT_OPTIONS })
+        .expect("an engine");
     assert_ne!(engine::compatibility_hash(&metered), engine::compatibility_hash(&engine()));
     let unreserved =
-        engine::engine(HostLimits::default(), CodeOptions { space: AddressSpace::Small, ..DEFAULT_OPTIONS }).expect("an engine");
+        engine::engine(HostLimits::default(), CodeOptions { space: AddressSpace::Small, ..DEFAULT_OPTIONS })
+            .expect("an engine");
     assert_ne!(engine::compatibility_hash(&unreserved), engine::compatibility_hash(&engine()));
 }
 
 // Row 36: a component is quarantined only for a signal that it caused, and not for signals that end process groups.
 #[cfg(unix)]
 #[test]
-fn row_36_only_signals_caused_by_the_component_count() {
+fn row_36_only_signals_caused_by_the_component_lead_to_quarantine() {
     use std::os::unix::process::ExitStatusExt;
     let stopped = |signal| CompilerError::Stopped { status: ExitStatus::from_raw(signal), memory: MIB };
     for signal in [4, 6, 9, 11, 31] {

@@ -109,7 +109,11 @@ mod tests {
             "ops.counter.inc",
         ];
         assert_eq!(names(&exports, &[]), expected);
-        assert_eq!(names(&exports[2..3], &["ops.split"]), ["words.ops.split"], "the tools of the contract keep their names");
+        assert_eq!(
+            names(&exports[2..3], &["ops.split"]),
+            ["words.ops.split"],
+            "the tools of the contract keep their names"
+        );
         assert_eq!(names(&[(None, "greet")], &["greet", "greet-2"]), ["greet-3"]);
         let long = [(None, "x".repeat(129))];
         assert_eq!(assign(&long, &BTreeSet::new()), [None]);

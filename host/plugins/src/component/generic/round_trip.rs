@@ -133,7 +133,7 @@ proptest! {
 
     // P3, row 26: JSON for another type is either a violation or a value of the type, and never causes a panic.
     #[test]
-    fn p3_row_26_any_json_is_read_or_refused((shape, value) in with_value(), (other, _) in with_value()) {
+    fn p3_row_26_json_of_another_type_is_read_or_refused((shape, value) in with_value(), (other, _) in with_value()) {
         let json = write(&shape, value).expect("the value has this type");
         if let Ok(read) = read(&other, json) {
             prop_assert!(write(&other, read).is_ok());

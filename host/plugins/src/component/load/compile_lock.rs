@@ -81,7 +81,10 @@ mod tests {
         let first = acquire(Some(&cache), &component).await.expect("the lock is free");
         let short = Duration::from_millis(50);
         assert!(acquire_within(Some(&cache), &component, short).await.is_none(), "the lock is taken");
-        assert!(acquire_within(Some(&cache), &other_component, short).await.is_some(), "another component has its own lock");
+        assert!(
+            acquire_within(Some(&cache), &other_component, short).await.is_some(),
+            "another component has its own lock"
+        );
         let (waiting, releasing) = (acquire(Some(&cache), &component), async { drop(first) });
         assert!(tokio::join!(waiting, releasing).0.is_some(), "the lock is free again");
         assert!(acquire(None, &component).await.is_none());

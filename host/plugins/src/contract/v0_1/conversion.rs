@@ -145,8 +145,9 @@ pub(crate) struct SessionMedia<'a> {
 impl SessionMedia<'_> {
     /// The host's description of a media item that the guest refers to.
     pub(crate) async fn resolve(self, digest: &str) -> Result<Media, RejectedResult> {
-        let absent =
-            || RejectedResult::Invalid(format!("it refers to the media item {digest:?}, which this session does not have"));
+        let absent = || {
+            RejectedResult::Invalid(format!("it refers to the media item {digest:?}, which this session does not have"))
+        };
         let parsed = Digest::parse(digest).map_err(|error| RejectedResult::Invalid(error.to_string()))?;
         let port = self.port.ok_or_else(absent)?;
         port.describe(self.session, &parsed).await.map_err(port_failure)?.ok_or_else(absent)

@@ -248,7 +248,10 @@ pub(crate) fn decisions_in(
     bytes: usize,
 ) -> Result<Vec<MediaDecision>, RejectedResult> {
     if decisions.len() != items {
-        return Err(RejectedResult::Invalid(format!("it returned {} decisions for {items} media items", decisions.len())));
+        return Err(RejectedResult::Invalid(format!(
+            "it returned {} decisions for {items} media items",
+            decisions.len()
+        )));
     }
     let mut budget = TextBudget::new(bytes);
     let decisions = decisions.into_iter().map(|decision| match decision {

@@ -47,8 +47,8 @@ fn inherited_descriptors_are_closed() {
 
 // P15, row 36: the child cannot open files or sockets or start programs, and can still use memory and threads.
 #[test]
-fn the_child_is_confined() {
-    if !is_alone("the_child_is_confined") {
+fn compiler_process_is_confined() {
+    if !is_alone("compiler_process_is_confined") {
         return;
     }
     let program = std::env::current_exe().expect("this program");

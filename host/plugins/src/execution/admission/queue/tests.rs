@@ -95,7 +95,10 @@ impl Model {
             |(_, status): &(Arc<str>, CallStatus)| if let CallStatus::Running(memory) = status { *memory } else { 0 };
         let (permits, memory) = (self.running().len(), self.calls.iter().map(held).sum::<u32>());
         assert!(permits <= self.bounds.permits && memory <= self.bounds.memory, "{permits} permits, {memory} MiB");
-        assert_eq!((self.queue.permits, self.queue.memory), (self.bounds.permits - permits, self.bounds.memory - memory));
+        assert_eq!(
+            (self.queue.permits, self.queue.memory),
+            (self.bounds.permits - permits, self.bounds.memory - memory)
+        );
         assert_eq!(self.queue.waiting, self.waiting());
         assert!(self.waiting() <= self.bounds.queue);
         assert!(permits > 0 || self.waiting() == 0, "calls wait although no call runs");
@@ -119,7 +122,7 @@ proptest! {
     // P8, row 10: permits and memory are never issued twice or lost, for any order in which calls start, end and are cancelled. While
     // a call waits, another call runs, and every waiting call is admitted in the end.
     #[test]
-    fn p8_row_10_every_call_is_admitted_in_the_end(
+    fn p8_row_10_every_waiting_call_is_admitted_eventually(
         permits in 1_usize..8, memory in 1_u32..400, queue in 0_usize..12, operations in operations(),
     ) {
         let mut model = Model::new(bounds(permits, memory, queue));
@@ -137,7 +140,7 @@ proptest! {
     // P8: even if the other agents use their whole shares, an agent without permits is admitted at once, as long as there are fewer
     // agents than permits.
     #[test]
-    fn p8_agent_that_holds_nothing_is_admitted_at_once(agents in 1_usize..12, memory in 1_u32..8) {
+    fn p8_agent_without_permits_is_admitted_at_once(agents in 1_usize..12, memory in 1_u32..8) {
         let mut model = Model::new(bounds(64, 1_536, 256));
         for _ in 0..64 {
             for agent in 0..agents {

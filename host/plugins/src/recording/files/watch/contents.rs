@@ -69,7 +69,8 @@ impl CallRecord {
             };
             let current = watched.replay.as_ref().and_then(|recorded| recorded.current.get(original.tree)?.clone());
             let run = if watched.replay.is_some() { Run::Replay } else { Run::First };
-            let fetch = |current| Fetch { current, root: root.clone(), original: original.clone(), location: location.clone() };
+            let fetch =
+                |current| Fetch { current, root: root.clone(), original: original.clone(), location: location.clone() };
             Some(ExistingFile { fetch: current.map(fetch), original, location, root, found, run })
         });
         existing.flatten()
@@ -182,7 +183,8 @@ impl CallRecord {
     /// the same way.
     pub(crate) async fn was_not_empty(&self, targets: &[PathTarget]) -> wasmtime::Result<()> {
         let Some(PathTarget::At(location, FileKind::Directory)) = targets.last() else { return Ok(()) };
-        let Some(ExistingFile { original, location, root, run: Run::First, .. }) = self.existing_file(location.clone()) else {
+        let Some(ExistingFile { original, location, root, run: Run::First, .. }) = self.existing_file(location.clone())
+        else {
             return Ok(());
         };
         let found = tokio::task::spawn_blocking(move || inspection::names(&root, &location.path, 1)).await?;

@@ -50,13 +50,16 @@ fn effects(watched: &Watched, recorded: &ReplayTrees, left: &BTreeMap<TreePath, 
     let differing: Vec<_> = match recorded.changes {
         Extent::Whole => differing(&recorded.left, left).collect(),
         // The changes of the recorded call are not known.
-        Extent::Partly => {
-            left.keys().map(|location| (location, "changed, but the recorded call's changes are not recorded")).collect()
-        }
+        Extent::Partly => left
+            .keys()
+            .map(|location| (location, "changed, but the recorded call's changes are not recorded"))
+            .collect(),
     };
     let more = differing.len().saturating_sub(MAX_REPORTED);
-    let reported =
-        differing.iter().take(MAX_REPORTED).map(|(location, how)| format!("leaves {} {how}", watched.guest_path(location)));
+    let reported = differing
+        .iter()
+        .take(MAX_REPORTED)
+        .map(|(location, how)| format!("leaves {} {how}", watched.guest_path(location)));
     reported.chain((more > 0).then(|| format!("leaves {more} more files different from the recorded call"))).collect()
 }
 
