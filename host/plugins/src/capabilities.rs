@@ -1,6 +1,6 @@
-//! The capabilities that plugins can use during a call. Each capability has its own state, linker setup (`linker.rs`) and host
-//! functions, and does not depend on the others. The store's data contains the states of all capabilities and implements
-//! [`HasCapability`] for each of them.
+//! The capabilities that plugins can use during a call. Each capability has its own state, linker setup (`linker.rs`)
+//! and host functions, and does not depend on the others. The store's data contains the states of all capabilities and
+//! implements [`HasCapability`] for each of them.
 
 pub(crate) mod config;
 pub(crate) mod files;

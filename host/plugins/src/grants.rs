@@ -1,5 +1,5 @@
-//! Grants: a plugin may do only what its manifest asks for and the agent's configuration also grants. By default, nothing is
-//! granted (P6).
+//! Grants: a plugin may do only what its manifest asks for and the agent's configuration also grants. By default,
+//! nothing is granted (P6).
 
 pub(crate) mod address;
 pub(crate) mod first_use;
@@ -60,7 +60,8 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// The union of both grants. If both grant the same thing, the value of `self`, the wider access and the larger quota apply.
+    /// The union of both grants. If both grant the same thing, the value of `self`, the wider access and the larger
+    /// quota apply.
     #[must_use]
     pub fn and(mut self, other: &Grants) -> Grants {
         for tree in &other.trees {
@@ -137,7 +138,8 @@ pub struct GrantAdvice {
     pub table: String,
     /// Line to add to the table. Example: `read = ["."]`.
     pub line: String,
-    /// Command-line option with the same effect. Empty if only `agent.toml` can grant it. Example: `--grant files:read=DIR`.
+    /// Command-line option with the same effect. Empty if only `agent.toml` can grant it. Example: `--grant
+    /// files:read=DIR`.
     pub flag: String,
 }
 
@@ -231,7 +233,8 @@ impl fmt::Display for Denial {
     }
 }
 
-/// The part of the grants that the manifest asks for. For a component without a manifest, all grants of the configuration apply.
+/// The part of the grants that the manifest asks for. For a component without a manifest, all grants of the
+/// configuration apply.
 pub(crate) fn effective(manifest: Option<&Manifest>, grants: Grants) -> Grants {
     let Some(manifest) = manifest else { return grants };
     let asks = &manifest.asks;
@@ -313,8 +316,8 @@ fn patterns(texts: &[impl AsRef<str>]) -> Vec<HttpPattern> {
     texts.iter().filter_map(|text| text.as_ref().parse().ok()).collect()
 }
 
-/// Guesses from the imports of a component without a manifest which grants are missing. The result is used if the component
-/// reports that it was denied something.
+/// Guesses from the imports of a component without a manifest which grants are missing. The result is used if the
+/// component reports that it was denied something.
 pub(crate) fn guessed(plugin: &str, imports: &[String], grants: &Grants) -> Vec<Unmet> {
     let uses_files = imports.iter().any(|import| import.starts_with("wasi:filesystem/"));
     if uses_files && grants.trees.is_empty() { vec![files_advice(plugin, Access::Read)] } else { Vec::new() }

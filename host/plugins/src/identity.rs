@@ -50,7 +50,8 @@ impl Kind {
         }
     }
 
-    /// What calls of this kind may access (P5). It depends only on the kind, even if one component exports several kinds.
+    /// What calls of this kind may access (P5). It depends only on the kind, even if one component exports several
+    /// kinds.
     pub fn authority(self) -> Authority {
         match self {
             Kind::Tool | Kind::ContextBuilder | Kind::StepContext => Authority::Granted,
@@ -70,6 +71,7 @@ impl fmt::Display for Kind {
 pub enum Authority {
     /// Clocks, random numbers, logging and everything that is granted.
     Granted,
-    /// Nothing: the call is a pure function. WASI works without real input: time does not advance and random numbers repeat.
+    /// Nothing: the call is a pure function. WASI works without real input: time does not advance and random numbers
+    /// repeat.
     Inert,
 }

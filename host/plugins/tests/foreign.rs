@@ -1,5 +1,5 @@
-//! Tests of components that were built for other hosts or by other toolchains (P3, P12): the exports that become tools, the exports
-//! that are skipped, and the advice in the messages.
+//! Tests of components that were built for other hosts or by other toolchains (P3, P12): the exports that become tools,
+//! the exports that are skipped, and the advice in the messages.
 
 mod common;
 
@@ -48,8 +48,8 @@ fn tools(plugin: &LoadedPlugin) -> Vec<&str> {
     plugin.tools().iter().map(|tool| tool.name.as_str()).collect()
 }
 
-/// P3: an interface that uses types of another interface imports that interface, and a world may import a type. Such an import needs
-/// no implementation. An import with a function or a resource needs one.
+/// P3: an interface that uses types of another interface imports that interface, and a world may import a type. Such an
+/// import needs no implementation. An import with a function or a resource needs one.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_components_with_imports_of_only_types_load() {
     let directory = tempfile::tempdir().unwrap();
@@ -81,7 +81,8 @@ async fn p3_components_with_imports_of_only_types_load() {
     }
 }
 
-/// A component with a resource that has no constructor. `makers` are the functions of its interface that create the resource.
+/// A component with a resource that has no constructor. `makers` are the functions of its interface that create the
+/// resource.
 fn thing(makers: &str) -> Vec<u8> {
     let inner = format!(
         r#"(component $inner {CODE}
@@ -118,8 +119,8 @@ const TRY: &str = r#"(func (export "open") (param "number" u32) (result (result 
 const FROM_ANOTHER: &str = r#"(func (export "[static]thing.copy") (param "it" (borrow $thing)) (result (own $thing))
     (canon lift (core func $makers "make")))"#;
 
-/// P3: a function that creates a resource from data is used like a constructor: methods are called on the created resource. If there
-/// are several such functions, the model chooses a function by its name.
+/// P3: a function that creates a resource from data is used like a constructor: methods are called on the created
+/// resource. If there are several such functions, the model chooses a function by its name.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_functions_that_make_a_resource_are_constructors() {
     let directory = tempfile::tempdir().unwrap();
@@ -154,8 +155,8 @@ async fn p3_functions_that_make_a_resource_are_constructors() {
     assert!(none.contains("no function makes one from data"), "{none}");
 }
 
-/// P3: a function that a toolchain calls while it builds a component is not a tool. A web server is refused with advice to export
-/// other functions.
+/// P3: a function that a toolchain calls while it builds a component is not a tool. A web server is refused with advice
+/// to export other functions.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_toolchain_functions_and_http_handlers_are_skipped() {
     let directory = tempfile::tempdir().unwrap();
@@ -238,7 +239,8 @@ async fn p5_earlier_drafts_of_wasi_config_link() {
     }
 }
 
-/// P12, row 11: a core module is refused with advice on how to turn it into a component. The advice depends on the module's target.
+/// P12, row 11: a core module is refused with advice on how to turn it into a component. The advice depends on the
+/// module's target.
 #[tokio::test(flavor = "multi_thread")]
 async fn p12_row_11_core_module_is_refused_with_advice() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Tests of the limits on calls, with a real component. Each error names the limit and the plugin, and all permits are free afterwards.
+//! Tests of the limits on calls, with a real component. Each error names the limit and the plugin, and all permits are
+//! free afterwards.
 
 mod common;
 
@@ -23,7 +24,8 @@ async fn set_up(limits: CallLimits) -> (Sandbox, PluginSetup) {
     (sandbox, PluginSetup::new(plugin, Grants::default(), limits))
 }
 
-// Row 1, P8: an endless loop is stopped at the limit on wall time or at the limit on processor time, whichever it reaches first.
+// Row 1, P8: an endless loop is stopped at the limit on wall time or at the limit on processor time, whichever it
+// reaches first.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_1_p8_endless_loop_is_stopped_at_its_time_limit() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;
@@ -37,7 +39,8 @@ async fn row_1_p8_endless_loop_is_stopped_at_its_time_limit() {
     assert!(cpu.cost.cpu_us >= 100_000);
 }
 
-// Rows 1 and 9: after concurrent endless loops, traps and cancellations, all permits are free and every instance is new.
+// Rows 1 and 9: after concurrent endless loops, traps and cancellations, all permits are free and every instance is
+// new.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_1_row_9_permits_are_free_after_loops_traps_and_cancellations() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;
@@ -92,7 +95,8 @@ async fn metered(directory: &Path, fuel: u64) -> (Sandbox, PluginSetup, PluginSe
     (sandbox, setup(Some(fuel)), setup(None))
 }
 
-// P8, "fuel (optional, deterministic)": the same call uses the same fuel every time. Without a fuel limit no fuel is counted.
+// P8, "fuel (optional, deterministic)": the same call uses the same fuel every time. Without a fuel limit no fuel is
+// counted.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_same_call_uses_the_same_fuel() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -105,7 +109,8 @@ async fn p8_same_call_uses_the_same_fuel() {
         assert_eq!(call(&sandbox, &counted, "noop", LONG).await.cost.fuel, Some(fuel));
     }
     assert_eq!(call(&sandbox, &uncounted, "noop", LONG).await.cost.fuel, None);
-    // A new sandbox uses the compiled code of both engines from the cache and counts the same fuel, like another process would.
+    // A new sandbox uses the compiled code of both engines from the cache and counts the same fuel, like another
+    // process would.
     let (sandbox, counted, _) = metered(directory.path(), fuel).await;
     let again = call(&sandbox, &counted, "noop", LONG).await;
     assert!(matches!(again.result, Ok(Ok(_))), "the fuel is exactly enough: {again:?}");
@@ -114,8 +119,8 @@ async fn p8_same_call_uses_the_same_fuel() {
     assert!(call(&sandbox, &less, "noop", LONG).await.result.is_err(), "the fuel is not enough");
 }
 
-// Row 1, P8: a loop is stopped by its fuel limit or by its time limit, whichever it reaches first. The error names the limit and the
-// plugin.
+// Row 1, P8: a loop is stopped by its fuel limit or by its time limit, whichever it reaches first. The error names the
+// limit and the plugin.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_1_p8_loop_is_stopped_by_fuel_or_time() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -38,7 +38,8 @@ async fn p2_p8_component_is_loaded_and_called() {
     assert_eq!(report.cost.memory_bytes, 2 * 65_536);
 }
 
-// P12: a component for another patch version of the contract loads. A component for another minor version is refused with advice.
+// P12: a component for another patch version of the contract loads. A component for another minor version is refused
+// with advice.
 #[tokio::test(flavor = "multi_thread")]
 async fn p12_contract_version_is_checked_at_load() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -108,7 +109,8 @@ async fn p5_row_14_calls_of_unimplemented_imports_fail() {
     assert!(failure.contains("wasi:http/incoming-handler@0.2.0") && failure.contains("does not offer"), "{failure}");
 }
 
-// P5, row 14: unknown functions of other interfaces are refused, even if the component has an import that is not implemented.
+// P5, row 14: unknown functions of other interfaces are refused, even if the component has an import that is not
+// implemented.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_row_14_unknown_function_is_refused_despite_an_unimplemented_import() {
     for denied in ["wasi:blobstore/blobstore@0.2.0-draft", "wasi:http/incoming-handler@0.2.0"] {
@@ -136,8 +138,8 @@ async fn p12_exports_with_the_wrong_type_are_refused() {
     assert!(matches!(&error, LoadError::Export { kind: Kind::MediaPolicy, .. }), "{error}");
 }
 
-// Row 4: a component that needs more memory than the largest possible limit is refused. A component that needs more memory than the
-// default limit is loaded, because its agent may configure a larger limit.
+// Row 4: a component that needs more memory than the largest possible limit is refused. A component that needs more
+// memory than the default limit is loaded, because its agent may configure a larger limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_4_memory_above_the_largest_limit_is_refused_at_load() {
     let error = refusal(tool_component(TOOL, 5_000)).await;
@@ -147,7 +149,8 @@ async fn row_4_memory_above_the_largest_limit_is_refused_at_load() {
     assert!(large.is_ok(), "{large:?}");
 }
 
-// P9: compiled code comes from the cache. A damaged, truncated or foreign file is ignored, and the component is compiled again.
+// P9: compiled code comes from the cache. A damaged, truncated or foreign file is ignored, and the component is
+// compiled again.
 #[tokio::test(flavor = "multi_thread")]
 async fn p9_damaged_cache_entry_is_compiled_again() {
     let directory = tempfile::tempdir().expect("a directory");

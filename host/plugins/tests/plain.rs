@@ -1,5 +1,5 @@
-//! Tests of components of any world (P3), written as text: the exports that become tools, the exports that are skipped with a reason,
-//! and the handling of hostile components.
+//! Tests of components of any world (P3), written as text: the exports that become tools, the exports that are skipped
+//! with a reason, and the handling of hostile components.
 
 mod common;
 
@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};
 
-/// Core code with the memory and the function `realloc` that lifting needs. Lists and strings start at address 65536. The function
-/// `list` returns a list with the requested number of items.
+/// Core code with the memory and the function `realloc` that lifting needs. Lists and strings start at address 65536.
+/// The function `list` returns a list with the requested number of items.
 const CODE: &str = r#"
   (core module $code
     (memory (export "memory") 2)
@@ -109,7 +109,8 @@ async fn p3_row_9_functions_accept_many_parameters_and_a_trap_fails_only_its_cal
     assert_eq!(violations[0].pointer, "/p199");
 }
 
-/// P3: functions with types that are too large for a model are skipped with the reason, and other functions are offered.
+/// P3: functions with types that are too large for a model are skipped with the reason, and other functions are
+/// offered.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_functions_with_too_large_types_are_skipped() {
     let directory = tempfile::tempdir().unwrap();
@@ -140,8 +141,8 @@ async fn p3_functions_with_too_large_types_are_skipped() {
     assert_eq!(skipped.len(), expected.len());
 }
 
-/// Row 6: a list of 200 MB, and arguments above their limit, are refused before the host allocates memory for them. Smaller lists are
-/// passed.
+/// Row 6: a list of 200 MB, and arguments above their limit, are refused before the host allocates memory for them.
+/// Smaller lists are passed.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_6_giant_lists_are_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -210,8 +211,8 @@ async fn p3_functions_that_cannot_be_offered_are_skipped_with_the_reason() {
     assert!(!plugin.has(agent_plugins::Kind::Tool) && run(&sandbox, &plugin, "two", &json!({})).await.result.is_err());
 }
 
-/// P3, P9: tool names that would be equal become longer, the tools of the contract keep their names, and all names are the same when
-/// the compiled code comes from the cache.
+/// P3, P9: tool names that would be equal become longer, the tools of the contract keep their names, and all names are
+/// the same when the compiled code comes from the cache.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_p9_tool_names_are_unique_and_stable() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Reads the WIT documentation in a component. The custom section `package-docs` contains a version byte and the documentation of a
-//! package as JSON.
+//! Reads the WIT documentation in a component. The custom section `package-docs` contains a version byte and the
+//! documentation of a package as JSON.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -60,8 +60,8 @@ pub(crate) struct TypeDocs {
 }
 
 impl Docs {
-    /// Reads the documentation from all parts of a component. Sections that cannot be read are ignored. This function parses the
-    /// whole component, so it runs in the child process that examines components.
+    /// Reads the documentation from all parts of a component. Sections that cannot be read are ignored. This function
+    /// parses the whole component, so it runs in the child process that examines components.
     pub(crate) fn read(component: &[u8]) -> Self {
         let payloads = Parser::new(0).parse_all(component).map_while(Result::ok);
         let sections = payloads.filter_map(|payload| match payload {
@@ -86,8 +86,8 @@ impl Docs {
         docs.all(|other| other == first).then_some(first)
     }
 
-    /// The documentation of a type that an interface defines or uses under this name. None if several packages document the type
-    /// differently.
+    /// The documentation of a type that an interface defines or uses under this name. None if several packages document
+    /// the type differently.
     pub(crate) fn of_type(&self, interface: Option<&str>, name: &str) -> Option<&TypeDocs> {
         let own = self.packages.iter().flat_map(|package| package.types_of(interface));
         let own: Vec<_> = own.filter_map(|types| types.get(name)).collect();

@@ -1,5 +1,5 @@
-//! Checks the names and versions of a component's imports, and finds the exports that belong to the contract. The linker could also
-//! check imports, but its messages for missing imports are misleading.
+//! Checks the names and versions of a component's imports, and finds the exports that belong to the contract. The
+//! linker could also check imports, but its messages for missing imports are misleading.
 
 use crate::identity::Kind;
 use crate::text::clean;
@@ -168,7 +168,8 @@ pub(crate) fn check<'a>(names: impl Iterator<Item = &'a str>) -> Result<Imports,
     if unknown.is_empty() { Ok(imports) } else { Err(InterfaceProblem::Unknown { names: unknown }) }
 }
 
-/// The plugin kinds that these exports implement. Fails if an export belongs to an incompatible version of the contract.
+/// The plugin kinds that these exports implement. Fails if an export belongs to an incompatible version of the
+/// contract.
 pub(crate) fn kinds<'a>(exports: impl Iterator<Item = &'a str>) -> Result<Vec<Kind>, InterfaceProblem> {
     let mut kinds = Vec::new();
     for name in exports {
@@ -303,7 +304,8 @@ mod tests {
         check([name].into_iter()).expect_err("this import is refused").to_string()
     }
 
-    // P5, row 14: known imports are accepted in any patch version. Imports that are not implemented are marked as denied.
+    // P5, row 14: known imports are accepted in any patch version. Imports that are not implemented are marked as
+    // denied.
     #[test]
     fn p5_row_14_known_imports_are_accepted() {
         for name in [

@@ -1,5 +1,6 @@
-//! Reads a component's imports and exports from its bytes before the component is compiled. The scan runs in the child process that
-//! examines components, after `structure` has checked the limits. The host process itself reads only headers.
+//! Reads a component's imports and exports from its bytes before the component is compiled. The scan runs in the child
+//! process that examines components, after `structure` has checked the limits. The host process itself reads only
+//! headers.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -181,8 +182,9 @@ pub(crate) fn scan(bytes: &[u8]) -> Result<Scan, NotAComponent> {
     Ok(scan)
 }
 
-/// Names of the imports that contain only types, so that the host does not have to implement them. A component has such an import if
-/// an exported interface uses types of another interface. Code is not read. For a damaged component, the set is empty.
+/// Names of the imports that contain only types, so that the host does not have to implement them. A component has such
+/// an import if an exported interface uses types of another interface. Code is not read. For a damaged component, the
+/// set is empty.
 pub(crate) fn type_only_imports(bytes: &[u8], imports: &[String]) -> BTreeSet<String> {
     let mut validator = Validator::new_with_features(WasmFeatures::all());
     let mut outermost = None;

@@ -1,5 +1,5 @@
-//! Reads the outermost sections of a component in the host process, before any other code reads the bytes. The reader is a flat loop
-//! over section headers. It never reads nested modules, components or types.
+//! Reads the outermost sections of a component in the host process, before any other code reads the bytes. The reader
+//! is a flat loop over section headers. It never reads nested modules, components or types.
 
 use super::scan::{Interfaces, NotAComponent};
 use wasmparser::{BinaryReader, BinaryReaderError, ComponentExternalKind, FromReader, Parser, SectionLimited};
@@ -14,7 +14,8 @@ const CORE_MODULE_SECTION: u8 = 1;
 const COMPONENT_SECTION: u8 = 4;
 const IMPORT_SECTION: u8 = 10;
 const EXPORT_SECTION: u8 = 11;
-/// Maximum number of imports, and of exports, that are read in the host process: the largest value of `component_interfaces`.
+/// Maximum number of imports, and of exports, that are read in the host process: the largest value of
+/// `component_interfaces`.
 const MAX_NAMES: usize = 10_000;
 
 /// One section of a component's outermost level.
@@ -56,8 +57,8 @@ fn read_section<'a>(reader: &mut BinaryReader<'a>) -> Result<Section<'a>, Binary
     Ok(Section { id, contents: reader.read_bytes(size as usize)? })
 }
 
-/// The result of the search for a manifest: the manifest's JSON, and the damage that ended the search early. If bytes were appended
-/// to the file, the manifest is still found, so that its name can be compared with the lock file.
+/// The result of the search for a manifest: the manifest's JSON, and the damage that ended the search early. If bytes
+/// were appended to the file, the manifest is still found, so that its name can be compared with the lock file.
 pub(crate) struct FoundManifest<'a> {
     pub(crate) json: Option<&'a [u8]>,
     pub(crate) damage: Option<NotAComponent>,

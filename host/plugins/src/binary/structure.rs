@@ -1,5 +1,6 @@
-//! Checks the structure of a component before a recursive parser reads the component (row 36): the nesting of components and types,
-//! and the number of types, imports and exports. The check uses an explicit stack and never recurses.
+//! Checks the structure of a component before a recursive parser reads the component (row 36): the nesting of
+//! components and types, and the number of types, imports and exports. The check uses an explicit stack and never
+//! recurses.
 
 use crate::limits::HostLimits;
 use serde::{Deserialize, Serialize};
@@ -33,8 +34,8 @@ impl HostLimits {
 
 /// Maximum total size of the names of all outermost imports and exports, in bytes.
 const NAME_BYTES: usize = 1024 * 1024;
-/// Maximum number of imports, and of exports, of one core module. The limit is large, because modules that share a library link
-/// thousands of symbols.
+/// Maximum number of imports, and of exports, of one core module. The limit is large, because modules that share a
+/// library link thousands of symbols.
 const CORE_INTERFACES: usize = 100_000;
 
 /// The reason why a component is refused before it is parsed.
@@ -88,7 +89,8 @@ impl From<BinaryReaderError> for StructureProblem {
     }
 }
 
-/// Checks the structure of a component or a core module. If the check succeeds, recursive parsers can safely read the bytes.
+/// Checks the structure of a component or a core module. If the check succeeds, recursive parsers can safely read the
+/// bytes.
 pub(crate) fn check(bytes: &[u8], limits: StructureLimits) -> Result<(), StructureProblem> {
     let mut walk = Walk { bytes, limits, types: 0, name_bytes: 0, levels: vec![Level::default()] };
     for payload in Parser::new(0).parse_all(bytes) {
@@ -252,7 +254,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Reads one type. If it is a component or instance type, reads only its start and returns the list of declarations that follow.
+    /// Reads one type. If it is a component or instance type, reads only its start and returns the list of declarations
+    /// that follow.
     fn component_type(&mut self, reader: &mut BinaryReader<'_>) -> Result<Option<Declarations>, StructureProblem> {
         self.count_types(1)?;
         let kind = match reader.clone().read_u8()? {

@@ -1,5 +1,5 @@
-//! Calls to generic functions: converts JSON arguments to values, calls the function in a new instance, and converts the result to
-//! JSON.
+//! Calls to generic functions: converts JSON arguments to values, calls the function in a new instance, and converts
+//! the result to JSON.
 
 use super::kinds::{ToolCallRequest, call_spec, capabilities};
 use super::plugin_setup::PluginSetup;
@@ -189,7 +189,8 @@ async fn run_command(
     if printed.is_empty() { Ok(Ok(ToolDone::default())) } else { text(printed, bytes).map(Ok) }
 }
 
-/// Converts the result of a function. If it is a `result` with an error, the model receives the error as the tool's failure.
+/// Converts the result of a function. If it is a `result` with an error, the model receives the error as the tool's
+/// failure.
 fn outcome(signature: &Signature, value: Option<Val>, bytes: usize) -> Result<Result<ToolDone, String>, Stop> {
     match (&signature.result, value) {
         (Some(Shape::Result { ok, .. }), Some(Val::Result(Ok(value)))) => match (ok, value) {
@@ -261,8 +262,8 @@ fn read_arguments(export: &GenericExport, plugin: &str, text: &str) -> Result<Ar
     })
 }
 
-/// Returns the index of the constructor to call, its arguments, and the JSON pointer to the arguments. If there are several
-/// constructors, `self` must be an object whose only key is the name of a constructor.
+/// Returns the index of the constructor to call, its arguments, and the JSON pointer to the arguments. If there are
+/// several constructors, `self` must be an object whose only key is the name of a constructor.
 fn choose_constructor(
     constructors: &[(String, Callable)],
     self_argument: Value,

@@ -1,5 +1,5 @@
-//! The typed calls: one method for each exported function of the contract. Each method converts the request, runs the guest in a new
-//! instance, and checks and converts the result.
+//! The typed calls: one method for each exported function of the contract. Each method converts the request, runs the
+//! guest in a new instance, and checks and converts the result.
 
 use super::plugin_setup::PluginSetup;
 use super::service_request;
@@ -49,8 +49,8 @@ pub struct ToolCallRequest<'a> {
     pub context: ToolCallContext,
 }
 
-/// Returns the setup, with code that counts fuel if its limits include fuel. If that code cannot be loaded, returns a failure from
-/// the calling function.
+/// Returns the setup, with code that counts fuel if its limits include fuel. If that code cannot be loaded, returns a
+/// failure from the calling function.
 macro_rules! with_metering {
     ($sandbox:expr, $setup:expr) => {
         match $sandbox.with_metering($setup).await {
@@ -61,7 +61,8 @@ macro_rules! with_metering {
 }
 
 impl Sandbox {
-    /// Loads the code that counts fuel, if the limits include fuel. Otherwise the first call would have to wait for this code.
+    /// Loads the code that counts fuel, if the limits include fuel. Otherwise the first call would have to wait for
+    /// this code.
     pub async fn prepare(&self, setup: &PluginSetup) -> Result<(), CallFailure> {
         self.with_metering(setup).await.map(drop)
     }
@@ -249,7 +250,8 @@ impl Sandbox {
             .with_result_bytes()
     }
 
-    /// Calls a media policy, which returns one decision for each media item (P4). The policy gets no grants and no ports.
+    /// Calls a media policy, which returns one decision for each media item (P4). The policy gets no grants and no
+    /// ports.
     pub async fn decide(
         &self,
         setup: &PluginSetup,

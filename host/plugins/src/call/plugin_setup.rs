@@ -13,7 +13,8 @@ pub struct PluginSetup {
     pub(crate) plugin: Arc<LoadedPlugin>,
     pub(crate) grants: Arc<Grants>,
     pub(crate) unmet: Arc<[Unmet]>,
-    /// Needs that are not granted, including guesses from the imports. They are shown as advice when the plugin reports a denial.
+    /// Needs that are not granted, including guesses from the imports. They are shown as advice when the plugin reports
+    /// a denial.
     pub(crate) guessed: Arc<[Unmet]>,
     pub(crate) limits: CallLimits,
     pub(crate) trial: Option<Arc<Trial>>,
@@ -22,8 +23,8 @@ pub struct PluginSetup {
 }
 
 impl PluginSetup {
-    /// Creates a setup. The effective grants are the intersection of `grants` and the needs of the manifest. Each limit is lowered to its
-    /// maximum value.
+    /// Creates a setup. The effective grants are the intersection of `grants` and the needs of the manifest. Each limit
+    /// is lowered to its maximum value.
     pub fn new(plugin: Arc<LoadedPlugin>, grants: Grants, limits: CallLimits) -> Self {
         let unmet: Arc<[Unmet]> = plugin.unmet(&grants).into();
         let guessed = match plugin.manifest() {
@@ -57,7 +58,8 @@ impl PluginSetup {
         Self::new(self.plugin.clone(), grants, self.limits).on_trial(self.trial.clone()).with_secrets(&self.secrets)
     }
 
-    /// Returns the setup with its grants limited to the current grants, so that a revocation takes effect at once (P10).
+    /// Returns the setup with its grants limited to the current grants, so that a revocation takes effect at once
+    /// (P10).
     #[must_use]
     pub fn within(&self, current: &Grants) -> Self {
         let narrowed = Self::new(self.plugin.clone(), self.grants.within(current), self.limits);

@@ -1,5 +1,5 @@
-//! Checks the service events that tools ask the host to send. The plugin must have a grant for the event type, and the tool must not
-//! be marked as read-only (P2, P6, row 51).
+//! Checks the service events that tools ask the host to send. The plugin must have a grant for the event type, and the
+//! tool must not be marked as read-only (P2, P6, row 51).
 
 use super::plugin_setup::PluginSetup;
 use crate::contract::RejectedResult;
@@ -40,7 +40,8 @@ pub(crate) fn service_request_in(
     }))
 }
 
-/// Returns the event type if the tool may send it. The error is the description of the denial, and the advice to allow it.
+/// Returns the event type if the tool may send it. The error is the description of the denial, and the advice to allow
+/// it.
 fn check_event_type(
     event_type: &str,
     setup: &PluginSetup,

@@ -1,5 +1,6 @@
-//! `wasi:filesystem` (P6, P13): the file trees that are granted to the call. This module implements the functions that open, change,
-//! read or write. It checks and records the calls of the other functions, and then uses the implementation of wasmtime-wasi.
+//! `wasi:filesystem` (P6, P13): the file trees that are granted to the call. This module implements the functions that
+//! open, change, read or write. It checks and records the calls of the other functions, and then uses the
+//! implementation of wasmtime-wasi.
 
 mod directory_listing;
 mod file_io;
@@ -55,8 +56,8 @@ pub(crate) trait HasFiles: HasCapability<FilesState> + WasiFilesystemView {}
 impl<T: HasCapability<FilesState> + WasiFilesystemView> HasFiles for T {}
 
 impl FilesState {
-    /// Opens the granted trees, so that a missing tree is reported before the guest runs. In a replay, `recorded` contains the trees
-    /// as the original call found them.
+    /// Opens the granted trees, so that a missing tree is reported before the guest runs. In a replay, `recorded`
+    /// contains the trees as the original call found them.
     pub(crate) fn open(
         host: &TreeHost,
         call: &CallContext,
@@ -131,7 +132,8 @@ impl FilesView<'_> {
         }
     }
 
-    /// Converts a refusal to an error code for the guest. Records the reason, unless the operating system returned the error.
+    /// Converts a refusal to an error code for the guest. Records the reason, unless the operating system returned the
+    /// error.
     fn error_code(&self, refusal: TreeRefusal, action: &str) -> ErrorCode {
         match refusal {
             TreeRefusal::System(error) => ErrorCode::from(&error),

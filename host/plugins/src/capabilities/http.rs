@@ -1,5 +1,5 @@
-//! `wasi:http` (P6, P7): sends the granted requests of a plugin with their secrets. Each request is authorised by its URL and sent
-//! to an IP address that was checked. The host's name is not resolved a second time after the check.
+//! `wasi:http` (P6, P7): sends the granted requests of a plugin with their secrets. Each request is authorised by its
+//! URL and sent to an IP address that was checked. The host's name is not resolved a second time after the check.
 
 mod body;
 mod connect;

@@ -1,5 +1,5 @@
-//! `wasi:keyvalue`: values that plugins store between calls, through the port that the runtime implements (P5). A call with the
-//! grant can access the buckets of its own agent and plugin.
+//! `wasi:keyvalue`: values that plugins store between calls, through the port that the runtime implements (P5). A call
+//! with the grant can access the buckets of its own agent and plugin.
 
 mod bindings;
 mod draft;
@@ -38,7 +38,8 @@ impl KeyValueState {
 #[allow(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct OpenBucket {
     values: Arc<Values>,
-    /// The last key of each page that the guest has read. The numeric cursors of the first draft are positions in this list.
+    /// The last key of each page that the guest has read. The numeric cursors of the first draft are positions in this
+    /// list.
     pages: Vec<String>,
 }
 

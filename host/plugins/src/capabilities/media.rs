@@ -1,4 +1,5 @@
-//! The interface `media-store` of the contract: the media of the call's session, through the port that the runtime implements.
+//! The interface `media-store` of the contract: the media of the call's session, through the port that the runtime
+//! implements.
 
 mod bindings;
 mod host;
@@ -48,7 +49,8 @@ enum Growth {
 }
 
 impl GrowingMedium {
-    /// Creates an empty media item. Cuts the guest's texts immediately, because a call may write many media items at once.
+    /// Creates an empty media item. Cuts the guest's texts immediately, because a call may write many media items at
+    /// once.
     fn new(mime_type: &str, name: Option<&str>) -> Self {
         Self { mime_type: short(mime_type), name: name.map(short), state: Growth::Open(Vec::new()) }
     }

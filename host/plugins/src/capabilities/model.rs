@@ -1,4 +1,5 @@
-//! `agent-host:model`: requests to the agent's model, through the port that the runtime implements and within a granted budget (P5).
+//! `agent-host:model`: requests to the agent's model, through the port that the runtime implements and within a granted
+//! budget (P5).
 
 mod bindings;
 mod host;

@@ -58,8 +58,8 @@ pub(crate) enum Trace {
     None,
     /// The guest receives the trace context in the request of the contract.
     InRequest(TraceContext),
-    /// The guest is a generic function or a program, and receives the trace context in the environment variables `TRACEPARENT` and
-    /// `TRACESTATE`.
+    /// The guest is a generic function or a program, and receives the trace context in the environment variables
+    /// `TRACEPARENT` and `TRACESTATE`.
     InEnvironment(TraceContext),
 }
 
@@ -136,8 +136,8 @@ fn wasi_context(call: &CallContext, inputs: &ProcessInputs) -> WasiCtx {
     builder.build()
 }
 
-/// The seed for the guest's hash maps. Different calls have different seeds. All attempts of one call have the same seed, so that a
-/// retry iterates over maps in the same order.
+/// The seed for the guest's hash maps. Different calls have different seeds. All attempts of one call have the same
+/// seed, so that a retry iterates over maps in the same order.
 fn seed_of(session: &str, call: &str) -> u128 {
     let hash = Sha256::new().chain_update(session).chain_update("/").chain_update(call).finalize();
     hash.iter().take(16).fold(0, |seed, byte| seed << 8 | u128::from(*byte))

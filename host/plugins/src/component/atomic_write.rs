@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Replaces the file at `path` with these bytes in one step. The bytes are first written to a hidden temporary file in the same
-/// folder. The name of the temporary file contains the process id, so that two processes do not write to the same file.
+/// Replaces the file at `path` with these bytes in one step. The bytes are first written to a hidden temporary file in
+/// the same folder. The name of the temporary file contains the process id, so that two processes do not write to the
+/// same file.
 pub fn write_file_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let unfinished = path.with_file_name(format!(".{name}.{}.unfinished", std::process::id()));

@@ -1,11 +1,13 @@
-//! The cache of compiled code on disk (P9). Loading compiled code means running it, so a file is used only if its keyed hash proves
-//! that this host wrote the file for exactly this component and engine. Other files are ignored, and the component is compiled again.
+//! The cache of compiled code on disk (P9). Loading compiled code means running it, so a file is used only if its keyed
+//! hash proves that this host wrote the file for exactly this component and engine. Other files are ignored, and the
+//! component is compiled again.
 //!
-//! The total size of the files is limited. The least recently used file is deleted first. A process holds a shared lock on each file
-//! that it uses, and locked files are not deleted.
+//! The total size of the files is limited. The least recently used file is deleted first. A process holds a shared lock
+//! on each file that it uses, and locked files are not deleted.
 //!
-//! A file consists of the code, the record of the facts about the component, and a trailer. The code comes first so that it can be
-//! mapped into memory page by page. Mapping takes a tenth of the time of copying, and processes share the memory.
+//! A file consists of the code, the record of the facts about the component, and a trailer. The code comes first so
+//! that it can be mapped into memory page by page. Mapping takes a tenth of the time of copying, and processes share
+//! the memory.
 
 use super::atomic_write::{Mutability, make_private_directory, write_atomically};
 use crate::binary::scan::COMPILED_MAGIC;
@@ -63,8 +65,8 @@ pub(crate) enum CompiledCode {
 const TRAILER_BYTES: usize = MAC_BYTES + LENGTH_BYTES + COMPILED_MAGIC.len();
 
 impl CompiledCache {
-    /// Opens the cache in `directory` for this engine. Creates the key if necessary. If two processes create it at the same time, both
-    /// get the same key. Returns None if the folder belongs to another user.
+    /// Opens the cache in `directory` for this engine. Creates the key if necessary. If two processes create it at the
+    /// same time, both get the same key. Returns None if the folder belongs to another user.
     pub(crate) fn open(directory: &Path, engine: blake3::Hash, max_bytes: u64) -> io::Result<Option<Self>> {
         make_private_directory(directory)?;
         // A new file belongs to the user under which this process runs.
@@ -108,8 +110,8 @@ impl CompiledCache {
         self.must_copy.store(true, Ordering::Relaxed);
     }
 
-    /// Stores compiled code. While the returned file is open, the cache does not delete the entry. Returns None if the cache has no space
-    /// for the code. If storing fails, the component is compiled again at the next start.
+    /// Stores compiled code. While the returned file is open, the cache does not delete the entry. Returns None if the
+    /// cache has no space for the code. If storing fails, the component is compiled again at the next start.
     pub(crate) fn put(&self, component: &Digest, record: &[u8], code: &[u8]) -> io::Result<Option<File>> {
         let size = (code.len() + record.len() + TRAILER_BYTES) as u64;
         if record.len() as u64 > MAX_RECORD_BYTES || !self.free_space(component, size)? {
@@ -130,8 +132,8 @@ impl CompiledCache {
         Ok(Some(file))
     }
 
-    /// Deletes the least recently used files of all engines until `size` more bytes fit. Files in use are not deleted. Returns whether
-    /// enough space is free now.
+    /// Deletes the least recently used files of all engines until `size` more bytes fit. Files in use are not deleted.
+    /// Returns whether enough space is free now.
     fn free_space(&self, component: &Digest, size: u64) -> io::Result<bool> {
         let replaced = self.path(component);
         let mut files = self.files()?;
@@ -150,7 +152,8 @@ impl CompiledCache {
         Ok(size <= self.max_bytes && total <= largest_total)
     }
 
-    /// Lists every file of compiled code, including the files of other engines and the incomplete files of interrupted processes.
+    /// Lists every file of compiled code, including the files of other engines and the incomplete files of interrupted
+    /// processes.
     fn files(&self) -> io::Result<Vec<CachedFile>> {
         let mut found = Vec::new();
         for folder in std::fs::read_dir(&self.root)?.flatten() {
@@ -170,7 +173,8 @@ impl CompiledCache {
         Ok(found)
     }
 
-    /// Reads and verifies a file. Reads first the trailer, then the record, then the code. Stops early if a length is wrong.
+    /// Reads and verifies a file. Reads first the trailer, then the record, then the code. Stops early if a length is
+    /// wrong.
     fn read(&self, component: &Digest, mut file: File) -> Option<CacheEntry> {
         let length = file.metadata().ok()?.len().min(self.max_bytes);
         let record_end = length.checked_sub(TRAILER_BYTES as u64)?;
@@ -221,7 +225,8 @@ impl CompiledCache {
         hasher.finalize()
     }
 
-    /// A keyed hasher that has already hashed the engine and the component. Both have a fixed length, so the hash is unambiguous.
+    /// A keyed hasher that has already hashed the engine and the component. Both have a fixed length, so the hash is
+    /// unambiguous.
     fn hasher(&self, component: &Digest) -> blake3::Hasher {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher.update(self.engine.as_bytes()).update(component.as_str().as_bytes());
@@ -261,9 +266,10 @@ enum FolderAccess {
     Open,
 }
 
-/// Whether the file does not change while its code runs. The file must be read-only, so that no program writes to it by mistake, and
-/// it must be on a local file system, so that no other machine changes it. This host replaces its files and never writes to them. The
-/// folder belongs to the user, so malicious programs of the same user are not considered: they do not need this file to do harm.
+/// Whether the file does not change while its code runs. The file must be read-only, so that no program writes to it by
+/// mistake, and it must be on a local file system, so that no other machine changes it. This host replaces its files
+/// and never writes to them. The folder belongs to the user, so malicious programs of the same user are not considered:
+/// they do not need this file to do harm.
 #[cfg(target_os = "linux")]
 fn is_immutable(file: &File) -> bool {
     /// Magic numbers of statfs(2): ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS, bcachefs.
@@ -288,8 +294,8 @@ fn open_key(directory: &Path, user: u32, access: FolderAccess) -> io::Result<[u8
     {
         return Ok(key);
     }
-    // A key that another user created or can read, or that has the wrong length, is not secret. It is replaced, so that entries
-    // that were written with the old key are no longer trusted.
+    // A key that another user created or can read, or that has the wrong length, is not secret. It is replaced, so that
+    // entries that were written with the old key are no longer trusted.
     let mut key = [0; KEY_BYTES];
     getrandom::fill(&mut key).map_err(io::Error::other)?;
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
@@ -481,7 +487,8 @@ mod tests {
         assert_eq!(code, b"code");
     }
 
-    // P9: the key is created once, even by several threads at the same time, and a key that other users can read is replaced.
+    // P9: the key is created once, even by several threads at the same time, and a key that other users can read is
+    // replaced.
     #[test]
     fn p9_key_is_created_once_and_replaced_if_readable_by_others() {
         let directory = tempfile::tempdir().expect("a directory");

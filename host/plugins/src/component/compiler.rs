@@ -1,6 +1,6 @@
-//! Examines and compiles a component in the compiler process, a child process of the same program (P9, P15, rows 11 and 36). If the
-//! bytes make a parser or the compiler misbehave, only this process is affected. It has its own limits, and the host reads only a
-//! limited amount of output from it.
+//! Examines and compiles a component in the compiler process, a child process of the same program (P9, P15, rows 11 and
+//! 36). If the bytes make a parser or the compiler misbehave, only this process is affected. It has its own limits, and
+//! the host reads only a limited amount of output from it.
 
 mod child;
 mod confinement;
@@ -30,15 +30,16 @@ use tokio::process::{Child, ChildStdout, Command};
 
 /// Maximum size of the child's error output that the host stores, in bytes. Further output is discarded.
 const MAX_ERROR_OUTPUT: u64 = 4 * 1024;
-/// The limit on wall time, as a multiple of the limit on processor time. On a busy machine, the child gets only a part of each second.
+/// The limit on wall time, as a multiple of the limit on processor time. On a busy machine, the child gets only a part
+/// of each second.
 const CLOCK_FACTOR: u32 = 10;
-/// Size of a component for which the time limit is twice the limit for the smallest components, in bytes. The time limit grows
-/// linearly with the size.
+/// Size of a component for which the time limit is twice the limit for the smallest components, in bytes. The time
+/// limit grows linearly with the size.
 const BYTES_PER_TIME_LIMIT: u64 = 10 * MIB as u64;
 /// Memory limit of a child for the smallest components, in bytes.
 const MIN_MEMORY: usize = 512 * MIB;
-/// Number of bytes that are added to the memory limit for each byte of the component. Cranelift needs about 20 times the size of a
-/// component.
+/// Number of bytes that are added to the memory limit for each byte of the component. Cranelift needs about 20 times
+/// the size of a component.
 const MEMORY_PER_BYTE: usize = 48;
 /// Maximum memory limit of one child, and of all children together, in bytes.
 pub(crate) const MAX_MEMORY: usize = 2048 * MIB;
@@ -87,8 +88,8 @@ pub(crate) enum CompilerError {
 }
 
 impl CompilerError {
-    /// Whether the component itself caused the end of the child, so that the child would end in the same way at every start. Signals that
-    /// users and the system send to whole process groups are not caused by the component.
+    /// Whether the component itself caused the end of the child, so that the child would end in the same way at every
+    /// start. Signals that users and the system send to whole process groups are not caused by the component.
     pub(crate) fn is_caused_by_component(&self) -> bool {
         match self {
             Self::Time(CompileTimeout::Processor(_)) => true,
@@ -204,8 +205,8 @@ pub(crate) fn examine_here(bytes: &[u8], limits: &CompileLimits) -> Result<Bytes
 
 /// Compiles a component in a child and returns its verified result. Dropping the future ends the child.
 ///
-/// The limit applies to the processor time of all threads of the child. The child runs with low priority, so that wall time says little
-/// about its work. The limit on wall time is therefore a multiple of the limit on processor time.
+/// The limit applies to the processor time of all threads of the child. The child runs with low priority, so that wall
+/// time says little about its work. The limit on wall time is therefore a multiple of the limit on processor time.
 pub(crate) async fn compile(
     command: &CompilerCommand,
     context: &EngineContext,
@@ -297,7 +298,8 @@ async fn exchange(child: &mut Child, parts: [&[u8]; 3], limits: &CompileLimits) 
     let output = child.stdout.take().ok_or_else(no_pipe)?;
     let mut errors = child.stderr.take().ok_or_else(no_pipe)?;
     let write_input = async move {
-        // A child that ends early writes the reason to its error output, which is more useful than the error of the broken pipe.
+        // A child that ends early writes the reason to its error output, which is more useful than the error of the
+        // broken pipe.
         for part in parts {
             if input.write_all(part).await.is_err() {
                 break;
@@ -316,8 +318,8 @@ async fn exchange(child: &mut Child, parts: [&[u8]; 3], limits: &CompileLimits) 
     Ok(ChildOutput { status: child.wait().await?, header, output_bytes, errors: errors? })
 }
 
-/// Reads the header and then the number of bytes that the header announces. If the number is too large, reads only the header. Then
-/// the pipe is closed, even if the child writes more.
+/// Reads the header and then the number of bytes that the header announces. If the number is too large, reads only the
+/// header. Then the pipe is closed, even if the child writes more.
 async fn read_output(mut output: ChildStdout, limits: &CompileLimits) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let mut header = Vec::with_capacity(HEADER_BYTES);
     (&mut output).take(HEADER_BYTES as u64).read_to_end(&mut header).await?;

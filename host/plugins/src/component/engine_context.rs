@@ -1,6 +1,6 @@
-//! An engine with the objects that depend on it: the linkers, the cache of compiled code and the thread that advances epochs. A
-//! sandbox has one context. When a plugin needs fuel, it creates a second context, whose engine counts fuel. The first engine does
-//! not count fuel, because counting slows down every loop.
+//! An engine with the objects that depend on it: the linkers, the cache of compiled code and the thread that advances
+//! epochs. A sandbox has one context. When a plugin needs fuel, it creates a second context, whose engine counts fuel.
+//! The first engine does not count fuel, because counting slows down every loop.
 
 use super::code_cache::CompiledCache;
 use super::quarantine::ExaminerId;
@@ -47,7 +47,8 @@ pub(crate) struct EngineContext {
     _ticker: Ticker,
 }
 
-/// The engine contexts of a sandbox: one without metering, and one with metering that is created when it is first needed.
+/// The engine contexts of a sandbox: one without metering, and one with metering that is created when it is first
+/// needed.
 pub(crate) struct EngineContexts {
     unmetered: Arc<EngineContext>,
     metered: Mutex<Option<Arc<EngineContext>>>,

@@ -1,6 +1,6 @@
-//! Components of any WIT world (P3). Each exported function that takes and returns data becomes a tool, a generic function, whose
-//! schema is derived from its WIT types. A method becomes a tool if one call can construct the resource and call the method. A
-//! command-line program becomes one tool.
+//! Components of any WIT world (P3). Each exported function that takes and returns data becomes a tool, a generic
+//! function, whose schema is derived from its WIT types. A method becomes a tool if one call can construct the resource
+//! and call the method. A command-line program becomes one tool.
 
 pub(crate) mod arguments;
 mod command;
@@ -29,7 +29,8 @@ pub(crate) const SELF_ARGUMENT: &str = "self";
 /// The error if an export is missing that was found when the component was first loaded.
 pub(crate) const EXPORT_CHANGED: &str = "an export has changed since the component was first loaded";
 
-/// The facts about the exports that are not part of the contract. The facts depend only on the component's bytes and on this host.
+/// The facts about the exports that are not part of the contract. The facts depend only on the component's bytes and on
+/// this host.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct GenericFacts {
@@ -80,8 +81,8 @@ impl fmt::Display for SkippedExport {
 }
 
 impl GenericFacts {
-    /// If the component is a command-line program, names its tool after the plugin. The name of the plugin may come from the file, so it
-    /// is not part of the stored facts.
+    /// If the component is a command-line program, names its tool after the plugin. The name of the plugin may come
+    /// from the file, so it is not part of the stored facts.
     pub(crate) fn name_command(&mut self, plugin: &str, tools: &mut [ToolDefinition]) {
         let Some(function) = self.functions.iter_mut().find(|function| function.form == Form::Command) else { return };
         let Some(index) = tools.iter().position(|tool| tool.name == function.tool) else { return };

@@ -1,5 +1,5 @@
-//! Loads a component (P15) in these steps: check the size and the digest, verify the lock and the signature, get the compiled code
-//! from the cache or from the compiler process, link the component, and get its tool definitions once.
+//! Loads a component (P15) in these steps: check the size and the digest, verify the lock and the signature, get the
+//! compiled code from the cache or from the compiler process, link the component, and get its tool definitions once.
 
 mod compile_lock;
 mod compiled_code;
@@ -84,8 +84,8 @@ impl Sandbox {
         self.load_path(path, &Origin::Named, progress).await.map(|(plugin, _)| plugin)
     }
 
-    /// Loads a component from a file of a plugin folder and reports the progress. Before any of its code runs, the verifier must allow
-    /// the component to be used from that folder.
+    /// Loads a component from a file of a plugin folder and reports the progress. Before any of its code runs, the
+    /// verifier must allow the component to be used from that folder.
     pub async fn load_verified_file_with(
         &self,
         path: &Path,
@@ -94,8 +94,9 @@ impl Sandbox {
         self.load_path(path, &Origin::Folder(path.to_owned()), progress).await.map(|(plugin, _)| plugin)
     }
 
-    /// Loads a component from a file. Also returns the bytes of the file if they had to be read into memory. If the compiled code is
-    /// available and the plugin store has a copy, the file is only hashed, because reading it into memory would double the time.
+    /// Loads a component from a file. Also returns the bytes of the file if they had to be read into memory. If the
+    /// compiled code is available and the plugin store has a copy, the file is only hashed, because reading it into
+    /// memory would double the time.
     pub(crate) async fn load_path(
         &self,
         path: &Path,
@@ -250,7 +251,8 @@ impl Sandbox {
         let mut links = link(&context, &component, &facts)?;
         let new = NewComponent::of(identity, context);
         links.generic = match self.introspect(&new, (&component, &docs), &links, &mut facts).await {
-            // The default limits are too small. The agent may configure larger limits. Otherwise each call reports the limit.
+            // The default limits are too small. The agent may configure larger limits. Otherwise each call reports the
+            // limit.
             Err(LoadError::Start(CallFailure::Limit { limit, .. })) if limit.is_memory_limit() => {
                 let generous = NewComponent { limits: new.limits.with_maximum_memory(), ..new.clone() };
                 self.introspect(&generous, (&component, &docs), &links, &mut facts).await?
@@ -300,8 +302,8 @@ enum KnownOrNew {
     New(Box<UnverifiedClaims>),
 }
 
-/// Finds the plugin and the size of a file whose compiled code is available. Returns None if there is a plugin store that has no copy
-/// of the file.
+/// Finds the plugin and the size of a file whose compiled code is available. Returns None if there is a plugin store
+/// that has no copy of the file.
 fn find_available_file(
     shared: &Shared,
     context: &EngineContext,

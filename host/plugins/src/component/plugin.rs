@@ -28,8 +28,8 @@ pub struct LoadedPlugin {
     pub(crate) _pin: Option<File>,
 }
 
-/// The facts about a component that the host collects when it first loads the component. They depend only on the component's bytes
-/// and on this host.
+/// The facts about a component that the host collects when it first loads the component. They depend only on the
+/// component's bytes and on this host.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Facts {
     pub(crate) manifest: Option<Manifest>,
@@ -92,8 +92,8 @@ impl LoadedPlugin {
         self.facts.kinds.contains(&kind)
     }
 
-    /// Labels for the kinds of functions that the plugin offers: the names of its plugin kinds, `functions` if generic functions are
-    /// tools (P3), and `command` if it is a command-line program.
+    /// Labels for the kinds of functions that the plugin offers: the names of its plugin kinds, `functions` if generic
+    /// functions are tools (P3), and `command` if it is a command-line program.
     pub fn kind_labels(&self) -> Vec<&'static str> {
         let has_generic = |is_command: bool| {
             let functions = &self.facts.generic.functions;
@@ -104,12 +104,14 @@ impl LoadedPlugin {
         kinds.chain(generic.into_iter().filter_map(|(is_present, label)| is_present.then_some(label))).collect()
     }
 
-    /// Exported functions that are not tools, each with the reason. At most 64 functions are listed. A last entry counts the others.
+    /// Exported functions that are not tools, each with the reason. At most 64 functions are listed. A last entry
+    /// counts the others.
     pub fn skipped_exports(&self) -> &[SkippedExport] {
         &self.facts.generic.skipped
     }
 
-    /// Names of the imports that need an implementation. An import does not ask for a grant. Only the manifest asks for grants.
+    /// Names of the imports that need an implementation. An import does not ask for a grant. Only the manifest asks for
+    /// grants.
     pub fn imports(&self) -> &[String] {
         &self.facts.imports
     }

@@ -1,4 +1,5 @@
-//! The plugin store: stores components by digest, so that a suspended turn can continue with its original generation (P10).
+//! The plugin store: stores components by digest, so that a suspended turn can continue with its original generation
+//! (P10).
 
 use super::atomic_write::{Mutability, write_atomically};
 use agent_core::message::Digest;
@@ -65,7 +66,8 @@ impl PluginStore {
         Self { directory }
     }
 
-    /// Stores these bytes under their digest. Replaces a damaged copy. Does nothing if the same bytes are already stored.
+    /// Stores these bytes under their digest. Replaces a damaged copy. Does nothing if the same bytes are already
+    /// stored.
     pub fn put(&self, digest: &Digest, bytes: &[u8]) -> Result<(), PluginStoreError> {
         let path = self.path(digest);
         if File::open(&path).is_ok_and(|stored| are_equal(stored, bytes)) {
@@ -162,7 +164,8 @@ impl PluginStore {
     }
 }
 
-/// Whether two files have the same content. They are compared in chunks, to keep the start fast: it compares a file for each plugin.
+/// Whether two files have the same content. They are compared in chunks, to keep the start fast: it compares a file for
+/// each plugin.
 fn are_equal(left: impl Read, right: impl Read) -> bool {
     let mut left_reader = BufReader::with_capacity(COMPARED_BYTES, left);
     let mut right_reader = BufReader::with_capacity(COMPARED_BYTES, right);

@@ -1,6 +1,6 @@
-//! The quarantine: components that crashed the compiler process and are therefore not compiled again at every start. An entry applies
-//! to the exact bytes of a component, one version of the host and its limits. If any of these changes, the host compiles the component
-//! again.
+//! The quarantine: components that crashed the compiler process and are therefore not compiled again at every start. An
+//! entry applies to the exact bytes of a component, one version of the host and its limits. If any of these changes,
+//! the host compiles the component again.
 
 use super::atomic_write::{Mutability, make_private_directory, write_atomically};
 use crate::limits::HostLimits;
@@ -15,7 +15,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const FOLDER: &str = "quarantine";
 /// Maximum size of an entry that is read, in bytes.
 const ENTRY_BYTES: u64 = 16 * 1024;
-/// Maximum number of entries. When the limit is reached, the oldest entry is deleted, so that its component is compiled again.
+/// Maximum number of entries. When the limit is reached, the oldest entry is deleted, so that its component is compiled
+/// again.
 const MAX_ENTRIES: usize = 1_000;
 
 /// The quarantine in one cache folder.
@@ -55,7 +56,8 @@ impl ExaminerId {
 }
 
 impl Quarantine {
-    /// The quarantine inside this folder for compiled code. The quarantine's own folder is created with the first entry.
+    /// The quarantine inside this folder for compiled code. The quarantine's own folder is created with the first
+    /// entry.
     pub fn new(cache: &Path) -> Self {
         Self { directory: cache.join(FOLDER) }
     }

@@ -1,12 +1,13 @@
-//! Reads files that users write, such as configuration files. Only regular files up to a size limit are read. A pipe, a device or an
-//! endless file is refused at once (row 47).
+//! Reads files that users write, such as configuration files. Only regular files up to a size limit are read. A pipe, a
+//! device or an endless file is refused at once (row 47).
 
 use rustix::fs::{Mode, OFlags, open};
 use std::fs::File;
 use std::io::{Error, Read, Result};
 use std::path::Path;
 
-/// Opens a regular file for reading. Fails if the path is not a regular file. The call never waits for the other end of a pipe.
+/// Opens a regular file for reading. Fails if the path is not a regular file. The call never waits for the other end of
+/// a pipe.
 pub fn open_regular_file(path: &Path) -> Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let metadata = std::fs::metadata(path)?;

@@ -33,8 +33,8 @@ pub struct SandboxOptions {
     pub cache_directory: Option<PathBuf>,
     /// Directory of the plugin store. If None, a suspended turn cannot continue after one of its plugins has changed.
     pub store_directory: Option<PathBuf>,
-    /// Command that starts the compiler process. If None, components are compiled in this process, where a malicious component can
-    /// attack the parser and the compiler. Use None only if all components are trusted.
+    /// Command that starts the compiler process. If None, components are compiled in this process, where a malicious
+    /// component can attack the parser and the compiler. Use None only if all components are trusted.
     pub compiler: Option<CompilerCommand>,
     /// Limits that apply to all calls together.
     pub limits: HostLimits,
@@ -66,8 +66,8 @@ pub(crate) struct Shared {
     loaded: Mutex<HashMap<LoadedKey, Weak<LoadedPlugin>>>,
 }
 
-/// The digest, the file name and the metering of a loaded plugin. A component without a manifest gets its name from the file, so two
-/// files with the same bytes may be two plugins.
+/// The digest, the file name and the metering of a loaded plugin. A component without a manifest gets its name from the
+/// file, so two files with the same bytes may be two plugins.
 type LoadedKey = (Digest, String, Metering);
 
 impl Sandbox {
@@ -99,8 +99,8 @@ impl Sandbox {
         Ok(Self { shared: Arc::new(shared), verifier: options.verifier })
     }
 
-    /// Returns a sandbox with the same engine and a second verifier, which must also allow each component. The verifier of this sandbox
-    /// is called first.
+    /// Returns a sandbox with the same engine and a second verifier, which must also allow each component. The verifier
+    /// of this sandbox is called first.
     #[must_use]
     pub fn verified_by(&self, verifier: Arc<dyn ComponentVerifier>) -> Self {
         let verifier = match self.verifier.clone() {
@@ -120,8 +120,8 @@ impl Sandbox {
         self.shared.runner.trees.protected.all().to_vec()
     }
 
-    /// Opens granted trees before any guest runs, so that no guest can redirect their paths. Returns the trees that cannot be opened.
-    /// This call blocks.
+    /// Opens granted trees before any guest runs, so that no guest can redirect their paths. Returns the trees that
+    /// cannot be opened. This call blocks.
     pub fn open_trees(&self, trees: &[TreeGrant]) -> Vec<TreeProblem> {
         self.shared.runner.trees.open_all(trees)
     }
@@ -138,8 +138,8 @@ impl Sandbox {
 }
 
 impl ReplayTrees {
-    /// Creates the recorded trees in a temporary folder. Files that were not recorded are copied from the granted trees with the same
-    /// names. Returns None if no trees were recorded.
+    /// Creates the recorded trees in a temporary folder. Files that were not recorded are copied from the granted trees
+    /// with the same names. Returns None if no trees were recorded.
     pub fn create(
         recorded: &HostCallLog,
         granted: &[TreeGrant],

@@ -1,5 +1,5 @@
-//! A generation: the immutable set of plugins that an agent has at one moment, identified by its digest (P10). Each turn pins one
-//! generation.
+//! A generation: the immutable set of plugins that an agent has at one moment, identified by its digest (P10). Each
+//! turn pins one generation.
 
 use crate::component::load::stored::GenerationError;
 use crate::component::load::{Origin, Progress};
@@ -38,8 +38,8 @@ pub struct LoadProblem {
 }
 
 impl Generation {
-    /// Loads all components (`*.wasm`) of a directory without its subdirectories, and stores each component in the plugin store. Files
-    /// that cannot be loaded are returned as problems.
+    /// Loads all components (`*.wasm`) of a directory without its subdirectories, and stores each component in the
+    /// plugin store. Files that cannot be loaded are returned as problems.
     pub async fn load(
         sandbox: &Sandbox,
         directory: &Path,

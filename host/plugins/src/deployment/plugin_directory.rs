@@ -1,6 +1,7 @@
 //! A watched plugin directory: reports its plugins when every file is complete and no longer changes (P10).
 //!
-//! The directory is polled. Polling works on every file system, and only a second look shows whether a file still changes.
+//! The directory is polled. Polling works on every file system, and only a second look shows whether a file still
+//! changes.
 
 use super::generation::load_and_store;
 use crate::component::load::stored::GenerationError;
@@ -14,7 +15,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Time for which a file must remain unchanged before it is read.
 const QUIET_PERIOD: Duration = Duration::from_millis(250);
-/// Time for which a file that cannot be loaded must remain unchanged before it is reported. A program may still be writing to it.
+/// Time for which a file that cannot be loaded must remain unchanged before it is reported. A program may still be
+/// writing to it.
 const FAILURE_DELAY: Duration = Duration::from_secs(2);
 
 /// A watched plugin directory.

@@ -1,6 +1,6 @@
-//! Admission of calls (P8). A call runs only when it gets a permit of its lane together with its guest memory. Other calls wait in a
-//! bounded queue. Because every instance needs a permit first, the pool of instances is never exhausted. Agents share the permits,
-//! the memory and the queue, as described in [`queue`].
+//! Admission of calls (P8). A call runs only when it gets a permit of its lane together with its guest memory. Other
+//! calls wait in a bounded queue. Because every instance needs a permit first, the pool of instances is never
+//! exhausted. Agents share the permits, the memory and the queue, as described in [`queue`].
 
 mod queue;
 
@@ -15,8 +15,8 @@ use tokio::sync::oneshot::{self, Receiver, Sender};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LaneName {
     Calls,
-    /// The same lane as `Calls`, but a call may wait even if the queue is full, because a turn cannot continue without its context.
-    /// There is at most one such call for each turn.
+    /// The same lane as `Calls`, but a call may wait even if the queue is full, because a turn cannot continue without
+    /// its context. There is at most one such call for each turn.
     Builders,
     Pure,
     Loading,
@@ -132,8 +132,8 @@ impl Lane {
         Permit { lane: Arc::clone(self), agent: Arc::clone(agent), memory }
     }
 
-    /// Sends permits to admitted calls. The caller must not hold the lock: if the receiver is gone, the permit is dropped, which takes
-    /// the lock.
+    /// Sends permits to admitted calls. The caller must not hold the lock: if the receiver is gone, the permit is
+    /// dropped, which takes the lock.
     fn admit(self: &Arc<Self>, admitted: Vec<Admitted<Sender<Permit>>>) {
         for Admitted { agent, memory, notifier } in admitted {
             drop(notifier.send(self.permit(&agent, memory)));

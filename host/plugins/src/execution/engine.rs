@@ -9,17 +9,18 @@ use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Strategy, WasmBacktraceDetails,
 };
 
-/// Number of bytes of each memory that stay resident between calls. Used only if the kernel can report which pages were touched.
-/// Without these reports, resident memory costs more than it saves.
+/// Number of bytes of each memory that stay resident between calls. Used only if the kernel can report which pages were
+/// touched. Without these reports, resident memory costs more than it saves.
 const KEEP_RESIDENT: usize = limits::MIB;
 /// Number of bytes of each table that stay resident between calls. Enough for the default number of elements.
 const KEEP_TABLE_RESIDENT: usize = 10_000 * size_of::<usize>();
 
-/// Maximum size of a memory that is always compiled into one image, in bytes. A larger memory gets an image only if its data segments
-/// fill at least half of it, so that a few bytes of data cannot produce gigabytes of code (row 37).
+/// Maximum size of a memory that is always compiled into one image, in bytes. A larger memory gets an image only if its
+/// data segments fill at least half of it, so that a few bytes of data cannot produce gigabytes of code (row 37).
 const SPARSE_IMAGE: u64 = limits::MIB as u64;
 
-/// Version of the code cache. Increment it when this crate changes how it uses compiled code or which facts it stores about a component.
+/// Version of the code cache. Increment it when this crate changes how it uses compiled code or which facts it stores
+/// about a component.
 const CACHE_LAYOUT: u32 = 5;
 
 /// The WIT text of the contract. The facts that are stored with compiled code were checked against this text.
@@ -48,8 +49,8 @@ pub(crate) enum Metering {
 pub(crate) enum AddressSpace {
     /// The engine reserves several TiB. Calls start quickly, and the code needs no bounds checks.
     Reserved,
-    /// The engine reserves no address space, because the process may not have enough. Memories are allocated for each call, and the
-    /// code checks bounds.
+    /// The engine reserves no address space, because the process may not have enough. Memories are allocated for each
+    /// call, and the code checks bounds.
     Small,
 }
 
@@ -130,8 +131,8 @@ fn pool(slots: usize) -> PoolingAllocationConfig {
     pool
 }
 
-/// A hash of everything on which compiled code depends: the version and settings of wasmtime, the processor, the contract, and the
-/// version of this crate's code cache.
+/// A hash of everything on which compiled code depends: the version and settings of wasmtime, the processor, the
+/// contract, and the version of this crate's code cache.
 pub(crate) fn compatibility_hash(engine: &Engine) -> blake3::Hash {
     let mut hasher = Blake3Hasher(blake3::Hasher::new());
     CACHE_LAYOUT.hash(&mut hasher);

@@ -1,5 +1,5 @@
-//! The ways in which a call can end without a result: a trap, a limit, a violation of the contract, a full queue, or a failure of
-//! the host. A typed error of the guest is a result and not a failure.
+//! The ways in which a call can end without a result: a trap, a limit, a violation of the contract, a full queue, or a
+//! failure of the host. A typed error of the guest is a result and not a failure.
 
 use super::admission::QueueFull;
 use crate::contract::RejectedResult;
@@ -122,7 +122,8 @@ impl From<Limit> for Stop {
 }
 
 impl Stop {
-    /// Converts the reason to a failure. If a limit was reached before a trap, returns the limit, because it explains the trap.
+    /// Converts the reason to a failure. If a limit was reached before a trap, returns the limit, because it explains
+    /// the trap.
     pub(crate) fn into_failure(self, record: &CallRecord, (lifted, wasm_stack): (usize, usize)) -> CallFailure {
         let plugin = Arc::clone(&record.plugin);
         match self {
@@ -142,8 +143,8 @@ impl Stop {
     }
 }
 
-/// Recognises the errors of limits that wasmtime enforces itself. Some of these errors have no public type, so they are recognised by
-/// their text.
+/// Recognises the errors of limits that wasmtime enforces itself. Some of these errors have no public type, so they are
+/// recognised by their text.
 fn limit_of(error: &wasmtime::Error, record: &CallRecord, (lifted, wasm_stack): (usize, usize)) -> Option<Limit> {
     let limits = &record.limits;
     if error.downcast_ref::<Trap>() == Some(&Trap::StackOverflow) {

@@ -1,4 +1,5 @@
-//! Runs one call of any kind: waits for a permit, creates a new store, runs the guest within its limits, and returns the report.
+//! Runs one call of any kind: waits for a permit, creates a new store, runs the guest within its limits, and returns
+//! the report.
 
 use super::admission::Admission;
 use super::call_spec::CallSpec;
@@ -85,8 +86,9 @@ impl CallRunner {
     }
 }
 
-/// Runs a guest until it ends or reaches its wall-time limit. Each poll needs a turn from the scheduler, and the turn ends with the
-/// poll. The guest has no turn while it waits for the host. The time that it waits for a turn does not count as wall time.
+/// Runs a guest until it ends or reaches its wall-time limit. Each poll needs a turn from the scheduler, and the turn
+/// ends with the poll. The guest has no turn while it waits for the host. The time that it waits for a turn does not
+/// count as wall time.
 async fn run_in_turns<F: Future>(guest: F, record: &CallRecord, mut waiter: Waiter<'_>) -> Result<F::Output, Limit> {
     let (mut guest, mut alarm) = (pin!(guest), pin!(tokio::time::sleep(record.time_left())));
     let mut waiting: Option<Instant> = None;

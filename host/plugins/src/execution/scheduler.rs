@@ -1,6 +1,6 @@
-//! The scheduler of guests (P8). A guest needs a turn for each poll and returns the turn afterwards. There are fewer turns than
-//! threads, so that a thread is always free for the host's own work. If no turn is free, the guest waits. The module [`order`]
-//! selects the guest that gets the next turn.
+//! The scheduler of guests (P8). A guest needs a turn for each poll and returns the turn afterwards. There are fewer
+//! turns than threads, so that a thread is always free for the host's own work. If no turn is free, the guest waits.
+//! The module [`order`] selects the guest that gets the next turn.
 
 mod order;
 
@@ -12,20 +12,22 @@ use std::task::{Context, Poll, Waker};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-/// Number of epoch ticks for which a turn is reserved for a guest that was woken. A future that is not polled in this time must not
-/// block the other guests.
+/// Number of epoch ticks for which a turn is reserved for a guest that was woken. A future that is not polled in this
+/// time must not block the other guests.
 const OFFER_TICKS: u32 = 10;
 /// Number of threads that remain free for the host's own work when all guests are busy.
 const HOST_THREADS: usize = 2;
 
-/// The turns of each lane. Because of the lanes, output validators and media policies never wait for tools or for the loading of plugins.
+/// The turns of each lane. Because of the lanes, output validators and media policies never wait for tools or for the
+/// loading of plugins.
 pub(crate) struct Scheduler {
     calls: TurnPool,
     pure: TurnPool,
     loading: TurnPool,
 }
 
-/// The number of worker threads that an async runtime needs, so that threads remain free for the host when all turns are in use.
+/// The number of worker threads that an async runtime needs, so that threads remain free for the host when all turns
+/// are in use.
 pub fn worker_threads() -> usize {
     let (calls, short) = counts();
     calls + 2 * short + HOST_THREADS
@@ -112,8 +114,8 @@ impl TurnPool {
 impl Waiter<'_> {
     /// Calls `run` in a turn. If no turn is free, returns `Poll::Pending` and wakes the guest later.
     ///
-    /// `run` also returns whether the guest needs another turn. If it does, the guest is queued again before the next guest is woken,
-    /// so that an agent with many guests has no advantage.
+    /// `run` also returns whether the guest needs another turn. If it does, the guest is queued again before the next
+    /// guest is woken, so that an agent with many guests has no advantage.
     pub(crate) fn take<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -195,8 +197,8 @@ mod tests {
         served
     }
 
-    // P8, row 35: uses real threads. Also checks that no wake-up is lost and that the number of polled guests never exceeds the number
-    // of turns.
+    // P8, row 35: uses real threads. Also checks that no wake-up is lost and that the number of polled guests never
+    // exceeds the number of turns.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn p8_row_35_agent_with_many_loops_gets_only_its_share() {
         let turns = Arc::new(TurnPool::new(2, TICK));

@@ -7,7 +7,8 @@ use tokio::sync::Notify;
 
 /// Number of calls in a trial.
 pub const TRIAL_CALLS: u32 = 10;
-/// Number of failed calls after which the trial has failed. A call fails if it crashes, reaches a limit or breaks the contract.
+/// Number of failed calls after which the trial has failed. A call fails if it crashes, reaches a limit or breaks the
+/// contract.
 pub const TRIAL_TRAPS: u32 = 3;
 
 /// The numbers of calls in a trial.
@@ -59,8 +60,8 @@ impl Trial {
         TrialCounts { calls: all.calls.saturating_sub(written.calls), traps: all.traps.saturating_sub(written.traps) }
     }
 
-    /// Takes the part of the counts that is not stored yet, so that no other task stores it too. The caller must store this part, or
-    /// return it with [`Trial::give_back`].
+    /// Takes the part of the counts that is not stored yet, so that no other task stores it too. The caller must store
+    /// this part, or return it with [`Trial::give_back`].
     pub fn take_unwritten(&self) -> TrialCounts {
         let now = self.counts.load(Ordering::Acquire);
         let (all, written) = (split(now), split(self.written.swap(now, Ordering::AcqRel)));
@@ -72,8 +73,8 @@ impl Trial {
         self.written.fetch_sub(join(counts), Ordering::AcqRel);
     }
 
-    /// Counts a call for which the guest ran. A typed error of the guest does not count as a failure. A full queue or a missing
-    /// directory is not caused by the guest, so such a call is not counted.
+    /// Counts a call for which the guest ran. A typed error of the guest does not count as a failure. A full queue or a
+    /// missing directory is not caused by the guest, so such a call is not counted.
     pub(crate) fn note<T>(&self, result: &Result<T, CallFailure>) {
         let traps = match result {
             Ok(_) => 0,

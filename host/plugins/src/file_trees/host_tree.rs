@@ -23,8 +23,8 @@ pub(crate) struct TreeHost {
 }
 
 impl TreeHost {
-    /// Opens granted trees before any guest runs, so that no guest can redirect their paths. Blocks. Returns the trees that
-    /// cannot be opened.
+    /// Opens granted trees before any guest runs, so that no guest can redirect their paths. Blocks. Returns the trees
+    /// that cannot be opened.
     pub(crate) fn open_all(&self, trees: &[TreeGrant]) -> Vec<TreeProblem> {
         let opened = self.roots.open(trees).into_iter().zip(trees);
         opened.filter_map(|(opened, tree)| Some(TreeProblem::new(tree, &opened.err()?))).collect()
@@ -58,8 +58,8 @@ pub enum HostObject {
 }
 
 impl HostTree {
-    /// Opens a file or directory of the tree, without blocking on a pipe. Fails if the path leads out of the tree or into a folder
-    /// that plugins must not read.
+    /// Opens a file or directory of the tree, without blocking on a pipe. Fails if the path leads out of the tree or
+    /// into a folder that plugins must not read.
     pub fn open(&self, path: &str) -> io::Result<HostObject> {
         self.opened(path).map_err(|refusal| match refusal {
             TreeRefusal::System(error) => error,

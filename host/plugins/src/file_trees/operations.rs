@@ -1,5 +1,5 @@
-//! Changes of granted trees. Each change applies to one name in an open parent directory, so that no guest can redirect the name
-//! between the check and the change. The check ensures that no protected file depends on the name.
+//! Changes of granted trees. Each change applies to one name in an open parent directory, so that no guest can redirect
+//! the name between the check and the change. The check ensures that no protected file depends on the name.
 
 use super::protected::Protection;
 use super::quota::Counted;
@@ -118,8 +118,8 @@ fn rename((from, from_path): (&OpenDirectory, &str), (to, to_path): (&OpenDirect
     if (source.entry.names_directory || target.entry.names_directory) && !is_directory {
         return Err(Errno::NOTDIR.into());
     }
-    // A file may be protected code in one of the directories and not in the other. After this error, libraries copy the directory
-    // instead.
+    // A file may be protected code in one of the directories and not in the other. After this error, libraries copy the
+    // directory instead.
     let has_same_code =
         |protection: &Protection| protection.has_same_code(source.entry.parent.as_fd(), target.entry.parent.as_fd());
     if is_directory && !has_same_code(&to.tree.protected.now())? {
@@ -138,7 +138,8 @@ fn rename((from, from_path): (&OpenDirectory, &str), (to, to_path): (&OpenDirect
         count_removal(&mut counted, replaced);
         return Ok(());
     }
-    // The content of a directory would have to be counted for the other tree. After this error, libraries copy the directory instead.
+    // The content of a directory would have to be counted for the other tree. After this error, libraries copy the
+    // directory instead.
     if is_directory {
         return Err(Errno::XDEV.into());
     }
@@ -188,8 +189,8 @@ struct Target {
 }
 
 impl Target {
-    /// Finds the entry that a path names. Fails with `without_name`, like the system call, if the path names the directory itself
-    /// instead of an entry in it, as `.` does.
+    /// Finds the entry that a path names. Fails with `without_name`, like the system call, if the path names the
+    /// directory itself instead of an entry in it, as `.` does.
     fn find(base: &OpenDirectory, path: &str, without_name: Errno) -> Result<Self, TreeRefusal> {
         base.check_writable()?;
         let entry = resolve::resolve(&base.directory, path, Last::Keep)?;

@@ -1,6 +1,6 @@
-//! Protected files: configurations, plugin folders, the lock file, the data folder and the outbox. No grant covers them, because
-//! agent-host reads them to decide what plugins may do (P13). A guest may not change any directory entry on the way to a protected
-//! path either, so that the guest cannot redirect the path.
+//! Protected files: configurations, plugin folders, the lock file, the data folder and the outbox. No grant covers
+//! them, because agent-host reads them to decide what plugins may do (P13). A guest may not change any directory entry
+//! on the way to a protected path either, so that the guest cannot redirect the path.
 
 use super::resolve::SEARCH;
 use super::{FileId, TreeRefusal};
@@ -34,8 +34,8 @@ const MAX_DEPTH: usize = 1024;
 /// Maximum number of entries of protected folders that are compared with a file that has several names.
 const MAX_COMPARED: usize = 50_000;
 
-/// A special ending in [`ProtectedKind::CodeFiles`] that matches names without an ending, such as `tool`. It matches existing files,
-/// and new files that would be loaded instead of another file (`tool` instead of `tool.js`).
+/// A special ending in [`ProtectedKind::CodeFiles`] that matches names without an ending, such as `tool`. It matches
+/// existing files, and new files that would be loaded instead of another file (`tool` instead of `tool.js`).
 pub const WITHOUT_ENDING: &str = "/";
 
 /// A file or folder that plugins must not change.
@@ -58,10 +58,11 @@ pub enum ProtectedKind {
     Folder,
     /// The folder with everything in it, which plugins must not read either.
     PrivateFolder,
-    /// The files `*.toml` in the folder, which may define agents. The TOML files of well-known programs are not protected.
+    /// The files `*.toml` in the folder, which may define agents. The TOML files of well-known programs are not
+    /// protected.
     AgentFiles,
-    /// The files below the folder, at any depth, whose names in lower case have one of these endings. These files are code that an
-    /// interpreter loads from the folder. Example: `&[".py", ".pth", WITHOUT_ENDING]`.
+    /// The files below the folder, at any depth, whose names in lower case have one of these endings. These files are
+    /// code that an interpreter loads from the folder. Example: `&[".py", ".pth", WITHOUT_ENDING]`.
     CodeFiles(&'static [&'static str]),
 }
 
@@ -110,7 +111,8 @@ impl ProtectedPaths {
     }
 }
 
-/// The protected files at one moment, by their identity. The user may replace folders at any time, so a value is not kept for long.
+/// The protected files at one moment, by their identity. The user may replace folders at any time, so a value is not
+/// kept for long.
 #[derive(Debug, Default)]
 pub(super) struct Protection {
     /// Directory entries that must not change, including those that do not exist yet, with descriptions.
@@ -186,7 +188,8 @@ impl Protection {
                 FileType::Directory => {
                     let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
                     current = Arc::new(openat(&current, &name, flags, Mode::empty())?);
-                    // `opened` contains only directories whose entries on the way are protected. Kinds that protect by name do not do so.
+                    // `opened` contains only directories whose entries on the way are protected. Kinds that protect by
+                    // name do not do so.
                     if let Some(walked) = walked.as_mut().filter(|_| !protected.kind.protects_by_name()) {
                         walked.push(&name);
                         if opened.len() < MAX_OPENED {
@@ -261,8 +264,8 @@ impl Protection {
         Ok(())
     }
 
-    /// Whether two directories are below the same code folders, so that a directory may be moved from one to the other with its
-    /// content.
+    /// Whether two directories are below the same code folders, so that a directory may be moved from one to the other
+    /// with its content.
     pub(super) fn has_same_code(&self, one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Result<bool, TreeRefusal> {
         let is_code_folder = |id| self.code_folders.contains_key(&id);
         Ok(self.code_folders.is_empty() || above(one, is_code_folder)? == above(other, is_code_folder)?)
@@ -334,7 +337,8 @@ fn is_agent_file(folded: &str) -> bool {
     folded.ends_with(".toml") && !OTHER_PROGRAMS.contains(&folded)
 }
 
-/// Whether a folder contains a file under any name. Returns true if more than `remaining` entries would have to be compared.
+/// Whether a folder contains a file under any name. Returns true if more than `remaining` entries would have to be
+/// compared.
 fn contains_file(folder: &Path, file: FileId, remaining: &mut usize) -> bool {
     let mut open_folders = vec![folder.to_owned()];
     while let Some(folder) = open_folders.pop() {
@@ -365,7 +369,8 @@ fn components(path: &Path) -> VecDeque<OsString> {
     components.map(|component| component.as_os_str().to_owned()).collect()
 }
 
-/// A name as case-insensitive file systems compare it. On other file systems, slightly more names than necessary are protected.
+/// A name as case-insensitive file systems compare it. On other file systems, slightly more names than necessary are
+/// protected.
 fn folded(name: &OsStr) -> String {
     name.to_string_lossy().to_uppercase().to_lowercase()
 }
@@ -384,7 +389,8 @@ mod tests {
         protection.check_entry(folder.as_fd(), name.as_ref()).is_err()
     }
 
-    // Row 40, P13: the file, every directory and link on the way to it, and entries that do not exist yet are protected.
+    // Row 40, P13: the file, every directory and link on the way to it, and entries that do not exist yet are
+    // protected.
     #[test]
     fn row_40_every_entry_on_the_way_to_a_protected_path_is_protected() {
         let folder = tempfile::tempdir().expect("a temporary folder");

@@ -1,5 +1,5 @@
-//! The quota of a turn in a writable tree: how many bytes and entries all calls of a turn may add together (row 44). Removing files
-//! returns their bytes and entries to the quota.
+//! The quota of a turn in a writable tree: how many bytes and entries all calls of a turn may add together (row 44).
+//! Removing files returns their bytes and entries to the quota.
 
 use super::{FileId, TreeRefusal};
 use crate::limits::Limit;
@@ -54,7 +54,8 @@ pub(super) struct TreeLimits {
     pub(super) entries: u64,
 }
 
-/// The number of bytes and entries that a turn has added to a tree. Negative if the turn has removed more than it added.
+/// The number of bytes and entries that a turn has added to a tree. Negative if the turn has removed more than it
+/// added.
 #[derive(Debug, Default)]
 pub(super) struct TreeUsage(Mutex<Counted>);
 

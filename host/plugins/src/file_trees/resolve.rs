@@ -1,5 +1,6 @@
-//! Resolves a path below an open directory, one component at a time. Links inside the directory are followed, but no path can lead
-//! out of the directory. The result is an open parent directory and one name, so that a later rename cannot redirect the path.
+//! Resolves a path below an open directory, one component at a time. Links inside the directory are followed, but no
+//! path can lead out of the directory. The result is an open parent directory and one name, so that a later rename
+//! cannot redirect the path.
 
 use super::TreeRefusal;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -140,7 +141,8 @@ impl Walk<'_> {
     }
 }
 
-/// Opens a directory by its name in another directory. Fails if the entry is not a directory, for example if it is a link.
+/// Opens a directory by its name in another directory. Fails if the entry is not a directory, for example if it is a
+/// link.
 pub(super) fn open_directory(parent: BorrowedFd<'_>, name: &std::ffi::OsStr) -> io::Result<OwnedFd> {
     let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
     Ok(openat(parent, name, flags, Mode::empty())?)

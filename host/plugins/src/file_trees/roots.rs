@@ -1,5 +1,5 @@
-//! The root directories of granted trees. Each root is opened once, by a path in which no guest can have placed a link. The grant
-//! keeps referring to this directory even if a guest renames or replaces it (row 39).
+//! The root directories of granted trees. Each root is opened once, by a path in which no guest can have placed a link.
+//! The grant keeps referring to this directory even if a guest renames or replaces it (row 39).
 
 use super::FileId;
 use super::resolve::SEARCH;
@@ -65,7 +65,8 @@ impl OpenTree {
         fstat(&self.directory).is_ok_and(|stat| stat.st_nlink == 0) || self.is_marked_removed()
     }
 
-    /// Whether the kernel marks the directory as deleted. This check is needed because not every file system counts the links of directories.
+    /// Whether the kernel marks the directory as deleted. This check is needed because not every file system counts the
+    /// links of directories.
     #[cfg(target_os = "linux")]
     fn is_marked_removed(&self) -> bool {
         use std::os::fd::AsRawFd;
@@ -92,7 +93,8 @@ struct State {
 }
 
 impl TreeRoots {
-    /// Opens trees that are granted together and returns them in order. Links below any tree that is granted for writing are refused.
+    /// Opens trees that are granted together and returns them in order. Links below any tree that is granted for
+    /// writing are refused.
     pub(crate) fn open(&self, trees: &[TreeGrant]) -> Vec<Result<Arc<OpenTree>, TreeError>> {
         let mut state = lock(&self.0);
         let mut writable: Vec<_> = trees.iter().filter(|tree| tree.access == Access::ReadWrite).collect();

@@ -13,8 +13,8 @@ pub(crate) enum Class {
     Special(&'static str),
 }
 
-/// Classifies an address. IPv6 addresses that contain an IPv4 address are always special, because a translator that the host
-/// cannot inspect chooses the machine that receives the request.
+/// Classifies an address. IPv6 addresses that contain an IPv4 address are always special, because a translator that the
+/// host cannot inspect chooses the machine that receives the request.
 pub(crate) fn class(address: IpAddr) -> Class {
     match address {
         IpAddr::V4(address) => ipv4_class(address),

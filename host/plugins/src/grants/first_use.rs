@@ -1,5 +1,5 @@
-//! Finds the needs to ask the user about at the first use of a plugin: those in its manifest that are neither granted nor
-//! refused already (P6).
+//! Finds the needs to ask the user about at the first use of a plugin: those in its manifest that are neither granted
+//! nor refused already (P6).
 
 use super::manifest::Access;
 use super::{Grants, Need, Unmet, files_advice};
@@ -25,8 +25,8 @@ pub fn needed(plugin: &str, unmet: &[Unmet], granted: &Grants, effect: CallEffec
     unmet.iter().filter_map(narrowed).collect()
 }
 
-/// Needs of one agent's plugin that the user has refused since the host started. If a new version of the plugin has the same
-/// needs, the user is not asked about them again, but only about additional needs.
+/// Needs of one agent's plugin that the user has refused since the host started. If a new version of the plugin has the
+/// same needs, the user is not asked about them again, but only about additional needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedNeeds {
     refused: BTreeSet<Need>,

@@ -9,10 +9,9 @@ use url::{Host, Url};
 
 /// A set of requests that is granted or asked for: `[private ][METHOD[,METHOD] ]SCHEME://HOST[:PORT][/PREFIX]`.
 ///
-/// Without a method, the pattern matches every method. Without a port, it matches the default port of the scheme; `*` matches every port.
-/// HOST is a name, `*.NAME` for all names below it, `*` for every name, or an IP address. `private` also allows addresses of this machine
-/// and of private networks.
-/// Example: `GET https://*.example.com/v1/`.
+/// Without a method, the pattern matches every method. Without a port, it matches the default port of the scheme; `*`
+/// matches every port. HOST is a name, `*.NAME` for all names below it, `*` for every name, or an IP address. `private`
+/// also allows addresses of this machine and of private networks. Example: `GET https://*.example.com/v1/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpPattern {
     network: NetworkReach,
@@ -127,7 +126,8 @@ impl HttpPattern {
         }
     }
 
-    /// The requests that both patterns match: `self` is a grant, and `asked` comes from a manifest. None: there are none.
+    /// The requests that both patterns match: `self` is a grant, and `asked` comes from a manifest. None: there are
+    /// none.
     fn and(&self, asked: &Self) -> Option<Self> {
         let methods: Vec<_> = match (self.methods.is_empty(), asked.methods.is_empty()) {
             (true, _) => asked.methods.clone(),
@@ -160,7 +160,8 @@ impl HttpPattern {
         whole.iter().any(|part| of_any_method(part)) || !self.methods.is_empty() && self.methods.iter().all(has_method)
     }
 
-    /// Whether the pattern matches the path. An ambiguous path matches no prefix, because a server could resolve it differently.
+    /// Whether the pattern matches the path. An ambiguous path matches no prefix, because a server could resolve it
+    /// differently.
     fn matches_path(&self, path: &str) -> bool {
         self.prefix == "/" || self.starts_with_prefix(path) && ambiguous_path(path).is_none()
     }
@@ -185,7 +186,8 @@ pub fn within(granted: &[HttpPattern], asked: &[HttpPattern]) -> Vec<HttpPattern
     both
 }
 
-/// The requests that both lists grant. A request to a private network is included only if both lists allow private networks.
+/// The requests that both lists grant. A request to a private network is included only if both lists allow private
+/// networks.
 pub(crate) fn granted_by_both(one: &[HttpPattern], two: &[HttpPattern]) -> Vec<HttpPattern> {
     let pairs = one.iter().flat_map(|one| two.iter().map(move |two| (one, two)));
     let both = pairs.filter_map(|(one, two)| {
@@ -483,7 +485,8 @@ mod tests {
         }
     }
 
-    /// Row 15: a private address needs its own pattern or the word `private`; a cloud's metadata address needs its own pattern.
+    /// Row 15: a private address needs its own pattern or the word `private`; a cloud's metadata address needs its own
+    /// pattern.
     #[test]
     fn row_15_private_addresses_need_an_explicit_grant() {
         let admits = |text: &str, address: &str| pattern(text).admits(address.parse().expect(address)).is_ok();

@@ -1,4 +1,5 @@
-//! The grants in force for a running call. A revocation during the call takes effect at the next host call (P10, row 48).
+//! The grants in force for a running call. A revocation during the call takes effect at the next host call (P10, row
+//! 48).
 
 use super::Grants;
 use crate::sync::lock;

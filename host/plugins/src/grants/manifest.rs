@@ -145,8 +145,9 @@ impl Manifest {
         })
     }
 
-    /// Parses the component's manifest section. Unknown keys are ignored, and missing keys ask for nothing. A section that is not
-    /// JSON is refused, because the component must not be treated as one without a manifest, to which all grants apply.
+    /// Parses the component's manifest section. Unknown keys are ignored, and missing keys ask for nothing. A section
+    /// that is not JSON is refused, because the component must not be treated as one without a manifest, to which all
+    /// grants apply.
     pub(crate) fn from_section(section: &[u8]) -> Result<Self, ManifestError> {
         let problem = |reason: String| ManifestError::Section { reason };
         if section.len() > MANIFEST_BYTES {
@@ -179,7 +180,8 @@ impl Manifest {
     }
 }
 
-/// Returns the component with this manifest. Replaces an existing manifest. Reads only the headers of the outermost sections.
+/// Returns the component with this manifest. Replaces an existing manifest. Reads only the headers of the outermost
+/// sections.
 pub fn with_manifest(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, ManifestError> {
     // A WIT package has the header of a component but is not one.
     interfaces(component)?;

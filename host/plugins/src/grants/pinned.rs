@@ -1,5 +1,5 @@
-//! The grants that an open turn stores, without values, so that they survive a restart (P10). Stored grants are not trusted: they
-//! narrow the current grants and never add to them (P14).
+//! The grants that an open turn stores, without values, so that they survive a restart (P10). Stored grants are not
+//! trusted: they narrow the current grants and never add to them (P14).
 
 use super::manifest::Access;
 use super::secret::Secret;
@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 /// Maximum number of patterns that are read from stored grants.
 const MAX_PATTERNS: usize = 1_000;
 
-/// The grants of a plugin when the turn began. For variables, configuration values and secrets, only the names are stored.
+/// The grants of a plugin when the turn began. For variables, configuration values and secrets, only the names are
+/// stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PinnedGrants {
@@ -67,8 +68,9 @@ impl Grants {
 }
 
 impl PinnedGrants {
-    /// The part of the current grants that was already granted when the turn began. Every path, value and secret of the result
-    /// comes from the current configuration, so that stored grants can narrow the current ones but never widen them.
+    /// The part of the current grants that was already granted when the turn began. Every path, value and secret of the
+    /// result comes from the current configuration, so that stored grants can narrow the current ones but never widen
+    /// them.
     pub fn narrowing(&self, current: &Grants) -> Grants {
         let Grants { trees, env, config, http, secrets, key_value, model_tokens, events, media } = current;
         let named = |names: &BTreeSet<String>, values: &BTreeMap<String, String>| {

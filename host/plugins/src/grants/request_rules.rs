@@ -1,5 +1,5 @@
-//! Refuses HTTP requests that a server could interpret differently from the host (row 43). Such a request could use a path or
-//! method that is not granted.
+//! Refuses HTTP requests that a server could interpret differently from the host (row 43). Such a request could use a
+//! path or method that is not granted.
 
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
@@ -15,7 +15,8 @@ const METHODS_WITHOUT_BODY: [&str; 2] = ["GET", "HEAD"];
 const CONNECTION_HEADERS: [&str; 8] =
     ["connection", "expect", "http2-settings", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 
-/// Headers in which a proxy describes the original request. A server that trusts these headers handles a different request.
+/// Headers in which a proxy describes the original request. A server that trusts these headers handles a different
+/// request.
 const PROXY_HEADERS: [&str; 26] = [
     "base-url",
     "cf-connecting-ip",
@@ -129,8 +130,8 @@ pub(crate) fn method_override(url: &Url, headers: &HeaderMap) -> Option<String> 
     Some(format!("the query parameter `{}` could override the method", crate::text::clean(&field, 64)))
 }
 
-/// Whether a server could use a header or form field with this name as the method. PHP replaces `.`, `[` and spaces with `_` and
-/// ends a name at a NUL byte. Rack removes brackets.
+/// Whether a server could use a header or form field with this name as the method. PHP replaces `.`, `[` and spaces
+/// with `_` and ends a name at a NUL byte. Rack removes brackets.
 pub(crate) fn names_method(name: &str) -> bool {
     let plain = plain_name(name.split('\0').next().unwrap_or_default());
     let core = plain.trim_matches('-');
@@ -142,14 +143,15 @@ fn is_override(plain: &str) -> bool {
     is_method || plain.contains("method-override") || matches!(plain, "http-method" | "httpmethod" | "http-verb")
 }
 
-/// Replaces every special character with `-`, because servers that pass headers as CGI variables do not distinguish them.
+/// Replaces every special character with `-`, because servers that pass headers as CGI variables do not distinguish
+/// them.
 fn plain_name(name: &str) -> String {
     let plain = |character: char| if character.is_ascii_alphanumeric() { character.to_ascii_lowercase() } else { '-' };
     name.chars().map(plain).collect()
 }
 
-/// The reason why servers could interpret a path differently. None: the path is unambiguous. `path` comes from a parsed URL, so it
-/// has no literal `.` or `..` segments.
+/// The reason why servers could interpret a path differently. None: the path is unambiguous. `path` comes from a parsed
+/// URL, so it has no literal `.` or `..` segments.
 pub(crate) fn ambiguous_path(path: &str) -> Option<&'static str> {
     let bytes = path.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());

@@ -1,4 +1,5 @@
-//! Finds the grants that were revoked from a plugin, so that the user is asked to restore only revoked grants (P10, row 48).
+//! Finds the grants that were revoked from a plugin, so that the user is asked to restore only revoked grants (P10, row
+//! 48).
 
 use super::{Grants, http_pattern, trees_within};
 

@@ -1,4 +1,5 @@
-//! Secrets: the host adds them to requests to their hosts and removes them from every response (P7). Guests never see them.
+//! Secrets: the host adds them to requests to their hosts and removes them from every response (P7). Guests never see
+//! them.
 
 use super::http_pattern::HttpPattern;
 use agent_core::redaction::Redaction;
@@ -27,7 +28,8 @@ pub struct Secret {
 pub struct SecretTemplate {
     /// Name by which the plugin's manifest asks for the secret.
     pub name: String,
-    /// Hosts that may receive the secret: `api.example.com`, which means `https://api.example.com`, or a pattern without a method.
+    /// Hosts that may receive the secret: `api.example.com`, which means `https://api.example.com`, or a pattern
+    /// without a method.
     pub hosts: Vec<String>,
     /// Name of the header that contains the secret.
     pub header: String,
@@ -116,8 +118,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// All secrets of an agent, and the servers that may receive them. The host removes the secrets from every response of these
-/// servers to any plugin (row 41).
+/// All secrets of an agent, and the servers that may receive them. The host removes the secrets from every response of
+/// these servers to any plugin (row 41).
 #[derive(Clone, Debug, Default)]
 pub struct KnownSecrets {
     redaction: Redaction,

@@ -27,9 +27,9 @@ pub struct CallLimits {
     pub cpu_time: Option<Duration>,
     /// Maximum total size of all memories of a call, in bytes.
     pub memory: usize,
-    /// Maximum fuel of a call: about one unit for each instruction. The same work uses the same fuel on every machine. None: fuel
-    /// is not counted. Counting needs separately compiled code, which runs slightly slower. The host compiles this code from the
-    /// component in the plugin store when it first needs the code.
+    /// Maximum fuel of a call: about one unit for each instruction. The same work uses the same fuel on every machine.
+    /// None: fuel is not counted. Counting needs separately compiled code, which runs slightly slower. The host
+    /// compiles this code from the component in the plugin store when it first needs the code.
     pub fuel: Option<u64>,
     /// Maximum number of core instances that a component may create.
     pub core_instances: usize,
@@ -39,7 +39,8 @@ pub struct CallLimits {
     pub memories: usize,
     /// Maximum number of elements of one table.
     pub table_elements: usize,
-    /// Maximum number of bytes that the guest may pass to the host at once. None: the default for the kind of call applies.
+    /// Maximum number of bytes that the guest may pass to the host at once. None: the default for the kind of call
+    /// applies.
     pub lifted: Option<usize>,
     /// Maximum number of resource handles that may be open at once.
     pub handles: usize,
@@ -65,8 +66,8 @@ pub struct CallLimits {
     pub request_body: usize,
     /// Maximum size of a response's body, in bytes.
     pub response_body: usize,
-    /// Maximum duration of one request, from its start to the last byte of its response. The end of the call also ends the
-    /// request.
+    /// Maximum duration of one request, from its start to the last byte of its response. The end of the call also ends
+    /// the request.
     pub request_time: Duration,
     /// Maximum size of the host's responses that are stored with the call, in bytes. 0: no responses are stored.
     pub recorded: usize,
@@ -78,7 +79,8 @@ pub struct CallLimits {
 
 type Row = LimitRow<CallLimits>;
 
-/// Makes a row of the list from a key, a default, bounds, a meaning, an example, and the functions that read and write the field.
+/// Makes a row of the list from a key, a default, bounds, a meaning, an example, and the functions that read and write
+/// the field.
 macro_rules! row {
     ($key:literal, $default:expr, $least:literal..=$most:expr, $meaning:literal, $example:literal, $get:expr, $set:expr) => {
         Row {
@@ -369,7 +371,8 @@ impl CallLimits {
         self
     }
 
-    /// Raises the limits on memory and instances to their maximum, to inspect a component before an agent's limits are known.
+    /// Raises the limits on memory and instances to their maximum, to inspect a component before an agent's limits are
+    /// known.
     pub(crate) fn with_maximum_memory(self) -> Self {
         Self {
             memory: MAX_MEMORY,

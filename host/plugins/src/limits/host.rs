@@ -1,5 +1,5 @@
-//! The limits on all calls of a sandbox together, and the capacity of the instance pool. One list contains the keys, defaults,
-//! maximum values and documentation of the configurable limits.
+//! The limits on all calls of a sandbox together, and the capacity of the instance pool. One list contains the keys,
+//! defaults, maximum values and documentation of the configurable limits.
 
 use agent_core::limits::DefaultLimit::Is;
 use agent_core::limits::LimitRow;
@@ -9,13 +9,14 @@ use std::time::Duration;
 pub(crate) const MIB: usize = 1024 * KIB;
 const KIB: usize = 1024;
 
-/// Largest value that `memory_mib` can have, in bytes. The instance pool reserves this much address space in every slot.
+/// Largest value that `memory_mib` can have, in bytes. The instance pool reserves this much address space in every
+/// slot.
 pub(crate) const MAX_MEMORY: usize = 256 * MIB;
 pub(crate) const MAX_CORE_INSTANCES: usize = 256;
 pub(crate) const MAX_TABLES: usize = 64;
 pub(crate) const MAX_MEMORIES: usize = 16;
-/// Largest value that `table_elements` can have. The instance pool reserves memory for this many elements, which the operating
-/// system may count as used.
+/// Largest value that `table_elements` can have. The instance pool reserves memory for this many elements, which the
+/// operating system may count as used.
 pub(crate) const MAX_TABLE_ELEMENTS: usize = 20_000;
 
 /// Maximum number of output validators and media policies that run at once. Each of them runs for microseconds.
@@ -26,8 +27,9 @@ pub(crate) const MAX_LOADING_INSTANCES: usize = 4;
 /// The limits on all calls of one sandbox together. [`HOST_LIMITS`] contains their defaults and maximum values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostLimits {
-    /// Maximum total size of all guests' memories, in bytes. Each call reserves its own memory limit when it starts. One eighth is
-    /// reserved for output validators and media policies, and one eighth for loading, so that long-running tools cannot block them.
+    /// Maximum total size of all guests' memories, in bytes. Each call reserves its own memory limit when it starts.
+    /// One eighth is reserved for output validators and media policies, and one eighth for loading, so that
+    /// long-running tools cannot block them.
     pub guest_memory: usize,
     /// Maximum number of calls to tools and context builders that may run at once.
     pub concurrent_calls: usize,
@@ -41,8 +43,8 @@ pub struct HostLimits {
     pub epoch_tick: Duration,
     /// Maximum size of a component, in bytes.
     pub component: u64,
-    /// Maximum time for compiling one component. The same time is added for each 10 MiB of its size. The limit applies to the
-    /// processor time of all threads if a child process compiles, and to the wall time otherwise.
+    /// Maximum time for compiling one component. The same time is added for each 10 MiB of its size. The limit applies
+    /// to the processor time of all threads if a child process compiles, and to the wall time otherwise.
     pub compile_time: Duration,
     /// Maximum nesting depth of components, modules and types.
     pub component_nesting: usize,
@@ -50,7 +52,8 @@ pub struct HostLimits {
     pub component_types: usize,
     /// Maximum number of imports, and also of exports, of a component and of each type in it.
     pub component_interfaces: usize,
-    /// Maximum number of bytes of compiled code for each byte of a component. 16 MiB of compiled code are always allowed.
+    /// Maximum number of bytes of compiled code for each byte of a component. 16 MiB of compiled code are always
+    /// allowed.
     pub compiled_ratio: u64,
     /// Maximum size of one component's compiled code, in bytes.
     pub compiled: u64,

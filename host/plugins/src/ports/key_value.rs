@@ -17,13 +17,15 @@ pub trait KeyValuePort: Send + Sync {
     /// Whether the key has a value.
     async fn exists(&self, space: &KeySpace, key: &str) -> Result<bool, PortError>;
 
-    /// Returns at most `limit` keys that follow the key `after`, ordered by their bytes. If `after` is empty, starts at the first key.
+    /// Returns at most `limit` keys that follow the key `after`, ordered by their bytes. If `after` is empty, starts at
+    /// the first key.
     async fn keys(&self, space: &KeySpace, after: &str, limit: usize) -> Result<Vec<String>, PortError>;
 
     /// Adds to a number that is stored as decimal digits and returns the sum. A missing number counts as 0.
     async fn increment(&self, space: &KeySpace, key: &str, delta: i64) -> Result<i64, PortError>;
 
-    /// Sets the value if the stored value equals `expected`. If `expected` is None, sets the value only if the key has no value.
+    /// Sets the value if the stored value equals `expected`. If `expected` is None, sets the value only if the key has
+    /// no value.
     async fn swap(
         &self,
         space: &KeySpace,

@@ -50,7 +50,8 @@ pub struct ModelAnswer {
     pub model: String,
 }
 
-/// The reason why a request to the model failed. The texts are for the plugin and do not reveal the host's configuration.
+/// The reason why a request to the model failed. The texts are for the plugin and do not reveal the host's
+/// configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelRefusal {
     /// The remaining budget is too small for the request.

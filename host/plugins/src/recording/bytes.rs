@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 pub enum Extent {
     /// The value is complete.
     Whole,
-    /// The value is incomplete: the remaining part did not arrive, was not read by the guest, or did not fit into the record.
+    /// The value is incomplete: the remaining part did not arrive, was not read by the guest, or did not fit into the
+    /// record.
     Partly,
 }
 

@@ -1,5 +1,5 @@
-//! The record of one running call: its cost, the limit that stopped it, its denials and its log. The guest's store and the host
-//! function that waits for the call share the record.
+//! The record of one running call: its cost, the limit that stopped it, its denials and its log. The guest's store and
+//! the host function that waits for the call share the record.
 
 use super::files::FileWatch;
 use super::guest_log::GuestLog;
@@ -171,7 +171,8 @@ impl CallRecord {
         }
     }
 
-    /// The limit that stopped a request or a change of a tree. It explains why the call failed, even if the guest returns another error.
+    /// The limit that stopped a request or a change of a tree. It explains why the call failed, even if the guest
+    /// returns another error.
     pub(crate) fn request_limit(&self) -> Option<Limit> {
         lock(&self.reported).request
     }
@@ -242,7 +243,8 @@ impl CallRecord {
         denials.recorded.push(denial);
     }
 
-    /// All recorded denials. If there were too many denials, the last entry contains the number of denials that were not recorded.
+    /// All recorded denials. If there were too many denials, the last entry contains the number of denials that were
+    /// not recorded.
     pub(crate) fn denials(&self) -> Vec<Denial> {
         let denials = lock(&self.denials);
         let mut all = denials.recorded.clone();

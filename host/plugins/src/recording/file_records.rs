@@ -1,4 +1,5 @@
-//! Records of files and directories: their state when a call first accessed them, and their state at the end of the call.
+//! Records of files and directories: their state when a call first accessed them, and their state at the end of the
+//! call.
 
 use super::bytes::{Extent, RecordedBytes};
 use crate::grants::manifest::Access;

@@ -1,5 +1,5 @@
-//! Records a call's use of its granted trees (S6): the state of each path when the call first accessed the path, and the state of
-//! each changed path at the end of the call. A replay can access only the recorded state.
+//! Records a call's use of its granted trees (S6): the state of each path when the call first accessed the path, and
+//! the state of each changed path at the end of the call. A replay can access only the recorded state.
 
 mod inspection;
 mod overlay;

@@ -1,5 +1,5 @@
-//! Forwards the output and log messages of guests line by line to `tracing`, with the target `plugin`. Limits the size of the log
-//! and escapes control characters (row 8).
+//! Forwards the output and log messages of guests line by line to `tracing`, with the target `plugin`. Limits the size
+//! of the log and escapes control characters (row 8).
 
 use super::CallRecord;
 use crate::sync::lock;

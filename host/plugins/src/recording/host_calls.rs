@@ -1,5 +1,5 @@
-//! Records the results of the host calls of one plugin call, for explanations and replays (S6): HTTP responses, stored values, the
-//! time and random numbers. Configuration values and secrets are never recorded.
+//! Records the results of the host calls of one plugin call, for explanations and replays (S6): HTTP responses, stored
+//! values, the time and random numbers. Configuration values and secrets are never recorded.
 
 use super::bytes::{Extent, RecordedBytes};
 use super::file_records::{FoundFile, GivenTree, LeftFile};
@@ -149,8 +149,8 @@ pub enum FoundValue {
     Something,
 }
 
-/// Digest of the headers that the guest itself set. It does not depend on their order. Trace headers are ignored, because they
-/// differ between calls.
+/// Digest of the headers that the guest itself set. It does not depend on their order. Trace headers are ignored,
+/// because they differ between calls.
 pub(crate) fn digest_of_headers(headers: &hyper::HeaderMap) -> Digest {
     let of_call = |name: &str| ["traceparent", "tracestate"].contains(&name);
     let mut lines: Vec<_> = headers.iter().filter(|(name, _)| !of_call(name.as_str())).collect();
@@ -366,8 +366,8 @@ impl HostCallRecorder {
         self.capacity > 0
     }
 
-    /// Reserves space in the record for data that the caller stores. If the data does not fit, returns false and counts it as left
-    /// out.
+    /// Reserves space in the record for data that the caller stores. If the data does not fit, returns false and counts
+    /// it as left out.
     pub(crate) fn has_room(&self, size: usize) -> bool {
         lock(&self.recorded).has_room(self.capacity, OVERHEAD + size)
     }

@@ -1,6 +1,6 @@
-//! Records lookups of the preopened trees and of the environment, for which WASI has no "denied" error. If a guest made such a
-//! lookup, the needs of its manifest that are not granted count as denied (P6, O3). Needs that were only guessed from a component's
-//! imports count as denied only if the call fails.
+//! Records lookups of the preopened trees and of the environment, for which WASI has no "denied" error. If a guest made
+//! such a lookup, the needs of its manifest that are not granted count as denied (P6, O3). Needs that were only guessed
+//! from a component's imports count as denied only if the call fails.
 
 use super::CallRecord;
 use crate::grants::Unmet;
@@ -36,8 +36,8 @@ impl MissedLookups {
 }
 
 impl CallRecord {
-    /// Handles a failure that the guest reports: records the denials of its lookups. If a limit stopped one of its requests, returns
-    /// the limit as an error.
+    /// Handles a failure that the guest reports: records the denials of its lookups. If a limit stopped one of its
+    /// requests, returns the limit as an error.
     pub(crate) fn failed(&self) -> Result<(), Limit> {
         self.note_denials();
         self.request_limit().map_or(Ok(()), Err)

@@ -9,7 +9,8 @@ use std::time::Duration;
 pub struct ReplayInputs {
     /// Time since 1970 when the call first read the clock. None: the call did not read the clock.
     pub time: Option<Duration>,
-    /// Secure random bytes in the order in which the call read them. If the replayed call reads more bytes, it gets new random bytes.
+    /// Secure random bytes in the order in which the call read them. If the replayed call reads more bytes, it gets new
+    /// random bytes.
     pub random: Vec<u8>,
     /// The file trees as the call found them. None: the call did not use file trees.
     pub trees: Option<Arc<ReplayTrees>>,

@@ -1,5 +1,5 @@
-//! A small component for the tests, written as text. It has a tool `noop`, a tool `spin` that never ends, and a tool `trap`. A call to
-//! any other tool also traps.
+//! A small component for the tests, written as text. It has a tool `noop`, a tool `spin` that never ends, and a tool
+//! `trap`. A call to any other tool also traps.
 
 #![allow(dead_code, reason = "each test file uses only a part of this module")]
 
@@ -10,8 +10,8 @@ use agent_plugins::{CallReport, PluginSetup, Ports, Sandbox, SandboxOptions, Too
 use std::path::Path;
 use std::time::Duration;
 
-/// Builds the test component (`COMPONENT`) as a binary. `interface` is the name of its export, and `memory` is the initial
-/// size of its memory in pages.
+/// Builds the test component (`COMPONENT`) as a binary. `interface` is the name of its export, and `memory` is the
+/// initial size of its memory in pages.
 pub(crate) fn tool_component(interface: &str, memory: u32) -> Vec<u8> {
     parse(COMPONENT, interface, memory)
 }
@@ -116,7 +116,8 @@ fn definitions(names: &[&str]) -> String {
     tools_described(&tools, r#"{"type":"object"}"#)
 }
 
-/// Data segments: the address and the length of the list at address 64, the definitions from address 128, and their texts from 1024.
+/// Data segments: the address and the length of the list at address 64, the definitions from address 128, and their
+/// texts from 1024.
 fn tools_described(tools: &[(&str, &str)], schema: &str) -> String {
     let mut texts = schema.as_bytes().to_vec();
     let mut store = |text: &str| {

@@ -20,7 +20,8 @@ const BATCH_ENTRIES: usize = 64;
 
 /// A directory that is being read.
 struct Entries {
-    /// The entries that have not been read yet. None while a batch is read, after a failed read, and for a recorded listing.
+    /// The entries that have not been read yet. None while a batch is read, after a failed read, and for a recorded
+    /// listing.
     rest: Option<ReadDir>,
     next: VecDeque<Answer<DirectoryEntry>>,
     /// The recording of the names. None: the names are not recorded.
@@ -149,7 +150,8 @@ fn kind_of(found: DescriptorType) -> NamedKind {
 struct Batch {
     /// The entries of the batch. Empty only at the end of the directory.
     entries: VecDeque<Answer<DirectoryEntry>>,
-    /// Number of entries whose names are not UTF-8. WASI cannot represent them, and an error would stop a guest's library.
+    /// Number of entries whose names are not UTF-8. WASI cannot represent them, and an error would stop a guest's
+    /// library.
     unnamed: usize,
 }
 

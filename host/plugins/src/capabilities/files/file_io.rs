@@ -1,5 +1,5 @@
-//! Reads and writes open files of granted trees. Fails if the grant was revoked (row 48) or if a write would exceed the quota
-//! (row 44). Writes are recorded (S6).
+//! Reads and writes open files of granted trees. Fails if the grant was revoked (row 48) or if a write would exceed the
+//! quota (row 44). Writes are recorded (S6).
 
 use super::{Answer, FILESYSTEM, FilesView, Handle, HasFiles};
 use crate::file_trees::{GuardedReader, GuardedWriter, OnRefusal, TreeRefusal, WritePosition};

@@ -1,5 +1,6 @@
-//! Opens files of granted trees for guests. An object that is not a file or directory is refused before it is opened (row 33).
-//! Opening a named pipe would block a thread until its other end is opened, and opening a device can have side effects.
+//! Opens files of granted trees for guests. An object that is not a file or directory is refused before it is opened
+//! (row 33). Opening a named pipe would block a thread until its other end is opened, and opening a device can have
+//! side effects.
 
 use super::mutation_guard::times;
 use super::{Answer, FILESYSTEM, FilesView, HasFiles, action_on, last};

@@ -1,5 +1,5 @@
-//! Functions that inspect a path without opening it. A path that leads out of its tree, usually through a symbolic link, is recorded
-//! as a separate denial. WASI has only one error code for such a path and for missing write access.
+//! Functions that inspect a path without opening it. A path that leads out of its tree, usually through a symbolic
+//! link, is recorded as a separate denial. WASI has only one error code for such a path and for missing write access.
 
 use super::{Answer, FILESYSTEM, HasFiles, last};
 use crate::capabilities::CallContext;

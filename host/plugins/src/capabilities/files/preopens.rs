@@ -1,5 +1,5 @@
-//! The preopened file trees of a guest. The WASI function for them cannot return an error, so the host records that a guest without
-//! trees asked for them.
+//! The preopened file trees of a guest. The WASI function for them cannot return an error, so the host records that a
+//! guest without trees asked for them.
 
 use super::HasFiles;
 use std::sync::Arc;

@@ -198,7 +198,8 @@ impl ResponseBody {
         Self { body, left, secrets, times, alarm, ended: false, number, record, lease: None }
     }
 
-    /// Sets the connection that delivers the body. The connection returns to the pool when the whole response has been read.
+    /// Sets the connection that delivers the body. The connection returns to the pool when the whole response has been
+    /// read.
     pub(crate) fn over(mut self, lease: Lease) -> Self {
         self.lease = Some(lease);
         self

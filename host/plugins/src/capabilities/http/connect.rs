@@ -38,7 +38,8 @@ impl NameResolver for SystemResolver {
 /// The network access that all plugins of a sandbox share.
 pub(crate) struct Network {
     resolver: Arc<dyn NameResolver>,
-    /// The TLS configuration. Created at the first HTTPS request, because reading the system's certificates takes some time.
+    /// The TLS configuration. Created at the first HTTPS request, because reading the system's certificates takes some
+    /// time.
     tls: OnceCell<Arc<ClientConfig>>,
     pub(crate) rates: Rates,
     pub(crate) pool: Arc<Pool>,
@@ -64,8 +65,8 @@ impl Network {
         Self { resolver, tls: OnceCell::new(), rates: Rates::default(), pool: Arc::default() }
     }
 
-    /// Connects to the server of the URL if the patterns admit every address of its name. If one address is refused, no address is
-    /// used, because the name is not trustworthy. Also returns the address of the connection.
+    /// Connects to the server of the URL if the patterns admit every address of its name. If one address is refused, no
+    /// address is used, because the name is not trustworthy. Also returns the address of the connection.
     pub(crate) async fn connect(
         &self,
         url: &Url,

@@ -104,8 +104,8 @@ async fn attempt(
     }
 }
 
-/// Whether the server may receive the request twice. The body of a request with a safe method is not checked: it is usually empty,
-/// but guests rarely mark it as empty.
+/// Whether the server may receive the request twice. The body of a request with a safe method is not checked: it is
+/// usually empty, but guests rarely mark it as empty.
 fn repeatable(request: &Request<RequestBody>) -> Repeatable {
     let method = request.method();
     let is_repeatable = method.is_safe() || method.is_idempotent() && request.body().is_end_stream();
@@ -130,8 +130,8 @@ fn is_closed(error: &AttemptError) -> bool {
     error.is_incomplete_message() || error.is_canceled() || error.is_closed() || inner.is_some_and(is_broken)
 }
 
-/// The reason why an exchange failed. If a request body exceeds its limit, hyper reports a generic body error, and the error of the
-/// limit is its source.
+/// The reason why an exchange failed. If a request body exceeds its limit, hyper reports a generic body error, and the
+/// error of the limit is its source.
 fn cause(error: AttemptError, record: &CallRecord) -> Error {
     let AttemptError::Broken(error) = error else { return Error::ConnectionReadTimeout };
     if error.is_parse_too_large() {

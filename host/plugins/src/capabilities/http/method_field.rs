@@ -1,9 +1,11 @@
-//! Finds a field in a request's body that overrides the request's method (row 43). Some frameworks handle a POST request with the
-//! field `_method` as a DELETE request, for example. A grant that is limited to certain methods does not cover such a request.
+//! Finds a field in a request's body that overrides the request's method (row 43). Some frameworks handle a POST
+//! request with the field `_method` as a DELETE request, for example. A grant that is limited to certain methods does
+//! not cover such a request.
 
 use crate::grants::request_rules::names_method;
 
-/// Maximum number of stored bytes of a field name or line. Longer names are never treated as the name of a method field.
+/// Maximum number of stored bytes of a field name or line. Longer names are never treated as the name of a method
+/// field.
 const MAX_NAME_BYTES: usize = 1024;
 
 /// Searches a body that arrives in pieces for a method field. The body may be a form, JSON or multipart data.
@@ -116,8 +118,8 @@ impl JsonNames {
     }
 }
 
-/// Finds the names in multipart data: `Content-Disposition: form-data; name="…"`, even on several lines, and `Content-ID: …`, which
-/// Rack uses as a name.
+/// Finds the names in multipart data: `Content-Disposition: form-data; name="…"`, even on several lines, and
+/// `Content-ID: …`, which Rack uses as a name.
 #[derive(Debug, Default)]
 struct PartNames {
     line: BoundedBuffer,

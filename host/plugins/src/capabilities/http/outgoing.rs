@@ -72,7 +72,8 @@ impl Outgoing {
         Self { record, live_grants, agent, trace, network, port, sent: 0 }
     }
 
-    /// Checks a request and prepares it for sending. Refused requests also count, so that a loop of refused requests reaches the limit.
+    /// Checks a request and prepares it for sending. Refused requests also count, so that a loop of refused requests
+    /// reaches the limit.
     fn authorise(&mut self, request: Request<WasiBody>, options: RequestOptions) -> Result<Authorised, Error> {
         self.count()?;
         let (mut parts, body) = request.into_parts();
@@ -153,7 +154,8 @@ impl Outgoing {
         }
     }
 
-    /// The guard for the body of a POST request, because frameworks may read a different method from it. None: all methods are granted.
+    /// The guard for the body of a POST request, because frameworks may read a different method from it. None: all
+    /// methods are granted.
     fn method_guard(&self, patterns: &[HttpPattern], (method, url): (&str, &Url)) -> Option<MethodGuard> {
         if method != "POST" || patterns.iter().any(HttpPattern::matches_every_method) {
             return None;
@@ -188,8 +190,8 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Sets the headers that the host controls. A secret replaces the guest's value of its header, because libraries often set a
-    /// placeholder value.
+    /// Sets the headers that the host controls. A secret replaces the guest's value of its header, because libraries
+    /// often set a placeholder value.
     fn set_host_headers(
         &self,
         headers: &mut HeaderMap,
@@ -305,8 +307,8 @@ async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network
     Ok((Response::from_parts(parts, body.boxed_unsync()), Box::new(driver)))
 }
 
-/// The headers of a response without secrets. Fails if a server that knows a secret compressed the response although the host asked
-/// it not to, because the host cannot find the secret in a compressed response.
+/// The headers of a response without secrets. Fails if a server that knows a secret compressed the response although
+/// the host asked it not to, because the host cannot find the secret in a compressed response.
 pub(super) fn without_readable_secrets(headers: HeaderMap, url: &Url, record: &CallRecord) -> Result<HeaderMap, Error> {
     let is_plain = |value: &HeaderValue| {
         let value = value.as_bytes().trim_ascii();
@@ -360,8 +362,8 @@ fn pattern_for(method: &str, url: &Url) -> String {
     clean(&format!("{method} {}", &url[..url::Position::BeforePath]), 256)
 }
 
-/// The text of a pattern that would allow a request to an address that is not public. It uses `private` if that suffices, and the
-/// address itself otherwise.
+/// The text of a pattern that would allow a request to an address that is not public. It uses `private` if that
+/// suffices, and the address itself otherwise.
 fn private_pattern_for(method: &str, url: &Url, address: IpAddr) -> String {
     let private = format!("private {}", pattern_for(method, url));
     if private.parse().is_ok_and(|pattern: HttpPattern| pattern.admits(address).is_ok()) {

@@ -1,5 +1,5 @@
-//! The pool of idle connections (P8). Each connection belongs to one plugin of one agent, to one origin, and to the address that was
-//! checked when the connection was opened.
+//! The pool of idle connections (P8). Each connection belongs to one plugin of one agent, to one origin, and to the
+//! address that was checked when the connection was opened.
 
 use super::body::RequestBody;
 use crate::grants::Grants;
@@ -20,8 +20,8 @@ const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_IDLE_PER_PLUGIN: usize = 8;
 /// Maximum number of idle connections of all plugins together.
 const MAX_IDLE: usize = 64;
-/// A server is unlikely to close a connection that was idle for less than this time. Connections that were idle for longer are used
-/// only for requests that may be sent twice.
+/// A server is unlikely to close a connection that was idle for less than this time. Connections that were idle for
+/// longer are used only for requests that may be sent twice.
 const FRESH: Duration = Duration::from_secs(2);
 
 /// Agent, plugin and origin of a connection.
@@ -91,11 +91,13 @@ impl Lease {
 }
 
 impl Pool {
-    /// Takes an idle connection of this owner from the pool. One of the patterns must still admit the address of the connection.
+    /// Takes an idle connection of this owner from the pool. One of the patterns must still admit the address of the
+    /// connection.
     pub(crate) async fn take(&self, owner: &Owner, patterns: &[HttpPattern], repeatable: Repeatable) -> Option<Lease> {
         loop {
             let mut lease = self.next(owner, patterns, repeatable)?;
-            // A connection is ready only some time after its last response. This fails if the server has closed the connection.
+            // A connection is ready only some time after its last response. This fails if the server has closed the
+            // connection.
             if let Ok(Ok(())) = tokio::time::timeout(SWEEP_INTERVAL, lease.sender.ready()).await {
                 return Some(lease);
             }

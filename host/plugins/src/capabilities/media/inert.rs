@@ -1,4 +1,5 @@
-//! The interface `media-store` for output validators and media policies: there are no media, and new media cannot be created.
+//! The interface `media-store` for output validators and media policies: there are no media, and new media cannot be
+//! created.
 
 use super::bindings::agent_host::plugin::media_store;
 use super::{GrowingMedium, OpenMedium};

@@ -1,4 +1,5 @@
-//! The wall clock of a call, and the stopped clock of output validators and media policies. In a replay, the clock starts at the recorded time.
+//! The wall clock of a call, and the stopped clock of output validators and media policies. In a replay, the clock
+//! starts at the recorded time.
 
 use crate::recording::CallRecord;
 use std::sync::{Arc, OnceLock};

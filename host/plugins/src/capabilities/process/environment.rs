@@ -1,4 +1,5 @@
-//! Environment variables. The host records that a guest reads them, because variables that are not granted then count as denied.
+//! Environment variables. The host records that a guest reads them, because variables that are not granted then count
+//! as denied.
 
 use crate::capabilities::HasCall;
 use wasmtime::component::Linker;

@@ -21,7 +21,8 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
 /// Maximum number of bytes that a program may print at once.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// Maximum number of bytes from the end of standard error, and from the end of standard output, in the message of a failure.
+/// Maximum number of bytes from the end of standard error, and from the end of standard output, in the message of a
+/// failure.
 const TAIL_BYTES: usize = 1_536;
 
 /// The arguments and the input of a program for one call, and the output that it has printed so far.

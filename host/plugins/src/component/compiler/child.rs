@@ -1,4 +1,5 @@
-//! The code that runs in the compiler process. It limits and confines the process before it reads, parses and compiles a component.
+//! The code that runs in the compiler process. It limits and confines the process before it reads, parses and compiles
+//! a component.
 
 use super::confinement::{self, Confinement};
 use super::report::{BytesFacts, HEADER_BYTES, Header, MAX_REPORT, MAX_REQUEST, Report, Request, Verdict};
@@ -9,15 +10,15 @@ use crate::limits::HostLimits;
 use std::io::{Read, Write};
 use wasmtime::Engine;
 
-/// Size of the stack for examining a component, in bytes. Parsers recurse for each level of nesting, but the limit on nesting keeps
-/// their stack use far below this size.
+/// Size of the stack for examining a component, in bytes. Parsers recurse for each level of nesting, but the limit on
+/// nesting keeps their stack use far below this size.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
 
-/// Serves one request: reads the limits and a component from `input`, examines and compiles the component, and writes the result to
-/// `output`.
+/// Serves one request: reads the limits and a component from `input`, examines and compiles the component, and writes
+/// the result to `output`.
 ///
-/// Before it reads the component, the process closes inherited descriptors, limits its memory and time, and gives up access to the
-/// file system, the network and other programs. The error is a message for the user.
+/// Before it reads the component, the process closes inherited descriptors, limits its memory and time, and gives up
+/// access to the file system, the network and other programs. The error is a message for the user.
 pub fn serve_compiler(mut input: impl Read, mut output: impl Write) -> Result<(), String> {
     confinement::close_inherited_descriptors();
     let request = read_request(&mut input)?;

@@ -1,5 +1,6 @@
-//! The confinement of the compiler process. Before the process reads a component, it closes inherited descriptors, limits its memory
-//! and time, and gives up the file system, the network and all system calls that compiling does not need.
+//! The confinement of the compiler process. Before the process reads a component, it closes inherited descriptors,
+//! limits its memory and time, and gives up the file system, the network and all system calls that compiling does not
+//! need.
 
 use super::report::Request;
 use serde::{Deserialize, Serialize};
@@ -36,7 +37,8 @@ mod limits {
     use super::Request;
     use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
 
-    /// Niceness of the child, from 0 to 19. With 5, the child gets about a third of the time of a process with normal priority.
+    /// Niceness of the child, from 0 to 19. With 5, the child gets about a third of the time of a process with normal
+    /// priority.
     const NICENESS: i32 = 5;
     /// Maximum number of open files. The engine opens no files, and the three pipes are already open.
     const OPEN_FILES: u64 = 64;
@@ -85,8 +87,8 @@ mod linux {
     /// The first descriptor after the three pipes.
     const FIRST_INHERITED: RawFd = 3;
 
-    /// Closes all inherited descriptors except the three pipes. The host's own descriptors are close-on-exec, so the closed descriptors
-    /// are those that the host itself inherited.
+    /// Closes all inherited descriptors except the three pipes. The host's own descriptors are close-on-exec, so the
+    /// closed descriptors are those that the host itself inherited.
     pub(crate) fn close_inherited_descriptors() {
         let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
         let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -101,14 +103,14 @@ mod linux {
     fn close(number: RawFd) {
         let is_open = std::fs::symlink_metadata(format!("/proc/self/fd/{number}")).is_ok();
         if is_open {
-            // SAFETY: this code runs at the start of the process, before the process has opened a descriptor that stays open. An
-            // open descriptor was therefore inherited, and no value in this process owns it.
+            // SAFETY: this code runs at the start of the process, before the process has opened a descriptor that stays
+            // open. An open descriptor was therefore inherited, and no value in this process owns it.
             drop(unsafe { OwnedFd::from_raw_fd(number) });
         }
     }
 
-    /// Gives up files, the network and all system calls that compiling does not need, as far as the kernel can enforce it. No other
-    /// thread is running yet, and later threads inherit the confinement.
+    /// Gives up files, the network and all system calls that compiling does not need, as far as the kernel can enforce
+    /// it. No other thread is running yet, and later threads inherit the confinement.
     pub(crate) fn confine_this_process() -> Confinement {
         Confinement { landlock: deny_files().unwrap_or(false), seccomp: filter_system_calls().is_some() }
     }
@@ -132,7 +134,8 @@ mod linux {
         let arch = std::env::consts::ARCH.try_into().ok()?;
         let denied = SeccompAction::Errno(libc::EPERM as u32);
         let allowed = SeccompFilter::new(allowed_calls().ok()?, denied, SeccompAction::Allow, arch).ok()?;
-        // The C library creates threads with `clone3`, whose flags a filter cannot read. If `clone3` is missing, it uses `clone`.
+        // The C library creates threads with `clone3`, whose flags a filter cannot read. If `clone3` is missing, it
+        // uses `clone`.
         let missing = SeccompAction::Errno(libc::ENOSYS as u32);
         let without_clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
         let without_clone3 = SeccompFilter::new(without_clone3, SeccompAction::Allow, missing, arch).ok()?;

@@ -1,5 +1,5 @@
-//! The protocol between the host and the compiler process. The host sends a request. The output of the child consists of a header, a
-//! report of limited size, and the compiled code.
+//! The protocol between the host and the compiler process. The host sends a request. The output of the child consists
+//! of a header, a report of limited size, and the compiled code.
 
 use super::confinement::Confinement;
 use crate::binary::docs::Docs;
@@ -14,7 +14,8 @@ use std::collections::BTreeSet;
 pub(super) const MAX_REPORT: usize = 16 * 1024 * 1024;
 /// Maximum size of a host's request, in bytes.
 pub(super) const MAX_REQUEST: usize = 4 * 1024;
-/// Size of the header in bytes: the hash of the engine, the digest of the output, and the lengths of the report and of the code.
+/// Size of the header in bytes: the hash of the engine, the digest of the output, and the lengths of the report and of
+/// the code.
 pub(super) const HEADER_BYTES: usize = 32 + 32 + 8 + 8;
 
 /// The limits and the options for compiling one component.
@@ -56,8 +57,8 @@ pub(super) struct Report {
 pub(super) enum Verdict {
     /// The component was compiled, and its code follows the report.
     Compiled(Box<BytesFacts>),
-    /// The component was not compiled, because it imports or exports an interface that this host does not have. The host determines the
-    /// interface from the facts.
+    /// The component was not compiled, because it imports or exports an interface that this host does not have. The
+    /// host determines the interface from the facts.
     #[serde(rename = "Unserved")]
     UnsupportedInterface(Box<BytesFacts>),
     NotAComponent(NotAComponent),
@@ -92,7 +93,8 @@ impl BytesFacts {
         })?;
         let scan = scan(bytes).map_err(Verdict::NotAComponent)?;
         let is_known = imports::check(scan.imports.iter().map(String::as_str)).is_ok();
-        // Finding the imports that contain only types is expensive, so it is done only for components with unknown imports.
+        // Finding the imports that contain only types is expensive, so it is done only for components with unknown
+        // imports.
         let type_imports = if is_known { BTreeSet::new() } else { type_only_imports(bytes, &scan.imports) };
         let interfaces = Interfaces { imports: scan.imports, exports: scan.exports };
         Ok(Self { interfaces, type_imports, has_async_lift: scan.has_async_lift, docs: Docs::read(bytes) })
@@ -104,8 +106,8 @@ impl BytesFacts {
         needed.cloned().collect()
     }
 
-    /// Checks that this host implements every import that needs an implementation, and that it supports every export of the contract.
-    /// Returns the exported plugin kinds.
+    /// Checks that this host implements every import that needs an implementation, and that it supports every export of
+    /// the contract. Returns the exported plugin kinds.
     pub(crate) fn check(&self) -> Result<Vec<crate::identity::Kind>, InterfaceProblem> {
         imports::check(self.needed_imports().iter().map(String::as_str))?;
         imports::kinds(self.interfaces.exports.iter().map(String::as_str))

@@ -1,5 +1,5 @@
-//! Converts JSON arguments to values of WIT types. The arguments have been checked against the schema, but a schema cannot express
-//! every rule. Therefore the conversion checks them again before they reach the guest.
+//! Converts JSON arguments to values of WIT types. The arguments have been checked against the schema, but a schema
+//! cannot express every rule. Therefore the conversion checks them again before they reach the guest.
 
 use super::schema::UNUSUAL_FLOATS;
 use super::shape::{Integer, Shape};

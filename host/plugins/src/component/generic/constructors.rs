@@ -1,5 +1,5 @@
-//! Finds the functions that can construct a resource for one call: the constructor of the resource or, if the resource has no
-//! constructor, the functions of the same interface that take data and return the resource.
+//! Finds the functions that can construct a resource for one call: the constructor of the resource or, if the resource
+//! has no constructor, the functions of the same interface that take data and return the resource.
 
 use super::discovery::ExportName;
 use super::shape::{HandlePosition, Signature};
@@ -19,13 +19,15 @@ pub(super) struct Constructor {
 }
 
 impl Constructor {
-    /// The name that the model uses to choose the constructor if there are several constructors. Example: `from-config`.
+    /// The name that the model uses to choose the constructor if there are several constructors. Example:
+    /// `from-config`.
     pub(super) fn key(&self) -> &str {
         key(&self.function)
     }
 }
 
-/// The name that the model uses to choose a constructor if there are several constructors. `function` is its export name.
+/// The name that the model uses to choose a constructor if there are several constructors. `function` is its export
+/// name.
 pub(super) fn key(function: &str) -> &str {
     match ExportName::parse(function) {
         ExportName::Static(_, name) | ExportName::Function(name) | ExportName::Method(_, name) => name,
@@ -36,7 +38,8 @@ pub(super) fn key(function: &str) -> &str {
 /// The constructors of an interface's resources.
 #[derive(Default)]
 pub(super) struct Constructors {
-    /// The constructors of each resource, by the name of the resource. An error is the reason why the constructor cannot be called.
+    /// The constructors of each resource, by the name of the resource. An error is the reason why the constructor
+    /// cannot be called.
     by_resource: BTreeMap<String, Result<Vec<Constructor>, String>>,
     /// The name of the resource that each function constructs, by the name of the function.
     resource_made_by: BTreeMap<String, String>,

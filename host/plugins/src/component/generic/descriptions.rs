@@ -1,5 +1,5 @@
-//! Finds the documentation of types. A component's binary describes types by their structure, but its documentation refers to types
-//! by name.
+//! Finds the documentation of types. A component's binary describes types by their structure, but its documentation
+//! refers to types by name.
 
 use super::shape::Shape;
 use crate::binary::docs::{Docs, TypeDocs};
@@ -11,16 +11,19 @@ use wasmtime::component::types::Type;
 /// Maximum number of types whose documentation is looked up.
 const MAX_TYPES: usize = 512;
 
-/// The named types of a component with their documentation. None if two types with the same structure have different documentation.
+/// The named types of a component with their documentation. None if two types with the same structure have different
+/// documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Descriptions(Vec<(Shape, Option<TypeDocs>)>);
 
 impl Descriptions {
-    /// Looks up the documentation of types. Each type is given with the interface and the name under which it is exported.
+    /// Looks up the documentation of types. Each type is given with the interface and the name under which it is
+    /// exported.
     pub(super) fn new(docs: &Docs, named: &[(Option<String>, String, Type)]) -> Self {
         let mut descriptions: Vec<(Shape, Option<TypeDocs>)> = Vec::new();
         for (interface, name, kind) in named.iter().take(MAX_TYPES) {
-            // Other types have no name in the binary, so the documentation of one `u32`, for example, would be used for all of them.
+            // Other types have no name in the binary, so the documentation of one `u32`, for example, would be used for
+            // all of them.
             if !matches!(kind, Type::Record(_) | Type::Variant(_) | Type::Enum(_) | Type::Flags(_)) {
                 continue;
             }
@@ -46,7 +49,8 @@ impl Descriptions {
         self.type_docs(shape)?.items.get(name).map(String::as_str)
     }
 
-    /// Adds the documentation of a type to its schema. The documentation of names without their own schema, such as flags, is added as a list.
+    /// Adds the documentation of a type to its schema. The documentation of names without their own schema, such as
+    /// flags, is added as a list.
     pub(super) fn describe(&self, shape: &Shape, schema: &mut Value) {
         let Some(type_docs) = self.type_docs(shape) else { return };
         let mut text = type_docs.docs.clone().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Examines the exports of a component that are not part of the contract. Determines the functions that become tools, the names of the
-//! tools, and the reasons why other functions do not become tools.
+//! Examines the exports of a component that are not part of the contract. Determines the functions that become tools,
+//! the names of the tools, and the reasons why other functions do not become tools.
 
 use super::constructors::{Constructor, Constructors};
 use super::descriptions::Descriptions;
@@ -21,8 +21,8 @@ use wasmtime::component::types::{ComponentFunc, ComponentItem, Type};
 const MAX_FUNCTIONS: usize = 4_096;
 /// Maximum total size of all schemas, in bytes.
 const SCHEMA_BYTES: usize = 4 * 1024 * 1024;
-/// Maximum total number of parts of all signatures. A few bytes can declare a type with many parts, and thousands of functions that
-/// take this type.
+/// Maximum total number of parts of all signatures. A few bytes can declare a type with many parts, and thousands of
+/// functions that take this type.
 const SIGNATURE_PARTS: usize = 256 * 1024;
 /// Maximum number of skipped functions that are listed with the reason.
 const MAX_SKIPPED: usize = 64;
@@ -235,8 +235,8 @@ impl Candidate {
     }
 }
 
-/// Checks whether a function can become a tool. Returns None for a constructor, because it becomes part of the tools for its methods.
-/// The error is the reason why the function is skipped.
+/// Checks whether a function can become a tool. Returns None for a constructor, because it becomes part of the tools
+/// for its methods. The error is the reason why the function is skipped.
 fn candidate(
     interface: Option<&str>,
     name: &str,
@@ -277,8 +277,8 @@ fn candidate(
     }
 }
 
-/// Returns the reason for skipping a function that a toolchain calls to set up a language runtime while it builds the component. A
-/// second call of such a function breaks the component.
+/// Returns the reason for skipping a function that a toolchain calls to set up a language runtime while it builds the
+/// component. A second call of such a function breaks the component.
 fn toolchain_function(interface: Option<&str>, name: &str, function: &ComponentFunc) -> Option<&'static str> {
     let begins_with =
         |names: &[&str]| names.iter().copied().eq(function.params().map(|(name, _)| name).take(names.len()));
@@ -332,7 +332,8 @@ fn is_command(interface: Option<&str>, name: &str, function: &ComponentFunc) -> 
     is_run && name == "run" && function.params().len() == 0 && function.results().next().is_some_and(bare)
 }
 
-/// The traits of all functions of a component. If no import can have effects, the functions are read-only and idempotent.
+/// The traits of all functions of a component. If no import can have effects, the functions are read-only and
+/// idempotent.
 fn traits(imports: &[String]) -> Traits {
     let is_pure = imports.iter().all(|name| imports::effects(name) == Effects::None);
     Traits { read_only: is_pure, idempotent: is_pure, ..Traits::default() }

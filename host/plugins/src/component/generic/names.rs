@@ -1,13 +1,14 @@
-//! Chooses the names of the tools for exported functions: the shortest names that are unique in the component. The names are the same
-//! at every load.
+//! Chooses the names of the tools for exported functions: the shortest names that are unique in the component. The
+//! names are the same at every load.
 
 use crate::contract::v0_1::tools::NAME_LENGTH;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Chooses a name for each function from the interface that exports it.
 ///
-/// The name is `interface.function`. If two functions would have the same name, both names become `package.interface.function`. If
-/// they are still equal, the namespace, the version and a number are added in this order. A name is None if it would be too long.
+/// The name is `interface.function`. If two functions would have the same name, both names become
+/// `package.interface.function`. If they are still equal, the namespace, the version and a number are added in this
+/// order. A name is None if it would be too long.
 pub(super) fn assign(exports: &[(Option<&str>, String)], taken: &BTreeSet<String>) -> Vec<Option<String>> {
     let candidates: Vec<_> = exports.iter().map(|(interface, function)| candidates(*interface, function)).collect();
     let mut level = vec![0_usize; candidates.len()];

@@ -1,5 +1,5 @@
-//! Tests of the conversion between values and JSON (P3). Random values are converted to JSON that matches their schema, and the JSON
-//! is converted back to the same values.
+//! Tests of the conversion between values and JSON (P3). Random values are converted to JSON that matches their schema,
+//! and the JSON is converted back to the same values.
 
 use super::arguments::read_fields;
 use super::descriptions::Descriptions;

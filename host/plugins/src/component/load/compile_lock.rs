@@ -1,5 +1,5 @@
-//! A lock that lets only one process compile a component at a time. Other processes with the same cache wait and then find the
-//! compiled code in the cache.
+//! A lock that lets only one process compile a component at a time. Other processes with the same cache wait and then
+//! find the compiled code in the cache.
 
 use crate::component::code_cache::CompiledCache;
 use agent_core::message::Digest;
@@ -28,8 +28,8 @@ impl Drop for CompileLock {
     }
 }
 
-/// Waits until no other process compiles the component. Returns None if there is no cache, if the lock file cannot be used, or if the
-/// wait takes too long.
+/// Waits until no other process compiles the component. Returns None if there is no cache, if the lock file cannot be
+/// used, or if the wait takes too long.
 pub(super) async fn acquire(cache: Option<&CompiledCache>, component: &Digest) -> Option<CompileLock> {
     acquire_within(cache, component, MAX_WAIT).await
 }

@@ -1,4 +1,5 @@
-//! Compiled code. The compiler process creates the code, the cache stores it, and the next start loads it from the cache.
+//! Compiled code. The compiler process creates the code, the cache stores it, and the next start loads it from the
+//! cache.
 
 use super::{blocking, reason};
 use crate::component::code_cache::CompiledCode;
@@ -21,7 +22,8 @@ pub(super) struct Examined {
 }
 
 impl Sandbox {
-    /// Examines and compiles a component. Refuses a component in quarantine, because it crashed the compiler process earlier.
+    /// Examines and compiles a component. Refuses a component in quarantine, because it crashed the compiler process
+    /// earlier.
     pub(super) async fn examine(
         &self,
         plugin: &PluginIdentity,
@@ -121,7 +123,8 @@ async fn examine_in_process(
     tokio::time::timeout(time, work).await.map_err(|_| CompilerError::from(CompileTimeout::Clock(time)))??
 }
 
-/// Loads the code of a component and its facts from the cache. While the returned file is open, the cache does not delete the entry.
+/// Loads the code of a component and its facts from the cache. While the returned file is open, the cache does not
+/// delete the entry.
 pub(super) fn load_from_cache(context: &EngineContext, digest: &Digest) -> Option<(Component, Facts, File)> {
     let cache = context.cache.as_ref()?;
     loop {
@@ -150,9 +153,9 @@ pub(super) fn load_from_cache(context: &EngineContext, digest: &Digest) -> Optio
 #[allow(unsafe_code, reason = "compiled code can only be loaded unsafely; the cache's keyed hash proves its origin")]
 fn deserialize_file(context: &EngineContext, file: &File) -> wasmtime::Result<Component> {
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
-    // SAFETY: the keyed hash of this open file was verified with a key that only this user can read, so wasmtime's compiler in this
-    // program created the code for this engine. The content does not change: the file is read-only, only this user can write to its
-    // folder, and this host replaces such files and never writes to them.
+    // SAFETY: the keyed hash of this open file was verified with a key that only this user can read, so wasmtime's
+    // compiler in this program created the code for this engine. The content does not change: the file is read-only,
+    // only this user can write to its folder, and this host replaces such files and never writes to them.
     unsafe { Component::deserialize_file(&context.engine, path) }
 }
 
@@ -167,14 +170,14 @@ fn deserialize_file(_: &EngineContext, _: &File) -> wasmtime::Result<Component> 
     reason = "compiled code can only be loaded unsafely; it comes from a verified cache entry or from the host's own child process"
 )]
 fn deserialize(context: &EngineContext, code: &[u8]) -> wasmtime::Result<Component> {
-    // SAFETY: wasmtime's compiler in this program created these bytes for this engine. A cache entry is returned only after its keyed
-    // hash was verified over exactly these bytes, with a key that only this user can read. The code from a child process was received
-    // completely through a pipe that only the child and the host can access.
+    // SAFETY: wasmtime's compiler in this program created these bytes for this engine. A cache entry is returned only
+    // after its keyed hash was verified over exactly these bytes, with a key that only this user can read. The code
+    // from a child process was received completely through a pipe that only the child and the host can access.
     unsafe { Component::deserialize(&context.engine, code) }
 }
 
-/// Stores compiled code and facts in the cache for the next start. While the returned file is open, the cache does not delete the
-/// entry. Returns None if nothing was stored. The plugin also works without a cache entry.
+/// Stores compiled code and facts in the cache for the next start. While the returned file is open, the cache does not
+/// delete the entry. Returns None if nothing was stored. The plugin also works without a cache entry.
 pub(super) fn store_in_cache(
     context: &EngineContext,
     digest: &Digest,

@@ -1,4 +1,5 @@
-//! Starts a component once without grants, to check the types of its exports and to find its tools and generic functions.
+//! Starts a component once without grants, to check the types of its exports and to find its tools and generic
+//! functions.
 
 use super::linking::link_generic;
 use super::{blocking, reason};
@@ -51,7 +52,8 @@ impl Sandbox {
         self.find_functions(new, component, Arc::clone(docs), facts).await
     }
 
-    /// Finds the generic functions (P3). Examines their types on a blocking thread, and instantiates the component once.
+    /// Finds the generic functions (P3). Examines their types on a blocking thread, and instantiates the component
+    /// once.
     async fn find_functions(
         &self,
         new: &NewComponent,
@@ -81,8 +83,8 @@ impl Sandbox {
         Ok(links)
     }
 
-    /// Instantiates each exported kind once without grants, which checks the types of all its functions, and gets the tool
-    /// definitions.
+    /// Instantiates each exported kind once without grants, which checks the types of all its functions, and gets the
+    /// tool definitions.
     async fn find_tools(&self, new: &NewComponent, links: &Links) -> Result<Vec<ToolDefinition>, LoadError> {
         macro_rules! check {
             ($handle:expr, $kind:expr) => {
@@ -131,8 +133,9 @@ impl Sandbox {
         loaded.map_err(|error| LoadError::Export { kind, reason: reason(&error) })
     }
 
-    /// Returns the result of a call that was made during loading. If the component used processor time until the time limit, it would
-    /// do so at every start, so it is put in quarantine. If the machine was too busy to run the component, it is not put in quarantine.
+    /// Returns the result of a call that was made during loading. If the component used processor time until the time
+    /// limit, it would do so at every start, so it is put in quarantine. If the machine was too busy to run the
+    /// component, it is not put in quarantine.
     fn check_started<T>(&self, new: &NewComponent, report: CallReport<T>) -> Result<T, LoadError> {
         let is_time_limit = |limit: &Limit| matches!(limit, Limit::WallTime(_) | Limit::CpuTime(_));
         if let (Err(failure @ CallFailure::Limit { limit, .. }), Some(quarantine)) =

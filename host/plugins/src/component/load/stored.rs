@@ -58,7 +58,8 @@ impl GenerationError {
 }
 
 impl Sandbox {
-    /// Loads a plugin from the plugin store. The verifier must still accept the statements that were stored with the component.
+    /// Loads a plugin from the plugin store. The verifier must still accept the statements that were stored with the
+    /// component.
     pub async fn load_stored(&self, name: &str, digest: &Digest) -> Result<Arc<LoadedPlugin>, GenerationError> {
         let store = self.store().ok_or(GenerationError::NoStore)?.clone();
         let load = |reason| GenerationError::Load { name: name.to_owned(), reason };
@@ -70,7 +71,8 @@ impl Sandbox {
         self.load_stored_bytes(name, bytes).await.map_err(load)
     }
 
-    /// Returns the plugin with code that counts fuel. This code is compiled once, from the component in the plugin store.
+    /// Returns the plugin with code that counts fuel. This code is compiled once, from the component in the plugin
+    /// store.
     pub(crate) async fn metered(&self, plugin: &LoadedPlugin) -> Result<Arc<LoadedPlugin>, GenerationError> {
         let (name, digest) = (plugin.name(), plugin.digest());
         let metered = plugin.metered.get_or_try_init(|| async {

@@ -1,5 +1,5 @@
-//! Calls the verifier. No other module calls it. The verifier is called before a component is compiled, linked or run, for exactly
-//! the bytes that will be used.
+//! Calls the verifier. No other module calls it. The verifier is called before a component is compiled, linked or run,
+//! for exactly the bytes that will be used.
 
 use super::{blocking, read_component};
 use crate::component::load_error::LoadError;
@@ -23,8 +23,8 @@ pub(crate) enum Origin {
 }
 
 impl Sandbox {
-    /// Checks with the verifier that the component may be used. `bytes` are the bytes that will be compiled. None: the compiled code for
-    /// this digest is already available.
+    /// Checks with the verifier that the component may be used. `bytes` are the bytes that will be compiled. None: the
+    /// compiled code for this digest is already available.
     pub(super) async fn verify(
         &self,
         origin: &Origin,

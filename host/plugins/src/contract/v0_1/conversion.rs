@@ -1,5 +1,5 @@
-//! Converts between the host's types and the generated bindings, and checks the values that guests return: JSON must parse, media
-//! must belong to the session, and sizes must be within the limits.
+//! Converts between the host's types and the generated bindings, and checks the values that guests return: JSON must
+//! parse, media must belong to the session, and sizes must be within the limits.
 
 use super::bindings::agent_host::plugin::types as wit;
 use crate::contract::RejectedResult;
@@ -100,7 +100,8 @@ pub(crate) fn json_in(text: &str, place: &str) -> Result<Value, RejectedResult> 
     json_or_error(text, place).map_err(RejectedResult::Invalid)
 }
 
-/// Parses a guest's JSON text. The error is a message. Deep nesting is refused, because other JSON parsers may not support it.
+/// Parses a guest's JSON text. The error is a message. Deep nesting is refused, because other JSON parsers may not
+/// support it.
 pub(crate) fn json_or_error(text: &str, place: &str) -> Result<Value, String> {
     let value = serde_json::from_str(text).map_err(|error| format!("{place} is not JSON: {error}"))?;
     if is_deeper(&value, JSON_DEPTH) {

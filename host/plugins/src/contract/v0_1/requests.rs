@@ -83,8 +83,8 @@ pub(crate) fn step_out(request: &StepRequest) -> step_context::Request {
     }
 }
 
-/// Checks and converts sections: their number is limited, their names must be unique, and the total size of their texts is at most
-/// `bytes` bytes.
+/// Checks and converts sections: their number is limited, their names must be unique, and the total size of their texts
+/// is at most `bytes` bytes.
 pub(crate) fn sections_in(
     sections: Vec<context_builder::Section>,
     bytes: usize,
@@ -114,8 +114,8 @@ pub(crate) fn sections_in(
     Ok(checked)
 }
 
-/// Checks that the messages are valid for any model: no message is empty, and tool results follow their calls directly and in the
-/// same order.
+/// Checks that the messages are valid for any model: no message is empty, and tool results follow their calls directly
+/// and in the same order.
 fn check_messages(messages: &[types::Message]) -> Result<(), RejectedResult> {
     if messages.len() > PROMPT_MESSAGES {
         return invalid(format!("it returned {} messages, at most {PROMPT_MESSAGES} are allowed", messages.len()));

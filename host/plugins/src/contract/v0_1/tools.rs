@@ -136,8 +136,8 @@ pub(crate) struct Missing<'a> {
     pub(crate) denials: &'a [Denial],
 }
 
-/// Converts a tool's error for the model. Cuts the text to at most `bytes` bytes. If a missing grant may be the reason, the text ends
-/// with the line to add to agent.toml.
+/// Converts a tool's error for the model. Cuts the text to at most `bytes` bytes. If a missing grant may be the reason,
+/// the text ends with the line to add to agent.toml.
 pub(crate) fn error_in(error: wit::Error, missing: Missing<'_>, bytes: usize) -> ToolError {
     let about_files = |text: &str| text.contains("pre-opened") || text.contains("preopened");
     let text = |text: String, unmet: &[Unmet]| clean(&text, bytes) + &advice(unmet, missing.denials);
@@ -174,7 +174,8 @@ fn violations_in(violations: Vec<wit::Violation>, bytes: usize) -> Vec<Violation
 
 fn advice(unmet: &[Unmet], denials: &[Denial]) -> String {
     let mut text = String::new();
-    // If a request was refused, its denial is the reason. Other patterns and secrets that are not granted are unrelated.
+    // If a request was refused, its denial is the reason. Other patterns and secrets that are not granted are
+    // unrelated.
     let is_about_requests = |thing: &str| thing.starts_with("the request ");
     let refused_request = denials.iter().any(|denial| is_about_requests(&denial.thing));
     // If a link leads out of a granted tree, the trees that are not granted are unrelated.

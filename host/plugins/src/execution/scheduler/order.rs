@@ -1,5 +1,6 @@
-//! The order in which guests get turns. The first waiting guest of the agent that has used the least time gets the next turn. An
-//! agent with a hundred guests gets no more processor time than an agent with one guest. Idle time is not credited to an agent.
+//! The order in which guests get turns. The first waiting guest of the agent that has used the least time gets the next
+//! turn. An agent with a hundred guests gets no more processor time than an agent with one guest. Idle time is not
+//! credited to an agent.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,13 +16,13 @@ const REMEMBERED_AGENTS: usize = 128;
 pub(super) struct Order {
     /// Number of turns.
     count: usize,
-    /// Time that is counted for a turn until its real duration is known: one epoch tick, in nanoseconds. Because of it, agents that
-    /// have just got a turn come after the others.
+    /// Time that is counted for a turn until its real duration is known: one epoch tick, in nanoseconds. Because of it,
+    /// agents that have just got a turn come after the others.
     usual: u64,
     in_use: usize,
     offers: Vec<Offer>,
-    /// The agents that have a running or waiting guest. While any guest waits, the list also contains other agents, so that the time
-    /// that they have used is not forgotten.
+    /// The agents that have a running or waiting guest. While any guest waits, the list also contains other agents, so
+    /// that the time that they have used is not forgotten.
     agents: Vec<Agent>,
     /// The used time of the agent that got the last turn. A new agent starts with this value.
     now: u64,
@@ -88,8 +89,8 @@ impl Order {
         }
     }
 
-    /// Queues a guest after all other guests of its agent, and returns the id of the waiting guest. The caller must then call a method
-    /// that offers free turns, because no guest may wait while a turn is free.
+    /// Queues a guest after all other guests of its agent, and returns the id of the waiting guest. The caller must
+    /// then call a method that offers free turns, because no guest may wait while a turn is free.
     pub(super) fn enqueue(&mut self, name: &Arc<str>, waker: &Waker) -> u64 {
         self.last_queue_id += 1;
         let queue_id = self.last_queue_id;
@@ -116,7 +117,8 @@ impl Order {
         self.offer_turns(at)
     }
 
-    /// Withdraws offers that were made before the time `before` and not accepted. Returns the wakers of the guests that are offered a turn.
+    /// Withdraws offers that were made before the time `before` and not accepted. Returns the wakers of the guests that
+    /// are offered a turn.
     pub(super) fn expire_offers(&mut self, before: Instant, at: Instant) -> Vec<Waker> {
         while let Some(offer) = self.offers.iter().position(|offer| offer.at < before) {
             self.withdraw(offer);

@@ -1,5 +1,5 @@
-//! Reads the state of files in a granted tree or in the temporary folder of a replay. Files are always opened below an open directory
-//! and never through a link.
+//! Reads the state of files in a granted tree or in the temporary folder of a replay. Files are always opened below an
+//! open directory and never through a link.
 
 use crate::recording::bytes::{Extent, RecordedBytes};
 use crate::recording::file_records::{FileStat, FoundContent, FoundFile, FoundNames, LeftFile, NamedKind};
@@ -13,7 +13,8 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt;
 use std::time::UNIX_EPOCH;
 
-/// The state of a path. All parents of the path must be directories. None: the system returned an error, which the guest also gets.
+/// The state of a path. All parents of the path must be directories. None: the system returned an error, which the
+/// guest also gets.
 pub(crate) fn at(root: &Dir, path: &str) -> Option<FoundFile> {
     let metadata = if path.is_empty() { root.dir_metadata() } else { root.symlink_metadata(path) };
     let metadata = match metadata {
@@ -108,7 +109,8 @@ pub(crate) fn names(root: &Dir, path: &str, limit: usize) -> io::Result<FoundNam
     Ok(FoundNames::Listed { names, read })
 }
 
-/// The state of a changed path. The content of a file is hashed if it has at most `bytes` bytes, which are then subtracted.
+/// The state of a changed path. The content of a file is hashed if it has at most `bytes` bytes, which are then
+/// subtracted.
 pub(crate) fn left(root: &Dir, path: &str, bytes: &mut u64) -> LeftFile {
     match at(root, path) {
         Some(FoundFile::Nothing) => LeftFile::Nothing,

@@ -1,5 +1,5 @@
-//! The changes of a call to its trees, as a layer over the state at the start of the call. For each current path, the layer returns
-//! the original path of the file, or the fact that the call itself created the file.
+//! The changes of a call to its trees, as a layer over the state at the start of the call. For each current path, the
+//! layer returns the original path of the file, or the fact that the call itself created the file.
 
 use super::TreePath;
 use std::collections::BTreeMap;
@@ -97,7 +97,8 @@ mod tests {
         Origin::Before(at(path))
     }
 
-    /// S6: files that the call created, and all files below created directories, have no original path. Other paths keep theirs.
+    /// S6: files that the call created, and all files below created directories, have no original path. Other paths
+    /// keep theirs.
     #[test]
     fn s6_created_paths_have_no_earlier_origin() {
         let mut overlay = Overlay::default();
@@ -111,7 +112,8 @@ mod tests {
         );
     }
 
-    /// S6: a moved path keeps its origin through several renames. So do files that the call created in a moved directory.
+    /// S6: a moved path keeps its origin through several renames. So do files that the call created in a moved
+    /// directory.
     #[test]
     fn s6_renamed_paths_keep_their_origin() {
         let mut overlay = Overlay::default();

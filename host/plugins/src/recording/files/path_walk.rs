@@ -1,5 +1,5 @@
-//! Resolves a guest's path by components and through links, as the operating system does. Therefore each file is recorded under a
-//! single resolved path, and every directory on the way is recorded too.
+//! Resolves a guest's path by components and through links, as the operating system does. Therefore each file is
+//! recorded under a single resolved path, and every directory on the way is recorded too.
 
 pub(crate) use crate::file_trees::Last;
 use crate::recording::file_records::FoundFile;
@@ -214,7 +214,8 @@ mod tests {
         assert_eq!(walk("new/", Last::Keep).0, at("new", FileKind::Nothing));
     }
 
-    /// S6, row 12: the operating system refuses paths that lead out of the tree, through a file or to a missing directory.
+    /// S6, row 12: the operating system refuses paths that lead out of the tree, through a file or to a missing
+    /// directory.
     #[test]
     fn s6_row_12_paths_out_of_the_tree_are_not_resolved() {
         for path in ["..", "a/../../x", "out/f", "away", "round", "a/f/x", "a/f/", "none/x"] {

@@ -1,5 +1,5 @@
-//! The trees of a replayed call: a temporary folder that contains only the recorded files and is deleted after the call. All changes
-//! of the call are made in this folder.
+//! The trees of a replayed call: a temporary folder that contains only the recorded files and is deleted after the
+//! call. All changes of the call are made in this folder.
 
 use super::inspection;
 use super::path_walk::TreePath;
@@ -34,13 +34,14 @@ pub struct ReplayTrees {
     /// The recorded state of each changed path at the end of the call.
     pub(crate) left: BTreeMap<TreePath, LeftFile>,
     pub(crate) changes: Extent,
-    /// For each recorded tree, the currently granted tree with the same name. It provides the files that are not recorded.
+    /// For each recorded tree, the currently granted tree with the same name. It provides the files that are not
+    /// recorded.
     pub(crate) current: Vec<Option<Arc<HostTree>>>,
 }
 
 impl ReplayTrees {
-    /// Writes the recorded files to a temporary folder. Returns None if no trees are recorded. Files that are not recorded are copied
-    /// from the granted trees with the same names. The granted trees are never changed.
+    /// Writes the recorded files to a temporary folder. Returns None if no trees are recorded. Files that are not
+    /// recorded are copied from the granted trees with the same names. The granted trees are never changed.
     pub(crate) fn create_in(
         recorded: &HostCallLog,
         granted: &[TreeGrant],
@@ -156,8 +157,8 @@ fn is_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '\0'])
 }
 
-/// Writes one file and its parent directories. A file that contradicts the others is left out. This happens if another process
-/// changed the tree during the recorded call.
+/// Writes one file and its parent directories. A file that contradicts the others is left out. This happens if another
+/// process changed the tree during the recorded call.
 fn write_recorded(root: &Dir, path: &str, found: &FoundFile) -> io::Result<()> {
     let put = || match found {
         FoundFile::Nothing => Ok(()),

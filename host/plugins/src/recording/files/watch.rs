@@ -1,4 +1,5 @@
-//! Watches the accesses and changes of a running call in its trees. The original call is recorded. A replay is compared with the record.
+//! Watches the accesses and changes of a running call in its trees. The original call is recorded. A replay is compared
+//! with the record.
 
 mod contents;
 mod outcome;
@@ -82,8 +83,8 @@ pub(crate) enum ListingSource {
     Current,
     /// The current entries, which are recorded.
     Recording(NamesBeingRecorded),
-    /// The recorded names that still exist, followed by all other names. Contains the path of the directory if the original call did
-    /// not read the whole directory.
+    /// The recorded names that still exist, followed by all other names. Contains the path of the directory if the
+    /// original call did not read the whole directory.
     Recorded(Vec<(String, NamedKind)>, Option<TreePath>),
     Unrecorded,
 }
@@ -262,8 +263,8 @@ impl CallRecord {
         }
     }
 
-    /// Whether the call has listed the directory and the listing contains this name. After a listing, libraries query the identity of
-    /// each entry. Such a query does not count as an access.
+    /// Whether the call has listed the directory and the listing contains this name. After a listing, libraries query
+    /// the identity of each entry. Such a query does not count as an access.
     pub(crate) fn is_listed(&self, directory: u32, name: &str) -> bool {
         let listed = self.files.with(|watched| {
             let location = watched.locations.get(&directory).filter(|_| !name.contains('/'))?.join(name);
@@ -350,7 +351,8 @@ impl Watched {
         }
     }
 
-    /// The kind of file according to the listing of its directory. None: the recorded listing does not include the name.
+    /// The kind of file according to the listing of its directory. None: the recorded listing does not include the
+    /// name.
     fn listed(&self, original: &TreePath) -> Option<FileKind> {
         let (directory, _) = original.parent()?;
         let Some(FoundFile::Directory { names: FoundNames::Listed { read, .. }, .. }) = self.known.get(&directory)

@@ -8,8 +8,8 @@ use std::process::Command;
 /// Environment variable that marks the process that confines itself.
 const ALONE: &str = "AGENT_HOST_TEST_ALONE";
 
-/// Returns true in the process that may confine itself. In the test runner, starts the same test in a new process, from a shell with an
-/// open file, checks that the test succeeds, and returns false.
+/// Returns true in the process that may confine itself. In the test runner, starts the same test in a new process, from
+/// a shell with an open file, checks that the test succeeds, and returns false.
 fn is_alone(test: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
         return true;

@@ -1,4 +1,5 @@
-//! Property tests of the queue (P8): every call is admitted, agents are served in turn, and another agent can always be admitted.
+//! Property tests of the queue (P8): every call is admitted, agents are served in turn, and another agent can always be
+//! admitted.
 
 use super::*;
 use proptest::prelude::*;
@@ -119,8 +120,8 @@ fn bounds(permits: usize, memory: u32, queue: usize) -> Bounds {
 }
 
 proptest! {
-    // P8, row 10: permits and memory are never issued twice or lost, for any order in which calls start, end and are cancelled. While
-    // a call waits, another call runs, and every waiting call is admitted in the end.
+    // P8, row 10: permits and memory are never issued twice or lost, for any order in which calls start, end and are
+    // cancelled. While a call waits, another call runs, and every waiting call is admitted in the end.
     #[test]
     fn p8_row_10_every_waiting_call_is_admitted_eventually(
         permits in 1_usize..8, memory in 1_u32..400, queue in 0_usize..12, operations in operations(),
@@ -137,8 +138,8 @@ proptest! {
         prop_assert!(model.queue.agents.is_empty());
     }
 
-    // P8: even if the other agents use their whole shares, an agent without permits is admitted at once, as long as there are fewer
-    // agents than permits.
+    // P8: even if the other agents use their whole shares, an agent without permits is admitted at once, as long as
+    // there are fewer agents than permits.
     #[test]
     fn p8_agent_without_permits_is_admitted_at_once(agents in 1_usize..12, memory in 1_u32..8) {
         let mut model = Model::new(bounds(64, 1_536, 256));

@@ -1,4 +1,5 @@
-//! Property tests of the order of turns (P8, row 35): no turn or wake-up is lost, and agents get equal shares of the time.
+//! Property tests of the order of turns (P8, row 35): no turn or wake-up is lost, and agents get equal shares of the
+//! time.
 
 use super::*;
 use proptest::prelude::*;
@@ -165,8 +166,8 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 }
 
 proptest! {
-    // P8, row 10: guests request turns, end, are cancelled and ignore offers in any order. No turn is lost or used twice, and every
-    // guest that keeps waiting is woken in the end.
+    // P8, row 10: guests request turns, end, are cancelled and ignore offers in any order. No turn is lost or used
+    // twice, and every guest that keeps waiting is woken in the end.
     #[test]
     fn p8_row_10_no_turn_and_no_wake_up_is_lost(count in 1_usize..4, guests in 1_usize..12, operations in operations()) {
         let mut model = Model::new(count, guests);
@@ -185,9 +186,9 @@ proptest! {
     }
 }
 
-/// Lets the guests of several agents compete for `turns` turns. An agent is a tuple of its name, the number of its guests, the
-/// duration of each of its turns in milliseconds, and the number of turns that a guest pauses after each turn. Returns the time that
-/// each agent got, in milliseconds.
+/// Lets the guests of several agents compete for `turns` turns. An agent is a tuple of its name, the number of its
+/// guests, the duration of each of its turns in milliseconds, and the number of turns that a guest pauses after each
+/// turn. Returns the time that each agent got, in milliseconds.
 fn compete(agents: &[(&str, usize, u64, usize)], turns: usize) -> Vec<u64> {
     let mut order = Order::new(1, Duration::from_millis(10));
     let mut times = vec![0; agents.len()];
@@ -220,8 +221,8 @@ fn compete(agents: &[(&str, usize, u64, usize)], turns: usize) -> Vec<u64> {
     times
 }
 
-// P8: agents get equal shares of the time, not equal numbers of turns. An agent does not get more time if it has many guests, guests
-// that sleep, or short turns.
+// P8: agents get equal shares of the time, not equal numbers of turns. An agent does not get more time if it has many
+// guests, guests that sleep, or short turns.
 #[test]
 fn p8_agents_share_the_time() {
     let share = |agents: &[_]| {
@@ -235,7 +236,7 @@ fn p8_agents_share_the_time() {
     assert_eq!(share(&[("sleepers", 64, 10, 3), ("one", 1, 10, 0)]), [50, 50]);
     // The agent with short turns gets three times as many turns as the agent with long turns.
     assert_eq!(share(&[("long", 8, 12, 0), ("short", 8, 4, 0)]), [50, 50]);
-    // An agent that needs less than its share gets all the time that it needs. Its guest pauses for three turns and then waits for the
-    // end of a turn that has started.
+    // An agent that needs less than its share gets all the time that it needs. Its guest pauses for three turns and
+    // then waits for the end of a turn that has started.
     assert_eq!(share(&[("loops", 16, 10, 0), ("seldom", 1, 10, 3)]), [80, 20]);
 }

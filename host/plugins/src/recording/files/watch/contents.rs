@@ -76,8 +76,8 @@ impl CallRecord {
         existing.flatten()
     }
 
-    /// In the original call, records the content of a file that the guest has opened. In a replay, checks that the content is
-    /// available.
+    /// In the original call, records the content of a file that the guest has opened. In a replay, checks that the
+    /// content is available.
     async fn read(&self, existing: ExistingFile, file: Arc<File>) -> wasmtime::Result<Result<(), ErrorCode>> {
         let FoundFile::File { content, .. } = &existing.found else { return Ok(Ok(())) };
         match (content, existing.run) {
@@ -179,8 +179,8 @@ impl CallRecord {
         ListingSource::Unrecorded
     }
 
-    /// Records one name in a directory that could not be removed or replaced because it is not empty, so that a replay fails in
-    /// the same way.
+    /// Records one name in a directory that could not be removed or replaced because it is not empty, so that a replay
+    /// fails in the same way.
     pub(crate) async fn was_not_empty(&self, targets: &[PathTarget]) -> wasmtime::Result<()> {
         let Some(PathTarget::At(location, FileKind::Directory)) = targets.last() else { return Ok(()) };
         let Some(ExistingFile { original, location, root, run: Run::First, .. }) = self.existing_file(location.clone())

@@ -1,5 +1,5 @@
-//! The changes in the trees at the end of a call. The changes of an original call are recorded. The changes of a replay are compared
-//! with the record.
+//! The changes in the trees at the end of a call. The changes of an original call are recorded. The changes of a replay
+//! are compared with the record.
 
 use super::{CallRecord, ReplayTrees, Watched};
 use crate::recording::bytes::Extent;
