@@ -21,7 +21,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use wasmtime::component::{HasData, Resource, ResourceTable, ResourceTableError};
 
-/// The call for which a capability works.
+/// The plugin call that uses a capability.
 pub(crate) struct CallContext {
     /// The record to which the capability reports costs, denials and responses.
     pub(crate) record: Arc<CallRecord>,

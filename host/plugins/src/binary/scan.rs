@@ -71,9 +71,9 @@ pub enum NotAComponent {
 /// The target for which a core module was built, which determines how to turn it into a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MadeFor {
-    /// A program for WASI preview 1.
+    /// The module is a program for WASI preview 1.
     Preview1Command,
-    /// A library for WASI preview 1.
+    /// The module is a library for WASI preview 1.
     Preview1Reactor,
     /// The module was built to become a component: it already contains its interface types.
     Component,

@@ -26,9 +26,9 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView};
 /// The HTTP capability of one call.
 pub(crate) struct HttpState {
     network: Arc<Network>,
-    /// Returns the responses instead of the network, if present.
+    /// The port that responds to requests instead of the network. None: requests are sent to the network.
     port: Option<Arc<dyn HttpPort>>,
-    /// Created when the guest first uses `wasi:http`.
+    /// The context of wasmtime-wasi-http and its hooks. Created when the guest first uses `wasi:http`.
     context: Option<Box<(WasiHttpCtx, Outgoing)>>,
 }
 

@@ -20,7 +20,7 @@ use wasmtime::component::Resource;
 
 /// The key-value capability of one call.
 pub(crate) struct KeyValueState {
-    /// None: the call has no key-value store.
+    /// The key-value store. None: the call has no key-value store.
     port: Option<Arc<dyn KeyValuePort>>,
     /// Number of compare-and-swap handles that the guest has open.
     cas_values: usize,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// The media capability of one call.
 pub(crate) struct MediaState {
-    /// None: the call has no media.
+    /// The media of the session. None: the call has no media.
     port: Option<Arc<dyn MediaPort>>,
     /// Total size of the new media that the call has written so far, in bytes.
     new_media_bytes: usize,

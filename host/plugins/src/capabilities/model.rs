@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// The model capability of one call.
 pub(crate) struct ModelState {
-    /// None: the call has no model.
+    /// The agent's model. None: the call has no model.
     port: Option<Arc<dyn ModelPort>>,
 }
 

@@ -26,9 +26,9 @@ use wasmtime_wasi::{WasiCtx, WasiCtxBuilder};
 /// The random bytes of a call without authority. They are repeated endlessly.
 const REPEATED: [u8; 8] = *b"repeated";
 
-/// The process of one call.
+/// The process environment of one call.
 pub(crate) struct ProcessState {
-    /// Created when the guest first needs it. Most calls never need it.
+    /// The WASI context. Created when the guest first needs it, because most calls never need it.
     context: Option<Box<WasiCtx>>,
     inputs: ProcessInputs,
     /// Number of random bytes that the call may still read.
@@ -44,7 +44,7 @@ pub(crate) struct ProcessInputs {
     /// The command-line program that the call runs. None: the call runs a function.
     pub(crate) program: Option<Arc<Program>>,
     pub(crate) trace: Trace,
-    /// None: the call is not a replay.
+    /// The recorded inputs of a replay. None: the call is not a replay.
     pub(crate) replay: Option<Arc<ReplayInputs>>,
 }
 

@@ -61,7 +61,7 @@ pub struct CompilerCommand {
 /// The reason why a component could not be compiled.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CompilerError {
-    /// The child could not do its work. Contains its error message.
+    /// The child process failed. Contains the error message of the child process.
     #[error("{0}")]
     Refused(String),
     /// Cranelift or wasmtime refused the component.

@@ -1,6 +1,6 @@
-//! Components of any WIT world (P3). Each exported function that takes and returns data becomes a tool, a generic
-//! function, whose schema is derived from its WIT types. A method becomes a tool if one call can construct the resource
-//! and call the method. A command-line program becomes one tool.
+//! Components of any WIT world (P3). Each exported function that takes and returns data becomes a tool, whose schema is
+//! derived from the function's WIT types. Such functions are called generic functions. A method becomes a tool if one
+//! call can construct the resource and call the method. A command-line program becomes one tool.
 
 pub(crate) mod arguments;
 mod command;
@@ -70,7 +70,7 @@ pub(crate) enum Form {
 pub struct SkippedExport {
     /// The interface and the name of the function. Example: `docs:words/store@0.1.0 open`.
     pub function: String,
-    /// The reason. It completes the sentence "it is not offered: ".
+    /// The reason why the function is not a tool. It completes the sentence "it is not offered: ".
     pub reason: String,
 }
 

@@ -147,7 +147,7 @@ impl Sandbox {
     pub(crate) async fn load_metered(&self, name: &str, bytes: Arc<Vec<u8>>) -> Result<Arc<LoadedPlugin>, LoadError> {
         let context = self.shared.engines.get(Metering::Fuel);
         let context = context.map_err(|error| LoadError::Stopped(error.to_string()))?;
-        // The same component is loaded without metering, so it has been verified.
+        // The same component is already loaded without metering, so it has been verified.
         self.load_with_context(context, (name, &Origin::Named), bytes, &|_| {}).await
     }
 
@@ -251,8 +251,8 @@ impl Sandbox {
         let mut links = link(&context, &component, &facts)?;
         let new = NewComponent::of(identity, context);
         links.generic = match self.introspect(&new, (&component, &docs), &links, &mut facts).await {
-            // The default limits are too small. The agent may configure larger limits. Otherwise each call reports the
-            // limit.
+            // The component needs more memory than the default limits allow. It is loaded anyway, because its agent may
+            // configure larger limits. If the agent does not, each call fails with the limit.
             Err(LoadError::Start(CallFailure::Limit { limit, .. })) if limit.is_memory_limit() => {
                 let generous = NewComponent { limits: new.limits.with_maximum_memory(), ..new.clone() };
                 self.introspect(&generous, (&component, &docs), &links, &mut facts).await?

@@ -75,7 +75,8 @@ impl Admission {
         Self {
             calls: lane(calls, memory, limits.queue, Sharing::ByAgent),
             pure: lane(MAX_PURE_CALLS, reserved, limits.queue, Sharing::ByAgent),
-            // The loader already limits the number of these calls, and they do not belong to an agent.
+            // The queue of this lane needs no limit, because the loader limits the number of calls. The lane has no
+            // shares, because these calls belong to no agent.
             loading: lane(MAX_LOADING_INSTANCES, reserved, usize::MAX, Sharing::Whole),
         }
     }

@@ -97,7 +97,8 @@ pub(crate) fn engine_with_slots(slots: usize, limits: HostLimits, options: CodeO
         .max_wasm_stack(limits.wasm_stack)
         .async_stack_size(limits.async_stack)
         .memory_guaranteed_dense_image_size(SPARSE_IMAGE)
-        // Only debuggers use unwind information, and it is a sixth of the code that each load must read.
+        // Except on Windows, only debuggers use the unwind information. It makes up a sixth of the code that each load
+        // must read.
         .native_unwind_info(cfg!(windows))
         .generate_address_map(false)
         .wasm_backtrace_details(WasmBacktraceDetails::Disable);

@@ -118,14 +118,14 @@ fn rename((from, from_path): (&OpenDirectory, &str), (to, to_path): (&OpenDirect
     if (source.entry.names_directory || target.entry.names_directory) && !is_directory {
         return Err(Errno::NOTDIR.into());
     }
-    // A file may be protected code in one of the directories and not in the other. After this error, libraries copy the
-    // directory instead.
+    // A file may be protected code in one of the two directories and not in the other, so the whole content of a moved
+    // directory would have to be checked. After this error, libraries copy the directory instead.
     let has_same_code =
         |protection: &Protection| protection.has_same_code(source.entry.parent.as_fd(), target.entry.parent.as_fd());
     if is_directory && !has_same_code(&to.tree.protected.now())? {
         return Err(Errno::XDEV.into());
     }
-    // If both names refer to the same file, the operating system keeps both.
+    // If both names refer to the same file, the operating system keeps both names.
     let is_same =
         target.stat().is_some_and(|target| Some(FileId::from(&target)) == source.stat().as_ref().map(FileId::from));
     if is_same {
@@ -138,8 +138,8 @@ fn rename((from, from_path): (&OpenDirectory, &str), (to, to_path): (&OpenDirect
         count_removal(&mut counted, replaced);
         return Ok(());
     }
-    // The content of a directory would have to be counted for the other tree. After this error, libraries copy the
-    // directory instead.
+    // If a directory were moved to another tree, its whole content would have to be counted for the quota of that tree.
+    // After this error, libraries copy the directory instead.
     if is_directory {
         return Err(Errno::XDEV.into());
     }
@@ -182,7 +182,7 @@ fn size(stat: &Stat) -> u64 {
     }
 }
 
-/// A directory entry that may be changed.
+/// A directory entry that the guest may change, because it is in a writable tree and not protected.
 struct Target {
     entry: Entry,
     name: OsString,

@@ -188,8 +188,8 @@ impl Protection {
                 FileType::Directory => {
                     let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
                     current = Arc::new(openat(&current, &name, flags, Mode::empty())?);
-                    // `opened` contains only directories whose entries on the way are protected. Kinds that protect by
-                    // name do not do so.
+                    // `opened` contains only directories with a path of which every entry is protected. Kinds that
+                    // protect by name do not protect the entries on the path.
                     if let Some(walked) = walked.as_mut().filter(|_| !protected.kind.protects_by_name()) {
                         walked.push(&name);
                         if opened.len() < MAX_OPENED {

@@ -125,13 +125,13 @@ pub struct KnownSecrets {
     redaction: Redaction,
     /// Hosts that may receive a secret.
     hosts: Vec<HttpPattern>,
-    /// Hosts that receive secrets other than in a plugin's request.
+    /// Hosts that receive secrets from the host itself and not in the requests of plugins. Example: a model provider.
     given_to: Vec<String>,
     /// Whether any server may receive some secret, for example because a program has it.
     anywhere: bool,
 }
 
-/// A holder that receives a secret other than in a plugin's request.
+/// A server or program that receives a secret from the host itself and not in the request of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretHolder {
     /// Servers on this host, written as a name or an address in a URL.

@@ -227,7 +227,7 @@ impl CallRecord {
         let _ = self.fuel.set(fuel);
     }
 
-    /// Records a denial, unless a denial of the same thing is already recorded.
+    /// Records a denial, unless a denial with the same description is already recorded.
     pub(crate) fn deny(&self, thing: String, advice: GrantAdvice) {
         let mut denials = lock(&self.denials);
         if denials.recorded.iter().any(|denial| denial.thing == thing) {

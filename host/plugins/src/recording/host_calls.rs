@@ -191,7 +191,8 @@ struct RecordedAnswers {
     used: usize,
     entries: Vec<Entry>,
     left_out: usize,
-    /// The knowledge that the call has of each key from reading or writing it. Reading the same again is not recorded.
+    /// For each key that the call has read or written: whether the call knows the key's value or only whether the key
+    /// exists. Reading the same information again is not recorded.
     known: HashMap<(String, String), KnownState>,
     written: BTreeMap<(String, String), Option<RecordedBytes>>,
     no_values: bool,
@@ -306,11 +307,11 @@ impl HostCallRecorder {
         }
         let mut recorded = lock(&self.recorded);
         let known = if found == FoundValue::Something { KnownState::Presence } else { KnownState::Value };
-        let place = (bucket.to_owned(), key.to_owned());
-        if recorded.known.get(&place).is_some_and(|before| *before >= known) {
+        let bucket_and_key = (bucket.to_owned(), key.to_owned());
+        if recorded.known.get(&bucket_and_key).is_some_and(|before| *before >= known) {
             return;
         }
-        recorded.known.insert(place, known);
+        recorded.known.insert(bucket_and_key, known);
         let size = if let FoundValue::Value(value) = &found { value.0.len() } else { 0 };
         if recorded.has_room(self.capacity, OVERHEAD + bucket.len() + key.len() + size) {
             let (bucket, key) = (bucket.to_owned(), key.to_owned());
@@ -324,10 +325,10 @@ impl HostCallRecorder {
             return;
         }
         let mut recorded = lock(&self.recorded);
-        let place = (bucket.to_owned(), key.to_owned());
-        recorded.known.insert(place.clone(), KnownState::Value);
+        let bucket_and_key = (bucket.to_owned(), key.to_owned());
+        recorded.known.insert(bucket_and_key.clone(), KnownState::Value);
         if recorded.has_room(self.capacity, OVERHEAD + bucket.len() + key.len() + value.map_or(0, <[u8]>::len)) {
-            recorded.written.insert(place, value.map(|value| RecordedBytes(value.to_owned())));
+            recorded.written.insert(bucket_and_key, value.map(|value| RecordedBytes(value.to_owned())));
         }
     }
 
@@ -346,7 +347,7 @@ impl HostCallRecorder {
         }
     }
 
-    /// Records the first reading of the clock.
+    /// Records the time of the call's first reading of the clock. Later readings are not recorded.
     pub(crate) fn time(&self, now: Duration) {
         if self.capacity > 0 {
             lock(&self.recorded).time.get_or_insert(now);

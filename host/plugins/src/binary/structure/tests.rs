@@ -110,7 +110,7 @@ fn row_36_counts_are_limited() {
     assert_eq!(check(&imports(1_001), LIMITS), Err(StructureProblem::Interfaces { what: what.clone(), most: 1_000 }));
     let wrong_count = with_section(IMPORT_SECTION, &[0xff, 0xff, 0xff, 0xff, 0x0f]);
     assert_eq!(check(&wrong_count, LIMITS), Err(StructureProblem::Interfaces { what, most: 1_000 }));
-    // Imports in several sections count together.
+    // The imports of all sections are counted together.
     let two = [imports(600), imports(600)[8..].to_vec()].concat();
     assert!(matches!(check(&two, LIMITS), Err(StructureProblem::Interfaces { .. })));
 
@@ -178,10 +178,10 @@ proptest! {
         is_cut in any::<bool>(),
     ) {
         let mut bytes = built(shape.0, shape.1, shape.2);
-        for (place, byte) in edits {
+        for (index, byte) in edits {
             // The header must remain valid, so that the sections are read.
-            let place = 8 + place.index(bytes.len() - 8);
-            bytes[place] = byte;
+            let index = 8 + index.index(bytes.len() - 8);
+            bytes[index] = byte;
         }
         if is_cut {
             bytes.truncate(8 + cut.index(bytes.len() - 8));
@@ -199,7 +199,7 @@ proptest! {
         let _ = crate::binary::sections::find_manifest(&bytes);
     }
 
-    // Row 36: random bytes after a component's header are handled.
+    // Row 36: random bytes after a component's header cause no panic.
     #[test]
     fn row_36_random_bytes_cause_no_panic(tail in prop::collection::vec(any::<u8>(), 0..400)) {
         let bytes = [b"\0asm\x0d\0\x01\0".as_slice(), &tail].concat();

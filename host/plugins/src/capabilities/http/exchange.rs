@@ -54,15 +54,15 @@ pub(crate) async fn exchange(
 ) -> Result<LeasedResponse, ConnectError> {
     let repeatable = repeatable(&request);
     while let Some(lease) = network.pool.take(&route.owner, route.patterns, repeatable).await {
-        let again = (repeatable == Repeatable::Yes).then(|| copy(&request));
+        let retry = (repeatable == Repeatable::Yes).then(|| copy(&request));
         let may_be_repeated =
-            |error: &AttemptError, again: &Request<RequestBody>| is_closed(error) && again.body().is_unread();
+            |error: &AttemptError, retry: &Request<RequestBody>| is_closed(error) && retry.body().is_unread();
         match attempt(request, lease, route).await {
             Ok(response) => return Ok(response),
             // If the request was not sent or may be repeated, it is sent over another connection.
             Err(FailedAttempt { error, unsent }) => {
-                let again = again.filter(|again| may_be_repeated(&error, again));
-                match unsent.map(|unsent| *unsent).or(again) {
+                let retry = retry.filter(|retry| may_be_repeated(&error, retry));
+                match unsent.map(|unsent| *unsent).or(retry) {
                     Some(unsent) => request = unsent,
                     None => return Err(ConnectError::Failed(cause(error, route.record))),
                 }

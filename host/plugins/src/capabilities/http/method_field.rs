@@ -80,11 +80,11 @@ impl FormNames {
 #[derive(Debug, Default)]
 struct JsonNames {
     text: BoundedBuffer,
-    place: JsonPlace,
+    position: JsonPosition,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum JsonPlace {
+enum JsonPosition {
     #[default]
     Between,
     InText,
@@ -95,24 +95,28 @@ enum JsonPlace {
 
 impl JsonNames {
     fn take(&mut self, byte: u8) -> bool {
-        self.place = match (self.place, byte) {
-            (JsonPlace::Between | JsonPlace::AfterText, b'"') => {
+        self.position = match (self.position, byte) {
+            (JsonPosition::Between | JsonPosition::AfterText, b'"') => {
                 self.text.clear();
-                JsonPlace::InText
+                JsonPosition::InText
             }
-            (JsonPlace::InText, b'"') => JsonPlace::AfterText,
-            (JsonPlace::InText | JsonPlace::Escaped, _) => {
+            (JsonPosition::InText, b'"') => JsonPosition::AfterText,
+            (JsonPosition::InText | JsonPosition::Escaped, _) => {
                 self.text.push(byte);
-                if self.place == JsonPlace::InText && byte == b'\\' { JsonPlace::Escaped } else { JsonPlace::InText }
+                if self.position == JsonPosition::InText && byte == b'\\' {
+                    JsonPosition::Escaped
+                } else {
+                    JsonPosition::InText
+                }
             }
-            (JsonPlace::AfterText, b':') => {
-                self.place = JsonPlace::Between;
+            (JsonPosition::AfterText, b':') => {
+                self.position = JsonPosition::Between;
                 let raw = self.text.text();
                 let name = serde_json::from_str(&format!("\"{raw}\"")).unwrap_or(raw);
                 return names_method(&name);
             }
-            (JsonPlace::AfterText, _) if byte.is_ascii_whitespace() => JsonPlace::AfterText,
-            (JsonPlace::Between | JsonPlace::AfterText, _) => JsonPlace::Between,
+            (JsonPosition::AfterText, _) if byte.is_ascii_whitespace() => JsonPosition::AfterText,
+            (JsonPosition::Between | JsonPosition::AfterText, _) => JsonPosition::Between,
         };
         false
     }
@@ -137,7 +141,7 @@ impl PartNames {
         let plain: String =
             line.chars().filter(|character| !matches!(character, '"' | '\'' | '\\' | '\r' | '\t' | ' ')).collect();
         let value = |before: &str| {
-            let mut found = plain.match_indices(before).map(|(place, _)| &plain[place + before.len()..]);
+            let mut found = plain.match_indices(before).map(|(index, _)| &plain[index + before.len()..]);
             found.any(|value| names_method(value.split(';').next().unwrap_or_default()))
         };
         value("name=")

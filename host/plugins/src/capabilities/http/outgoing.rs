@@ -39,7 +39,7 @@ pub(crate) struct Outgoing {
     agent: String,
     trace: Option<TraceContext>,
     network: Arc<Network>,
-    /// Returns the responses instead of the network, if present.
+    /// The port that responds to requests instead of the network. None: requests are sent to the network.
     port: Option<Arc<dyn HttpPort>>,
     sent: usize,
 }
@@ -176,7 +176,7 @@ impl Outgoing {
             return too_many(Limit::Requests(limits.requests));
         }
         if self.port.is_some() {
-            // These requests do not reach the network, so the rate limit does not apply.
+            // Requests to the port do not reach the network, so the rate limit does not apply.
             self.sent += 1;
             return Ok(());
         }
@@ -298,7 +298,7 @@ async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network
     if header_bytes(&parts.headers) > limits.headers {
         return Err(response_headers_too_large(&record));
     }
-    parts.headers = without_readable_secrets(parts.headers, &url, &record)?;
+    parts.headers = redacted_headers(parts.headers, &url, &record)?;
     record.answers.response_started(number, parts.status.as_u16(), &parts.headers);
     let between = options.between_bytes_timeout.unwrap_or(limits.request_time).max(Duration::from_millis(1));
     let body = ResponseBody::new(body, ResponseTimes { end, between }, (number, record)).over(lease);
@@ -309,7 +309,7 @@ async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network
 
 /// The headers of a response without secrets. Fails if a server that knows a secret compressed the response although
 /// the host asked it not to, because the host cannot find the secret in a compressed response.
-pub(super) fn without_readable_secrets(headers: HeaderMap, url: &Url, record: &CallRecord) -> Result<HeaderMap, Error> {
+pub(super) fn redacted_headers(headers: HeaderMap, url: &Url, record: &CallRecord) -> Result<HeaderMap, Error> {
     let is_plain = |value: &HeaderValue| {
         let value = value.as_bytes().trim_ascii();
         value.is_empty() || value.eq_ignore_ascii_case(b"identity") || value.eq_ignore_ascii_case(b"chunked")

@@ -96,8 +96,8 @@ impl Pool {
     pub(crate) async fn take(&self, owner: &Owner, patterns: &[HttpPattern], repeatable: Repeatable) -> Option<Lease> {
         loop {
             let mut lease = self.next(owner, patterns, repeatable)?;
-            // A connection is ready only some time after its last response. This fails if the server has closed the
-            // connection.
+            // A connection becomes ready some time after its last response. `ready` returns an error if the server has
+            // closed the connection.
             if let Ok(Ok(())) = tokio::time::timeout(SWEEP_INTERVAL, lease.sender.ready()).await {
                 return Some(lease);
             }
@@ -107,12 +107,12 @@ impl Pool {
     fn next(&self, owner: &Owner, patterns: &[HttpPattern], repeatable: Repeatable) -> Option<Lease> {
         let mut idle = lock(&self.0);
         // The server is least likely to close the most recent connection.
-        let place = idle.iter().rposition(|idle| {
+        let index = idle.iter().rposition(|idle| {
             let is_usable = repeatable == Repeatable::Yes || idle.since.elapsed() < FRESH;
             let is_admitted = patterns.iter().any(|pattern| pattern.admits(idle.lease.address).is_ok());
             idle.lease.owner == *owner && is_usable && is_admitted
         })?;
-        Some(idle.remove(place).lease)
+        Some(idle.remove(index).lease)
     }
 
     fn put(self: &Arc<Self>, lease: Lease) {

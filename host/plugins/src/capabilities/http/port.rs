@@ -3,7 +3,7 @@
 
 use super::body::RequestBody;
 use super::exchange::response_headers_too_large;
-use super::outgoing::{Authorised, Sent, header_bytes, without_readable_secrets};
+use super::outgoing::{Authorised, Sent, header_bytes, redacted_headers};
 use crate::limits::Limit;
 use crate::ports::http::{HttpAnswer, HttpEnding, HttpPort, HttpQuestion, HttpRefusal};
 use crate::recording::CallRecord;
@@ -67,7 +67,7 @@ pub(super) async fn respond_from_port(authorised: Authorised, record: Arc<CallRe
         record.record_request_limit(Limit::ResponseBody(limits.response_body));
         return Err(Error::HttpResponseBodySize(Some(limits.response_body as u64)));
     }
-    headers = without_readable_secrets(headers, &url, &record)?;
+    headers = redacted_headers(headers, &url, &record)?;
     body = record.secrets.redaction().bytes(&body, Edges::Cut).unwrap_or(body);
     record.count_bytes_to_guest(body.len());
     record.answers.response_started(number, status, &headers);

@@ -29,7 +29,7 @@ const MAX_SKIPPED: usize = 64;
 /// The reason for skipping a function when the limit on all signatures or all schemas is reached.
 const TYPES_TOO_LARGE: &str = "the types of the component are too large in total";
 
-/// The other facts about the component on which the tool definitions depend.
+/// The facts about a component, apart from its exports, that determine its tool definitions.
 pub(crate) struct KnownFacts<'a> {
     pub(crate) docs: &'a Docs,
     pub(crate) manifest: Option<&'a Manifest>,
@@ -80,7 +80,7 @@ struct Discovery {
     types: Vec<(Option<String>, String, Type)>,
     /// Number of functions that may still be examined.
     functions_left: usize,
-    /// Number of parts that the signatures may still have.
+    /// Number of types, cases and flags that the signatures of the remaining functions may contain.
     parts_left: usize,
 }
 
@@ -283,8 +283,9 @@ fn toolchain_function(interface: Option<&str>, name: &str, function: &ComponentF
     let begins_with =
         |names: &[&str]| names.iter().copied().eq(function.params().map(|(name, _)| name).take(names.len()));
     let is_setup = match (interface, name) {
-        // This function sets up QuickJS in componentize-qjs. The next one sets up CPython in componentize-py.
+        // This function sets up QuickJS in componentize-qjs.
         (None, "init") => begins_with(&["shim", "script"]),
+        // This function sets up CPython in componentize-py.
         (Some("exports"), "init") => begins_with(&["app-name"]),
         (None, name) => matches!(name, "wizer-initialize" | "wizer-resume"),
         _ => false,

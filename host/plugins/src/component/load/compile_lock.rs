@@ -23,7 +23,8 @@ pub(super) struct CompileLock {
 
 impl Drop for CompileLock {
     fn drop(&mut self) {
-        // A waiting process has the file open and gets the lock. A process that starts later finds the compiled code.
+        // A process that already waits has the file open and gets the lock even after the file is removed. A process
+        // that starts later finds the compiled code in the cache.
         let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -136,7 +136,7 @@ pub(super) fn load_from_cache(context: &EngineContext, digest: &Digest) -> Optio
         };
         match (opened, entry.code) {
             (Ok(component), _) => return Some((component, facts, entry.file)),
-            // The system has no /proc, or the file system is mounted with `noexec`.
+            // The file cannot be mapped, because the system has no /proc or the file system is mounted with `noexec`.
             (Err(error), CompiledCode::InFile) => {
                 tracing::debug!(%digest, %error, "compiled code cannot be mapped from its file; it is copied into memory");
                 cache.disable_mapping();

@@ -33,7 +33,7 @@ pub(super) struct NewComponent {
 }
 
 impl NewComponent {
-    /// Creates the value with the default limits of calls.
+    /// Describes a component that is loaded with the default call limits.
     pub(super) fn of(identity: Arc<PluginIdentity>, context: Arc<EngineContext>) -> Self {
         Self { identity, context, limits: CallLimits::default() }
     }

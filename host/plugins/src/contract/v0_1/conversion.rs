@@ -95,17 +95,17 @@ pub(crate) fn failure_in(failure: wit::Failure, bytes: usize) -> PluginFailure {
     }
 }
 
-/// Parses a guest's JSON text. `place` describes the text in the error message.
-pub(crate) fn json_in(text: &str, place: &str) -> Result<Value, RejectedResult> {
-    json_or_error(text, place).map_err(RejectedResult::Invalid)
+/// Parses a guest's JSON text. `subject` names the text in the error message.
+pub(crate) fn json_in(text: &str, subject: &str) -> Result<Value, RejectedResult> {
+    json_or_error(text, subject).map_err(RejectedResult::Invalid)
 }
 
 /// Parses a guest's JSON text. The error is a message. Deep nesting is refused, because other JSON parsers may not
 /// support it.
-pub(crate) fn json_or_error(text: &str, place: &str) -> Result<Value, String> {
-    let value = serde_json::from_str(text).map_err(|error| format!("{place} is not JSON: {error}"))?;
+pub(crate) fn json_or_error(text: &str, subject: &str) -> Result<Value, String> {
+    let value = serde_json::from_str(text).map_err(|error| format!("{subject} is not JSON: {error}"))?;
     if is_deeper(&value, JSON_DEPTH) {
-        return Err(format!("{place} is JSON with more than {JSON_DEPTH} levels of nesting"));
+        return Err(format!("{subject} is JSON with more than {JSON_DEPTH} levels of nesting"));
     }
     Ok(value)
 }
@@ -136,7 +136,7 @@ impl TextBudget {
     }
 }
 
-/// Looks up the media in a guest's result in the session of the call.
+/// The media of the session in which a call is made. Looks up and stores the media in the call's result.
 #[derive(Clone, Copy)]
 pub(crate) struct SessionMedia<'a> {
     pub(crate) port: Option<&'a dyn MediaPort>,

@@ -121,12 +121,12 @@ fn check_messages(messages: &[types::Message]) -> Result<(), RejectedResult> {
         return invalid(format!("it returned {} messages, at most {PROMPT_MESSAGES} are allowed", messages.len()));
     }
     let (mut ids, mut open_calls) = (BTreeSet::new(), VecDeque::new());
-    for (place, message) in (1..).zip(messages) {
+    for (number, message) in (1..).zip(messages) {
         if message.parts.is_empty() {
-            return invalid(format!("its message {place} is empty"));
+            return invalid(format!("its message {number} is empty"));
         }
         if message.role != types::Role::Tool && !open_calls.is_empty() {
-            return invalid(format!("its message {place} is between a call and its result"));
+            return invalid(format!("its message {number} is between a call and its result"));
         }
         for part in &message.parts {
             match (message.role, part) {
@@ -134,7 +134,7 @@ fn check_messages(messages: &[types::Message]) -> Result<(), RejectedResult> {
                     if is_host_id(&call.id) || !ids.insert(&call.id) {
                         let id = &call.id;
                         return invalid(format!(
-                            "its message {place} has a call with the id {id:?}, which is already used or reserved for the host"
+                            "its message {number} has a call with the id {id:?}, which is already used or reserved for the host"
                         ));
                     }
                     open_calls.push_back(&call.id);
@@ -144,12 +144,12 @@ fn check_messages(messages: &[types::Message]) -> Result<(), RejectedResult> {
                     if awaited != Some(&result.call_id) {
                         let id = &result.call_id;
                         return invalid(format!(
-                            "its message {place} has a result for the call {id:?}, which is not the next call without a result"
+                            "its message {number} has a result for the call {id:?}, which is not the next call without a result"
                         ));
                     }
                 }
                 (types::Role::Tool, _) | (_, types::Part::ToolCall(_) | types::Part::ToolResult(_)) => {
-                    return invalid(format!("its message {place} has a part that its role does not allow"));
+                    return invalid(format!("its message {number} has a part that its role does not allow"));
                 }
                 _ => {}
             }

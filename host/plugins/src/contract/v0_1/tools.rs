@@ -65,7 +65,7 @@ fn schema(text: &str, tool: &str, which: &str) -> Result<Value, String> {
     if !schema.is_object() {
         return Err(format!("the {which} schema of `{tool}` is not a JSON object"));
     }
-    // The provider would reject an invalid schema together with the tools of all other plugins.
+    // If a schema is invalid, the provider rejects the whole request, so the tools of all plugins become unusable.
     Schema::compile(&schema).map_err(|error| format!("the {which} schema of `{tool}`: {error}"))?;
     Ok(schema)
 }

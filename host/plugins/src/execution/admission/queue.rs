@@ -45,7 +45,7 @@ pub(super) struct Queue<Notifier> {
     bounds: Bounds,
     /// Number of free permits.
     permits: usize,
-    /// Free memory in MiB.
+    /// Memory of the lane that is free, in MiB.
     memory: u32,
     /// Number of waiting calls of all agents.
     waiting: usize,
@@ -92,7 +92,7 @@ pub(super) struct Admitted<Notifier> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fit {
     Now,
-    /// Only the lane's free memory is missing.
+    /// The call could run if the lane had enough free memory.
     NeedsMemory,
     /// No permit is free, or the agent of the call has reached its share.
     Later,

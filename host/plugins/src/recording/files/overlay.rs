@@ -79,7 +79,8 @@ impl Overlay {
     fn take_below(&mut self, location: &TreePath) -> BTreeMap<TreePath, Origin> {
         let at = |path| TreePath { tree: location.tree, path };
         let mut entries = self.0.split_off(&at(format!("{}/", location.path)));
-        // `0` is the character after `/`.
+        // The paths below `location` start with `location/`. They end before `location0`, because `0` follows `/` in
+        // ASCII.
         self.0.append(&mut entries.split_off(&at(format!("{}0", location.path))));
         entries
     }

@@ -11,7 +11,7 @@ const MAX_LINKS: u32 = 40;
 /// A path in a tree, without links, `.` and `..`. The path of the tree itself is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TreePath {
-    /// Number of the tree.
+    /// Index of the tree in the list of the call's trees.
     pub(crate) tree: usize,
     pub(crate) path: String,
 }

@@ -157,8 +157,8 @@ fn is_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '\0'])
 }
 
-/// Writes one file and its parent directories. A file that contradicts the others is left out. This happens if another
-/// process changed the tree during the recorded call.
+/// Writes one file and its parent directories. A file whose record contradicts the record of another file
+/// is left out. Records contradict each other if another process changed the tree during the recorded call.
 fn write_recorded(root: &Dir, path: &str, found: &FoundFile) -> io::Result<()> {
     let put = || match found {
         FoundFile::Nothing => Ok(()),
