@@ -23,7 +23,7 @@ pub(crate) use open::OpenRequest;
 pub(crate) use operations::{OpenDirectory, Times, TreeChange};
 pub(crate) use protected::ProtectedPaths;
 pub(crate) use quota::{Quotas, TurnKey};
-pub(crate) use resolve::Last;
+pub(crate) use resolve::FinalLink;
 pub(crate) use roots::OpenTree;
 pub(crate) use streams::{GuardedReader, GuardedWriter, OnRefusal, WritePosition};
 

@@ -22,8 +22,8 @@ const CODE: &str = r#"
   (func $seven (result u32) (canon lift (core func $code "seven")))
 "#;
 
-fn component(imports: &str, rest: &str) -> Vec<u8> {
-    wat::parse_str(format!("(component {imports} {CODE} {rest})")).unwrap_or_else(|error| panic!("{error}"))
+fn component(imports: &str, definitions: &str) -> Vec<u8> {
+    wat::parse_str(format!("(component {imports} {CODE} {definitions})")).unwrap_or_else(|error| panic!("{error}"))
 }
 
 async fn load(sandbox: &Sandbox, bytes: Vec<u8>) -> Arc<LoadedPlugin> {

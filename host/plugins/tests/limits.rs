@@ -20,7 +20,7 @@ async fn set_up(limits: CallLimits) -> (Sandbox, PluginSetup) {
     let host = HostLimits { concurrent_calls: 4, queue: 4, ..HostLimits::default() };
     let sandbox = Sandbox::new(SandboxOptions { limits: host, ..SandboxOptions::default() }).expect("a sandbox");
     let component = tool_component("agent-host:plugin/tool@0.1.0", 1);
-    let plugin = sandbox.load_bytes("limited", component).await.expect("it loads");
+    let plugin = sandbox.load_bytes("limited", component).await.expect("the component loads");
     (sandbox, PluginSetup::new(plugin, Grants::default(), limits))
 }
 
@@ -87,7 +87,7 @@ async fn metered(directory: &Path, fuel: u64) -> (Sandbox, PluginSetup, PluginSe
     let folder = directory.join("plugins");
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join("limited.wasm"), tool_component("agent-host:plugin/tool@0.1.0", 1)).expect("written");
-    let (generation, problems) = Generation::load(&sandbox, &folder, &|_| {}).await.expect("it loads");
+    let (generation, problems) = Generation::load(&sandbox, &folder, &|_| {}).await.expect("the generation loads");
     assert!(problems.is_empty(), "{problems:?}");
     let plugin = generation.plugin("limited").expect("the plugin");
     let setup =

@@ -28,7 +28,7 @@ fn component(text: &str) -> Vec<u8> {
 async fn p2_p8_component_is_loaded_and_called() {
     let directory = tempfile::tempdir().expect("a directory");
     let sandbox = sandbox(directory.path());
-    let plugin = sandbox.load_bytes("my plugin", tool_component(TOOL, 2)).await.expect("it loads");
+    let plugin = sandbox.load_bytes("my plugin", tool_component(TOOL, 2)).await.expect("the component loads");
     assert_eq!((plugin.name(), plugin.kinds()), ("my-plugin", &[Kind::Tool][..]));
     let tools: Vec<_> = plugin.tools().iter().map(|tool| (tool.name.as_str(), tool.traits.idempotent)).collect();
     assert_eq!(tools, [("noop", true), ("spin", true), ("trap", true)]);
@@ -45,7 +45,7 @@ async fn p12_contract_version_is_checked_at_load() {
     let directory = tempfile::tempdir().expect("a directory");
     let sandbox = sandbox(directory.path());
     let patch = tool_component("agent-host:plugin/tool@0.1.9", 1);
-    assert!(sandbox.load_bytes("patch", patch).await.expect("it loads").has(Kind::Tool));
+    assert!(sandbox.load_bytes("patch", patch).await.expect("the component loads").has(Kind::Tool));
     let minor = refusal(tool_component("agent-host:plugin/tool@0.2.0", 1)).await;
     assert!(matches!(minor, LoadError::Interface(_)));
     assert!(minor.to_string().contains("use a newer agent-host, or rebuild"), "{minor}");
@@ -76,7 +76,7 @@ async fn row_11_files_that_are_not_components_are_refused_with_the_reason() {
 #[tokio::test(flavor = "multi_thread")]
 async fn row_11_precompiled_code_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
-    sandbox(directory.path()).load_bytes("p", tool_component(TOOL, 1)).await.expect("it loads");
+    sandbox(directory.path()).load_bytes("p", tool_component(TOOL, 1)).await.expect("the component loads");
     let cached = std::fs::read(cache_file(directory.path())).expect("the cache file");
     let elf = cached.windows(4).position(|bytes| bytes == b"\x7fELF").expect("the code");
     for artifact in [cached[elf..].to_vec(), cached] {
@@ -102,7 +102,7 @@ async fn p5_row_14_calls_of_unimplemented_imports_fail() {
     let directory = tempfile::tempdir().expect("a directory");
     let sandbox = sandbox(directory.path());
     let component = tool_component_calling("wasi:http/incoming-handler@0.2.0");
-    let plugin = sandbox.load_bytes("http", component).await.expect("it loads");
+    let plugin = sandbox.load_bytes("http", component).await.expect("the component loads");
     let setup = PluginSetup::new(plugin, Grants::default(), CallLimits::default());
     assert!(matches!(call(&sandbox, &setup, "noop", LONG).await.result, Ok(Ok(_))));
     let failure = call(&sandbox, &setup, "trap", LONG).await.result.expect_err("it is denied").to_string();
@@ -200,7 +200,7 @@ async fn p10_generation_is_loaded_pinned_and_loaded_again() {
     write("d.wasm", &component("(module)"));
     write("notes.txt", b"not a plugin");
     let first = sandbox(directory.path());
-    let (generation, problems) = Generation::load(&first, &plugins, &|_| {}).await.expect("it loads");
+    let (generation, problems) = Generation::load(&first, &plugins, &|_| {}).await.expect("the generation loads");
     let names: Vec<_> = generation.plugins().map(|plugin| plugin.name()).collect();
     assert_eq!(names, ["b", "one"]);
     let messages: Vec<_> = problems.iter().map(ToString::to_string).collect();
@@ -208,12 +208,13 @@ async fn p10_generation_is_loaded_pinned_and_loaded_again() {
     assert!(messages[1].contains("d.wasm") && messages[1].contains("core WebAssembly module"), "{messages:?}");
 
     let pinned = generation.pinned();
-    std::fs::remove_dir_all(&plugins).expect("gone");
+    std::fs::remove_dir_all(&plugins).expect("the folder is removed");
     let second = sandbox(directory.path());
     let again = Generation::from_digests(&second, &pinned).await.expect("the store contains the components");
     assert_eq!(again.digest(), generation.digest());
-    std::fs::remove_dir_all(directory.path().join("store")).expect("gone");
-    let error = Generation::from_digests(&sandbox(directory.path()), &pinned).await.expect_err("gone");
+    std::fs::remove_dir_all(directory.path().join("store")).expect("the store is removed");
+    let error =
+        Generation::from_digests(&sandbox(directory.path()), &pinned).await.expect_err("the components are missing");
     assert!(matches!(error, GenerationError::Gone { reason: PluginStoreError::Missing { .. }, .. }), "{error}");
 }
 
@@ -230,11 +231,11 @@ async fn load_observed(sandbox: &Sandbox, bytes: Vec<u8>) -> (Arc<LoadedPlugin>,
     let source = Mutex::new(None);
     let progress = |event| {
         if let LoadEvent::Loaded { code, .. } = event {
-            *source.lock().expect("no panic") = Some(code);
+            *source.lock().expect("no thread panics") = Some(code);
         }
     };
-    let plugin = sandbox.load_bytes_with("plugin", bytes, &progress).await.expect("it loads");
-    let code = source.lock().expect("no panic").expect("it was reported");
+    let plugin = sandbox.load_bytes_with("plugin", bytes, &progress).await.expect("the component loads");
+    let code = source.lock().expect("no thread panics").expect("the source was reported");
     (plugin, code)
 }
 

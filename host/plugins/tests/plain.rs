@@ -42,8 +42,8 @@ const CODE: &str = r#"
   (alias core export $code "realloc" (core func $realloc))
 "#;
 
-fn component(rest: &str) -> Vec<u8> {
-    wat::parse_str(format!("(component {CODE} {rest})")).unwrap_or_else(|error| panic!("{error}"))
+fn component(definitions: &str) -> Vec<u8> {
+    wat::parse_str(format!("(component {CODE} {definitions})")).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn lifted(name: &str, kind: &str, core: &str) -> String {

@@ -89,10 +89,10 @@ impl Docs {
     /// The documentation of a type that an interface defines or uses under this name. None if several packages document
     /// the type differently.
     pub(crate) fn of_type(&self, interface: Option<&str>, name: &str) -> Option<&TypeDocs> {
-        let own = self.packages.iter().flat_map(|package| package.types_of(interface));
-        let own: Vec<_> = own.filter_map(|types| types.get(name)).collect();
+        let of_interface = self.packages.iter().flat_map(|package| package.types_of(interface));
+        let of_interface: Vec<_> = of_interface.filter_map(|types| types.get(name)).collect();
         let everywhere = || self.packages.iter().flat_map(Package::types).filter_map(|types| types.get(name)).collect();
-        let docs = if own.is_empty() { everywhere() } else { own };
+        let docs = if of_interface.is_empty() { everywhere() } else { of_interface };
         let (first, others) = docs.split_first()?;
         others.iter().all(|other| other == first).then_some(*first)
     }

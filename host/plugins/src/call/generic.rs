@@ -186,7 +186,7 @@ async fn run_command(
         return Ok(Err(program.failure(code)));
     }
     let printed = program.take_stdout();
-    if printed.is_empty() { Ok(Ok(ToolDone::default())) } else { text(printed, bytes).map(Ok) }
+    if printed.is_empty() { Ok(Ok(ToolDone::default())) } else { done_with_text(printed, bytes).map(Ok) }
 }
 
 /// Converts the result of a function. If it is a `result` with an error, the model receives the error as the tool's
@@ -194,21 +194,21 @@ async fn run_command(
 fn outcome(signature: &Signature, value: Option<Val>, bytes: usize) -> Result<Result<ToolDone, String>, Stop> {
     match (&signature.result, value) {
         (Some(Shape::Result { ok, .. }), Some(Val::Result(Ok(value)))) => match (ok, value) {
-            (Some(shape), Some(value)) => done(shape, *value, bytes).map(Ok),
+            (Some(shape), Some(value)) => done_with_value(shape, *value, bytes).map(Ok),
             _ => Ok(Ok(ToolDone::default())),
         },
         (Some(Shape::Result { error, .. }), Some(Val::Result(Err(value)))) => {
             Ok(Err(error_text(error.as_deref(), value)?))
         }
-        (Some(shape), Some(value)) => done(shape, value, bytes).map(Ok),
+        (Some(shape), Some(value)) => done_with_value(shape, value, bytes).map(Ok),
         _ => Ok(Ok(ToolDone::default())),
     }
 }
 
-fn done(shape: &Shape, value: Val, bytes: usize) -> Result<ToolDone, Stop> {
+fn done_with_value(shape: &Shape, value: Val, bytes: usize) -> Result<ToolDone, Stop> {
     // A string is returned as unquoted text, not as JSON, because the model reads it.
     if let Val::String(string) = value {
-        return text(string, bytes);
+        return done_with_text(string, bytes);
     }
     let json = write(shape, value).map_err(|reason| host_error(&reason))?;
     if json.to_string().len() > bytes {
@@ -219,7 +219,7 @@ fn done(shape: &Shape, value: Val, bytes: usize) -> Result<ToolDone, Stop> {
     Ok(ToolDone { content, structured: Some(json) })
 }
 
-fn text(text: String, bytes: usize) -> Result<ToolDone, Stop> {
+fn done_with_text(text: String, bytes: usize) -> Result<ToolDone, Stop> {
     if text.len() > bytes { Err(result_too_large(bytes)) } else { Ok(ToolDone::text(text)) }
 }
 

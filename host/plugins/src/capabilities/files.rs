@@ -20,7 +20,7 @@ use crate::file_trees::{
 use crate::grants::manifest::Access;
 use crate::grants::{Grants, file_change_advice, left_tree, protected, quoted};
 use crate::identity::Authority;
-use crate::recording::files::{Last, ReplayTrees};
+use crate::recording::files::{FinalLink, ReplayTrees};
 use crate::text::clean;
 use rustix::io::Errno;
 use std::fs::File;
@@ -166,6 +166,6 @@ fn action_on(action: &str, path: &str) -> String {
 }
 
 /// Whether a link at the end of a path is followed.
-fn last(flags: PathFlags) -> Last {
-    if flags.contains(PathFlags::SYMLINK_FOLLOW) { Last::Follow } else { Last::Keep }
+fn final_link(flags: PathFlags) -> FinalLink {
+    if flags.contains(PathFlags::SYMLINK_FOLLOW) { FinalLink::Follow } else { FinalLink::Keep }
 }

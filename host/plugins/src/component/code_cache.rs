@@ -463,7 +463,7 @@ mod tests {
         assert!(
             cache.get(&digests[1]).is_some() && cache.get(&digests[2]).is_some() && cache.get(&digests[4]).is_some()
         );
-        let entries: Vec<_> = [1, 2, 4].map(|number| cache.get(&digests[number]).expect("there")).into();
+        let entries: Vec<_> = [1, 2, 4].map(|number| cache.get(&digests[number]).expect("the entry is cached")).into();
         assert!(put(&cache, 5).is_none(), "all entries are in use");
         assert!(cache.get(&digests[5]).is_none());
         drop((entries, in_use));
@@ -495,7 +495,7 @@ mod tests {
         let open = || open(&directory, "a").key;
         let keys: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
-            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+            threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
         });
         assert!(keys.iter().all(|key| *key == keys[0]));
         assert_eq!(open(), keys[0]);

@@ -86,8 +86,9 @@ impl GenericFacts {
     pub(crate) fn name_command(&mut self, plugin: &str, tools: &mut [ToolDefinition]) {
         let Some(function) = self.functions.iter_mut().find(|function| function.form == Form::Command) else { return };
         let Some(index) = tools.iter().position(|tool| tool.name == function.tool) else { return };
-        let others = tools.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, tool)| tool.name.as_str());
-        let name = names::for_command(plugin, others);
+        let other_names =
+            tools.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, tool)| tool.name.as_str());
+        let name = names::for_command(plugin, other_names);
         function.tool.clone_from(&name);
         tools[index].name = name;
     }

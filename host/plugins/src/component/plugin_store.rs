@@ -200,7 +200,7 @@ mod tests {
         let digest = digest_of(b"component");
         assert!(matches!(store.get(&digest), Err(PluginStoreError::Missing { .. })));
         store.put(&digest, b"component").expect("stored");
-        assert_eq!(store.get(&digest).expect("there"), b"component");
+        assert_eq!(store.get(&digest).expect("the component is stored"), b"component");
         std::fs::write(store.path(&digest), b"componenz").expect("damaged");
         assert!(matches!(store.get(&digest), Err(PluginStoreError::Damaged { .. })));
         store.put(&digest, b"component").expect("stored again");
@@ -213,7 +213,10 @@ mod tests {
         }
         assert_eq!(store.vouched(&digest).expect("read").as_deref(), Some("by one\nby another\n"));
         assert_eq!(store.list().expect("listed").len(), 1);
-        assert!(store.remove(&digest).expect("removed") && !store.remove(&digest).expect("gone"));
+        assert!(
+            store.remove(&digest).expect("removed")
+                && !store.remove(&digest).expect("removing an absent component succeeds")
+        );
         assert_eq!(store.list().expect("listed"), []);
         assert_eq!(store.vouched(&digest).expect("read"), None);
     }

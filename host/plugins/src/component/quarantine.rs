@@ -136,14 +136,17 @@ mod tests {
         let this = examiner(b"one", &limits);
         assert_eq!(quarantine.find(&digest, &this), None);
         quarantine.put(&digest, "bomb", "it was stopped", &this).expect("stored");
-        let found = quarantine.find(&digest, &this).expect("there");
+        let found = quarantine.find(&digest, &this).expect("the component is in quarantine");
         assert_eq!((found.name.as_str(), found.reason.as_str()), ("bomb", "it was stopped"));
         assert_eq!(quarantine.find(&digest_of(b"changed"), &this), None);
         assert_eq!(quarantine.find(&digest, &examiner(b"another", &limits)), None);
         let patient = HostLimits { compile_time: Duration::from_secs(60), ..limits };
         assert_eq!(quarantine.find(&digest, &examiner(b"one", &patient)), None);
         assert_eq!(quarantine.list(), [found]);
-        assert!(quarantine.release(&digest).expect("removed") && !quarantine.release(&digest).expect("gone"));
+        assert!(
+            quarantine.release(&digest).expect("removed")
+                && !quarantine.release(&digest).expect("releasing an absent component succeeds")
+        );
         assert_eq!(quarantine.find(&digest, &this), None);
     }
 

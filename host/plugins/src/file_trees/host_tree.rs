@@ -2,7 +2,7 @@
 
 use super::protected::ProtectedPaths;
 use super::quota::Quotas;
-use super::resolve::{self, Entry, Last};
+use super::resolve::{self, Entry, FinalLink};
 use super::roots::TreeRoots;
 use super::{OpenTree, TreeProblem, TreeRefusal};
 use crate::grants::TreeGrant;
@@ -68,7 +68,7 @@ impl HostTree {
     }
 
     fn opened(&self, path: &str) -> Result<HostObject, TreeRefusal> {
-        let Entry { parent, name, names_directory } = resolve::resolve(&self.root.directory, path, Last::Follow)?;
+        let Entry { parent, name, names_directory } = resolve::resolve(&self.root.directory, path, FinalLink::Follow)?;
         let protection = self.protected.private_now();
         protection.check_directory(parent.as_fd())?;
         let name = name.unwrap_or_else(|| ".".into());

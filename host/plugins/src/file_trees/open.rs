@@ -1,7 +1,7 @@
 //! Opens files and directories of granted trees for guests.
 
 use super::operations::OpenDirectory;
-use super::resolve::{self, Entry, Last};
+use super::resolve::{self, Entry, FinalLink};
 use super::{FileId, TreeRefusal};
 use crate::grants::manifest::Access;
 use rustix::fd::{AsFd, OwnedFd};
@@ -21,7 +21,7 @@ const OPEN_ATTEMPTS: usize = 8;
 pub(crate) struct OpenRequest {
     pub(crate) base: OpenDirectory,
     pub(crate) path: String,
-    pub(crate) last: Last,
+    pub(crate) final_link: FinalLink,
     pub(crate) open: OpenFlags,
     pub(crate) access: DescriptorFlags,
 }
@@ -49,8 +49,8 @@ impl OpenRequest {
             self.base.tree.check(Access::Read)?;
         }
         let is_exclusive = self.open.contains(OpenFlags::CREATE | OpenFlags::EXCLUSIVE);
-        let last = if is_exclusive { Last::Keep } else { self.last };
-        let entry = resolve::resolve(&self.base.directory, &self.path, last)?;
+        let final_link = if is_exclusive { FinalLink::Keep } else { self.final_link };
+        let entry = resolve::resolve(&self.base.directory, &self.path, final_link)?;
         let opened = match &entry.name {
             None => self.open_parent(&entry)?,
             Some(name) => self.open_entry(&entry, name)?,

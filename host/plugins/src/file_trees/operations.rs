@@ -3,7 +3,7 @@
 
 use super::protected::Protection;
 use super::quota::Counted;
-use super::resolve::{self, Entry, Last};
+use super::resolve::{self, Entry, FinalLink};
 use super::{CallTree, FileId, TreeRefusal};
 use crate::grants::manifest::Access;
 use rustix::fd::AsFd;
@@ -33,7 +33,7 @@ pub(crate) enum TreeChange {
     Symlink { base: OpenDirectory, target: String, path: String },
     Link { from: (OpenDirectory, String), to: (OpenDirectory, String) },
     Rename { from: (OpenDirectory, String), to: (OpenDirectory, String) },
-    SetTimesAt { base: OpenDirectory, path: String, last: Last, times: Times },
+    SetTimesAt { base: OpenDirectory, path: String, final_link: FinalLink, times: Times },
     SetTimes { tree: Arc<CallTree>, file: Arc<File>, times: Times },
     SetSize { tree: Arc<CallTree>, file: Arc<File>, bytes: u64 },
 }
@@ -91,17 +91,17 @@ impl TreeChange {
             TreeChange::Rename { from: (from, from_path), to: (to, to_path) } => {
                 rename((&from, &from_path), (&to, &to_path))
             }
-            TreeChange::SetTimesAt { base, path, last, times } => set_times_at(&base, &path, last, times),
+            TreeChange::SetTimesAt { base, path, final_link, times } => set_times_at(&base, &path, final_link, times),
             TreeChange::SetTimes { tree, file, times } => tree.set_times(&file, times),
             TreeChange::SetSize { tree, file, bytes } => tree.set_size(&file, bytes),
         }
     }
 }
 
-fn set_times_at(base: &OpenDirectory, path: &str, last: Last, times: Times) -> Result<(), TreeRefusal> {
+fn set_times_at(base: &OpenDirectory, path: &str, final_link: FinalLink, times: Times) -> Result<(), TreeRefusal> {
     base.check_writable()?;
     let protection = base.tree.protected.now();
-    let Entry { parent, name, .. } = resolve::resolve(&base.directory, path, last)?;
+    let Entry { parent, name, .. } = resolve::resolve(&base.directory, path, final_link)?;
     match &name {
         Some(name) => protection.check_entry(parent.as_fd(), name)?,
         None => protection.check_directory(parent.as_fd())?,
@@ -193,7 +193,7 @@ impl Target {
     /// directory itself instead of an entry in it, as `.` does.
     fn find(base: &OpenDirectory, path: &str, without_name: Errno) -> Result<Self, TreeRefusal> {
         base.check_writable()?;
-        let entry = resolve::resolve(&base.directory, path, Last::Keep)?;
+        let entry = resolve::resolve(&base.directory, path, FinalLink::Keep)?;
         let name = entry.name.clone().ok_or(without_name)?;
         base.tree.protected.now().check_entry(entry.parent.as_fd(), &name)?;
         Ok(Self { entry, name })

@@ -87,11 +87,11 @@ pub(crate) struct ProtectedPaths(Mutex<Arc<Vec<ProtectedPath>>>);
 impl ProtectedPaths {
     /// Adds protected paths.
     pub(crate) fn add(&self, paths: impl IntoIterator<Item = ProtectedPath>) {
-        let mut all = lock(&self.0);
+        let mut protected = lock(&self.0);
         for mut path in paths {
             path.path = std::path::absolute(&path.path).unwrap_or(path.path);
-            if !all.contains(&path) {
-                Arc::make_mut(&mut all).push(path);
+            if !protected.contains(&path) {
+                Arc::make_mut(&mut protected).push(path);
             }
         }
     }
@@ -145,11 +145,11 @@ impl Protection {
 
     /// Protects every directory entry on the way to a path, including links.
     fn trace(&mut self, protected: &ProtectedPath, opened: &mut Opened) -> rustix::io::Result<()> {
-        let known = protected.path.ancestors().skip(1).find_map(|above| Some((above, opened.get(above)?)));
+        let known = protected.path.ancestors().skip(1).find_map(|ancestor| Some((ancestor, opened.get(ancestor)?)));
         let (mut current, mut walked, mut todo) = match known {
-            Some((above, directory)) => {
-                let rest = protected.path.strip_prefix(above).unwrap_or(&protected.path);
-                (Arc::clone(directory), Some(above.to_owned()), components(rest))
+            Some((ancestor, directory)) => {
+                let remaining = protected.path.strip_prefix(ancestor).unwrap_or(&protected.path);
+                (Arc::clone(directory), Some(ancestor.to_owned()), components(remaining))
             }
             None => {
                 let root = open("/", SEARCH | OFlags::DIRECTORY, Mode::empty())?;
@@ -256,7 +256,7 @@ impl Protection {
         if !self.code_folders.values().flatten().any(|files| is_code(&files)) {
             return Ok(());
         }
-        for id in above(parent, |id| self.code_folders.contains_key(&id))? {
+        for id in ancestors_where(parent, |id| self.code_folders.contains_key(&id))? {
             if let Some((_, what)) = self.code_folders[&id].iter().find(is_code) {
                 return Err(protected(&folded, what));
             }
@@ -268,7 +268,8 @@ impl Protection {
     /// with its content.
     pub(super) fn has_same_code(&self, one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Result<bool, TreeRefusal> {
         let is_code_folder = |id| self.code_folders.contains_key(&id);
-        Ok(self.code_folders.is_empty() || above(one, is_code_folder)? == above(other, is_code_folder)?)
+        Ok(self.code_folders.is_empty()
+            || ancestors_where(one, is_code_folder)? == ancestors_where(other, is_code_folder)?)
     }
 
     /// Refuses a directory that is a protected folder or is below one.
@@ -276,7 +277,7 @@ impl Protection {
         if self.folders.is_empty() {
             return Ok(());
         }
-        match above(directory, |id| self.folders.contains_key(&id))?.first() {
+        match ancestors_where(directory, |id| self.folders.contains_key(&id))?.first() {
             Some(id) => Err(protected(&self.folders[id].1.to_string_lossy(), &self.folders[id].0)),
             None => Ok(()),
         }
@@ -306,20 +307,20 @@ impl Protection {
 }
 
 /// The ids of a directory and its parents for which `is_wanted` returns true, innermost first.
-fn above(directory: BorrowedFd<'_>, is_wanted: impl Fn(FileId) -> bool) -> Result<Vec<FileId>, TreeRefusal> {
+fn ancestors_where(directory: BorrowedFd<'_>, is_wanted: impl Fn(FileId) -> bool) -> Result<Vec<FileId>, TreeRefusal> {
     let mut id = FileId::from(&fstat(directory)?);
-    let (mut found, mut above): (Vec<FileId>, Option<OwnedFd>) = (Vec::new(), None);
+    let (mut found, mut last_parent): (Vec<FileId>, Option<OwnedFd>) = (Vec::new(), None);
     for _ in 0..MAX_DEPTH {
         if is_wanted(id) {
             found.push(id);
         }
-        let current = above.as_ref().map_or(directory, AsFd::as_fd);
+        let current = last_parent.as_ref().map_or(directory, AsFd::as_fd);
         let parent = openat(current, "..", SEARCH | OFlags::DIRECTORY, Mode::empty())?;
         let parent_id = FileId::from(&fstat(&parent)?);
         if parent_id == id {
             return Ok(found);
         }
-        (id, above) = (parent_id, Some(parent));
+        (id, last_parent) = (parent_id, Some(parent));
     }
     Err(TreeRefusal::NotPermitted)
 }
@@ -385,7 +386,7 @@ mod tests {
     }
 
     fn is_refused(protection: &Protection, folder: &Path, name: &str) -> bool {
-        let folder = File::open(folder).expect("it opens");
+        let folder = File::open(folder).expect("the folder opens");
         protection.check_entry(folder.as_fd(), name.as_ref()).is_err()
     }
 
@@ -451,9 +452,9 @@ mod tests {
         for (parent, name) in [("agent", "notes.txt"), ("agent", "deep"), ("other", "json.py"), ("", "agent.py")] {
             assert!(!is_refused(&protection, &root.join(parent), name), "{parent}/{name}");
         }
-        let same = |one: &str, other: &str| {
-            let [one, other] = [one, other].map(|name| File::open(root.join(name)).expect("it opens"));
-            protection.has_same_code(one.as_fd(), other.as_fd()).expect("known")
+        let have_same_code = |one: &str, other: &str| {
+            let [one, other] = [one, other].map(|name| File::open(root.join(name)).expect("the file opens"));
+            protection.has_same_code(one.as_fd(), other.as_fd()).expect("the folders are compared")
         };
         let names = path(root.join("other"), ProtectedKind::CodeFiles(&[".js", WITHOUT_ENDING]));
         paths.add([names]);
@@ -465,7 +466,11 @@ mod tests {
         {
             assert_eq!(is_refused(&protection_of_names, &root.join("other"), name), expected, "{name}");
         }
-        assert!(same("agent", "agent/deep") && same("other", "") && !same("other", "agent/deep"));
+        assert!(
+            have_same_code("agent", "agent/deep")
+                && have_same_code("other", "")
+                && !have_same_code("other", "agent/deep")
+        );
     }
 
     // Row 40: a hard link to a protected file, or to a file in a protected folder, is also protected.
@@ -482,7 +487,7 @@ mod tests {
         paths.add([path(root.join("config"), ProtectedKind::File), path(root.join("plugins"), ProtectedKind::Folder)]);
         let protection = paths.now();
         let is_refused =
-            |name: &str| protection.check_file(File::open(root.join(name)).expect("it opens").as_fd()).is_err();
+            |name: &str| protection.check_file(File::open(root.join(name)).expect("the file opens").as_fd()).is_err();
         assert!(is_refused("config-link") && is_refused("code-link"));
         assert!(!is_refused("free-link"));
     }

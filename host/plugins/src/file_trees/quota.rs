@@ -34,12 +34,12 @@ pub(crate) struct Quotas(Mutex<HashMap<TreeOfSession, (u32, Arc<TreeUsage>)>>);
 impl Quotas {
     /// The usage of this turn in the tree so far. The usage of a new turn starts at zero.
     pub(super) fn of(&self, turn: &TurnKey, tree: FileId) -> Arc<TreeUsage> {
-        let mut all = lock(&self.0);
-        if all.len() >= MAX_TURNS {
-            all.retain(|_, (_, usage)| Arc::strong_count(usage) > 1);
+        let mut usages = lock(&self.0);
+        if usages.len() >= MAX_TURNS {
+            usages.retain(|_, (_, usage)| Arc::strong_count(usage) > 1);
         }
         let key = TreeOfSession { agent: turn.agent.clone(), session: turn.session.clone(), tree };
-        let (number, usage) = all.entry(key).or_insert_with(|| (turn.turn, Arc::default()));
+        let (number, usage) = usages.entry(key).or_insert_with(|| (turn.turn, Arc::default()));
         if *number != turn.turn {
             (*number, *usage) = (turn.turn, Arc::default());
         }

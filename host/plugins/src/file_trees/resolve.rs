@@ -25,7 +25,7 @@ pub(super) const SEARCH: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC);
 
 /// Whether a link at the end of a path is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Last {
+pub(crate) enum FinalLink {
     Follow,
     Keep,
 }
@@ -42,11 +42,11 @@ pub(super) struct Entry {
 }
 
 /// Resolves a path to its last component, which need not exist.
-pub(super) fn resolve(base: impl AsFd, path: &str, last: Last) -> Result<Entry, TreeRefusal> {
-    resolve_from(base.as_fd(), path, last)
+pub(super) fn resolve(base: impl AsFd, path: &str, final_link: FinalLink) -> Result<Entry, TreeRefusal> {
+    resolve_from(base.as_fd(), path, final_link)
 }
 
-fn resolve_from(base: BorrowedFd<'_>, path: &str, last: Last) -> Result<Entry, TreeRefusal> {
+fn resolve_from(base: BorrowedFd<'_>, path: &str, final_link: FinalLink) -> Result<Entry, TreeRefusal> {
     if path.is_empty() {
         return Err(Errno::NOENT.into());
     }
@@ -63,10 +63,10 @@ fn resolve_from(base: BorrowedFd<'_>, path: &str, last: Last) -> Result<Entry, T
     while let Some(component) = todo.pop_front() {
         match component.as_encoded_bytes() {
             b"." => {}
-            b".." => walk.up()?,
+            b".." => walk.leave()?,
             _ => {
                 let is_last = todo.is_empty();
-                let link = match is_last && last == Last::Keep {
+                let link = match is_last && final_link == FinalLink::Keep {
                     true => None,
                     false => walk.read_link(&component)?,
                 };
@@ -78,7 +78,7 @@ fn resolve_from(base: BorrowedFd<'_>, path: &str, last: Last) -> Result<Entry, T
                     None if is_last => {
                         return Ok(Entry { parent: walk.current, name: Some(component), names_directory });
                     }
-                    None => walk.down(component)?,
+                    None => walk.enter(component)?,
                 }
             }
         }
@@ -107,14 +107,14 @@ struct Walk<'b> {
 }
 
 impl Walk<'_> {
-    fn down(&mut self, name: OsString) -> Result<(), TreeRefusal> {
+    fn enter(&mut self, name: OsString) -> Result<(), TreeRefusal> {
         self.current = open_directory(self.current.as_fd(), &name)?;
         self.trail.push(name);
         Ok(())
     }
 
     /// Returns to the previous directory of this walk. The operating system's `..` could lead elsewhere after a rename.
-    fn up(&mut self) -> Result<(), TreeRefusal> {
+    fn leave(&mut self) -> Result<(), TreeRefusal> {
         if self.trail.pop().is_none() {
             return Err(TreeRefusal::NotPermitted);
         }
@@ -154,8 +154,8 @@ mod tests {
     use std::fs::File;
     use std::os::unix::fs::symlink;
 
-    fn ends_at(base: &File, path: &str, last: Last) -> Result<Option<OsString>, String> {
-        resolve(base, path, last).map(|entry| entry.name).map_err(|refusal| refusal.to_string())
+    fn ends_at(base: &File, path: &str, final_link: FinalLink) -> Result<Option<OsString>, String> {
+        resolve(base, path, final_link).map(|entry| entry.name).map_err(|refusal| refusal.to_string())
     }
 
     // Rows 12 and 39: links inside the directory are followed.
@@ -174,19 +174,19 @@ mod tests {
         ] {
             symlink(target, base.join(name)).expect("linked");
         }
-        let base = File::open(&base).expect("it opens");
+        let base = File::open(&base).expect("the folder opens");
         for path in
             ["..", "../x", "a/../..", "absolute/x", "up/x", "round/x", "a/b/../../../x", "/x", "self/x", "", "a\0"]
         {
-            assert!(resolve(&base, path, Last::Follow).is_err(), "{path}");
+            assert!(resolve(&base, path, FinalLink::Follow).is_err(), "{path}");
         }
         let name = |text: &str| Ok(Some(OsString::from(text)));
-        assert_eq!(ends_at(&base, "inside/new", Last::Keep), name("new"));
-        assert_eq!(ends_at(&base, "inside", Last::Keep), name("inside"), "the link is not followed");
-        assert_eq!(ends_at(&base, "inside", Last::Follow), name("b"));
-        assert_eq!(ends_at(&base, "dangling", Last::Follow), name("new"));
-        assert_eq!(ends_at(&base, "a/b/..", Last::Keep), Ok(None));
-        assert_eq!(ends_at(&base, "a/./b/../c", Last::Keep), name("c"));
-        assert!(ends_at(&base, "absent/c", Last::Keep).is_err());
+        assert_eq!(ends_at(&base, "inside/new", FinalLink::Keep), name("new"));
+        assert_eq!(ends_at(&base, "inside", FinalLink::Keep), name("inside"), "the link is not followed");
+        assert_eq!(ends_at(&base, "inside", FinalLink::Follow), name("b"));
+        assert_eq!(ends_at(&base, "dangling", FinalLink::Follow), name("new"));
+        assert_eq!(ends_at(&base, "a/b/..", FinalLink::Keep), Ok(None));
+        assert_eq!(ends_at(&base, "a/./b/../c", FinalLink::Keep), name("c"));
+        assert!(ends_at(&base, "absent/c", FinalLink::Keep).is_err());
     }
 }

@@ -144,14 +144,14 @@ fn open_root(path: &Path, writable: &HashSet<FileId>) -> Result<OpenTree, TreeEr
     while let Some(name) = todo.pop_front() {
         match Path::new(&name).components().next() {
             Some(Component::RootDir) => walk = RootWalk::new()?,
-            Some(Component::ParentDir) => walk.up()?,
+            Some(Component::ParentDir) => walk.leave()?,
             _ => {
                 let is_below = walk.ids.iter().any(|id| writable.contains(id));
                 if is_below {
                     control = PathControl::InWritableTree;
                 }
                 match openat(&walk.current, &name, search, Mode::empty()) {
-                    Ok(next) => walk.down(next, name)?,
+                    Ok(next) => walk.enter(next, name)?,
                     Err(errno @ (Errno::NOTDIR | Errno::LOOP)) => {
                         let Ok(target) = readlinkat(&walk.current, &name, Vec::new()) else {
                             return Err(io::Error::from(errno).into());
@@ -197,14 +197,14 @@ impl RootWalk {
         Ok(Self { current, path: PathBuf::from("/"), ids: vec![id] })
     }
 
-    fn down(&mut self, next: OwnedFd, name: OsString) -> io::Result<()> {
+    fn enter(&mut self, next: OwnedFd, name: OsString) -> io::Result<()> {
         self.ids.push(FileId::from(&fstat(&next)?));
         self.path.push(name);
         self.current = next;
         Ok(())
     }
 
-    fn up(&mut self) -> io::Result<()> {
+    fn leave(&mut self) -> io::Result<()> {
         self.current = openat(&self.current, "..", SEARCH | OFlags::DIRECTORY, Mode::empty())?;
         self.path.pop();
         if self.ids.len() > 1 {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     fn content(tree: &OpenTree) -> String {
-        let file = openat(&tree.directory, "file", OFlags::RDONLY, Mode::empty()).expect("it opens");
+        let file = openat(&tree.directory, "file", OFlags::RDONLY, Mode::empty()).expect("the file opens");
         io::read_to_string(File::from(file)).expect("it is text")
     }
 
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn row_39_replaced_folder_does_not_redirect_the_grant() {
         let folder_guard = tempfile::tempdir().expect("a temporary folder");
-        let root = folder_guard.path().canonicalize().expect("there");
+        let root = folder_guard.path().canonicalize().expect("the folder exists");
         let (outer, docs) = (folder(&root, "tree"), folder(&root, "tree/docs"));
         let outside = folder(&root, "outside");
         let grants = [tree(docs.clone(), Access::Read), tree(outer.clone(), Access::ReadWrite)];
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn row_39_folder_replaced_by_the_user_is_opened_again() {
         let folder_guard = tempfile::tempdir().expect("a temporary folder");
-        let root = folder_guard.path().canonicalize().expect("there");
+        let root = folder_guard.path().canonicalize().expect("the folder exists");
         let (docs, roots) = (folder(&root, "docs"), TreeRoots::default());
         let open = || roots.open(&[tree(docs.clone(), Access::ReadWrite)]).remove(0);
         assert_eq!(content(&open().expect("open")), "docs");

@@ -95,12 +95,14 @@ impl HttpPattern {
     /// Whether the pattern matches the scheme, host and port of the URL. The path is ignored.
     pub(crate) fn matches_destination(&self, url: &Url) -> bool {
         let scheme_fits = self.scheme.as_str() == url.scheme();
-        scheme_fits && self.port.is(url.port_or_known_default()) && url.host().is_some_and(|host| self.host.is(&host))
+        scheme_fits
+            && self.port.matches(url.port_or_known_default())
+            && url.host().is_some_and(|host| self.host.matches(&host))
     }
 
     /// Whether the pattern matches the host of the URL. The scheme, port and path are ignored.
     pub(crate) fn matches_host(&self, url: &Url) -> bool {
-        url.host().is_some_and(|host| self.host.is(&host))
+        url.host().is_some_and(|host| self.host.matches(&host))
     }
 
     /// Whether connections may go to this address. The error describes the kind of address that was refused.
@@ -128,7 +130,7 @@ impl HttpPattern {
 
     /// The requests that both patterns match: `self` is a grant, and `asked` comes from a manifest. None: there are
     /// none.
-    fn and(&self, asked: &Self) -> Option<Self> {
+    fn intersect(&self, asked: &Self) -> Option<Self> {
         let methods: Vec<_> = match (self.methods.is_empty(), asked.methods.is_empty()) {
             (true, _) => asked.methods.clone(),
             (false, true) => self.methods.clone(),
@@ -138,7 +140,7 @@ impl HttpPattern {
         if no_method_left || self.scheme != asked.scheme {
             return None;
         }
-        let port = self.port.and(asked.port)?;
+        let port = self.port.intersect(asked.port)?;
         let prefix = if self.matches_path(&asked.prefix) {
             &asked.prefix
         } else if asked.matches_path(&self.prefix) {
@@ -146,7 +148,7 @@ impl HttpPattern {
         } else {
             return None;
         };
-        let host = self.host.and(&asked.host)?;
+        let host = self.host.intersect(&asked.host)?;
         // A plugin cannot grant itself an address by naming it, so `named` comes from the grant.
         Some(Self { methods, host, port, prefix: prefix.clone(), ..self.clone() })
     }
@@ -177,36 +179,36 @@ impl HttpPattern {
 
 /// The requests that are both granted and asked for, as patterns without duplicates.
 pub fn within(granted: &[HttpPattern], asked: &[HttpPattern]) -> Vec<HttpPattern> {
-    let mut both = Vec::new();
-    for pattern in granted.iter().flat_map(|granted| asked.iter().filter_map(|asked| granted.and(asked))) {
-        if !both.contains(&pattern) {
-            both.push(pattern);
+    let mut common = Vec::new();
+    for pattern in granted.iter().flat_map(|granted| asked.iter().filter_map(|asked| granted.intersect(asked))) {
+        if !common.contains(&pattern) {
+            common.push(pattern);
         }
     }
-    both
+    common
 }
 
 /// The requests that both lists grant. A request to a private network is included only if both lists allow private
 /// networks.
 pub(crate) fn granted_by_both(one: &[HttpPattern], two: &[HttpPattern]) -> Vec<HttpPattern> {
     let pairs = one.iter().flat_map(|one| two.iter().map(move |two| (one, two)));
-    let both = pairs.filter_map(|(one, two)| {
+    let common = pairs.filter_map(|(one, two)| {
         let network = if one.network == two.network { one.network } else { NetworkReach::Public };
         let named = one.named.filter(|_| one.named == two.named);
-        Some(HttpPattern { network, named, ..one.and(two)? })
+        Some(HttpPattern { network, named, ..one.intersect(two)? })
     });
-    both.collect()
+    common.collect()
 }
 
 impl Port {
-    fn is(self, port: Option<u16>) -> bool {
+    fn matches(self, port: Option<u16>) -> bool {
         match self {
             Port::Any => port.is_some(),
             Port::Is(named) => port == Some(named),
         }
     }
 
-    fn and(self, other: Self) -> Option<Self> {
+    fn intersect(self, other: Self) -> Option<Self> {
         match (self, other) {
             (Port::Any, port) | (port, Port::Any) => Some(port),
             (one, two) => (one == two).then_some(one),
@@ -224,21 +226,21 @@ impl Scheme {
 }
 
 impl HostPattern {
-    fn is(&self, host: &Host<&str>) -> bool {
+    fn matches(&self, host: &Host<&str>) -> bool {
         match (self, host) {
             (HostPattern::Any, _) => true,
             (HostPattern::Below(suffix), Host::Domain(name)) => {
-                let name = bare(name);
+                let name = without_trailing_dot(name);
                 name.len() > suffix.len() && name.ends_with(suffix.as_str())
             }
-            (HostPattern::Name(named), Host::Domain(name)) => bare(name) == named,
+            (HostPattern::Name(named), Host::Domain(name)) => without_trailing_dot(name) == named,
             (HostPattern::Address(named), Host::Ipv4(address)) => *named == IpAddr::V4(*address),
             (HostPattern::Address(named), Host::Ipv6(address)) => *named == IpAddr::V6(*address),
             _ => false,
         }
     }
 
-    fn and(&self, other: &Self) -> Option<Self> {
+    fn intersect(&self, other: &Self) -> Option<Self> {
         match (self, other) {
             (HostPattern::Any, host) | (host, HostPattern::Any) => Some(host.clone()),
             (HostPattern::Below(one), HostPattern::Below(two)) => {
@@ -256,7 +258,7 @@ impl HostPattern {
 }
 
 /// Removes the trailing dot of a fully qualified name. The dot does not change the meaning of the name.
-fn bare(name: &str) -> &str {
+fn without_trailing_dot(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
 
@@ -302,15 +304,15 @@ fn parse(text: &str) -> Result<HttpPattern, &'static str> {
     };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let (authority, any_port) = authority.strip_suffix(":*").map_or((authority, false), |host| (host, true));
-    let rest = format!("{authority}{path}");
+    let without_port = format!("{authority}{path}");
     // The URL parser does not accept a wildcard, so it is removed or replaced with a name.
-    let (rest, below) = match (rest.strip_prefix("*."), rest.strip_prefix('*')) {
+    let (parsable, below) = match (without_port.strip_prefix("*."), without_port.strip_prefix('*')) {
         (Some(rest), _) => (rest.to_owned(), Some(true)),
         (None, Some(rest)) => (format!("any{rest}"), Some(false)),
-        (None, None) => (rest.clone(), None),
+        (None, None) => (without_port.clone(), None),
     };
     let url =
-        Url::parse(&format!("{}://{rest}", scheme.as_str())).map_err(|_| "its host, port or path is not valid")?;
+        Url::parse(&format!("{}://{parsable}", scheme.as_str())).map_err(|_| "its host, port or path is not valid")?;
     if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
         return Err("it has more than a host, a port and a path");
     }
@@ -318,9 +320,9 @@ fn parse(text: &str) -> Result<HttpPattern, &'static str> {
         return Err(reason);
     }
     let host = match (below, url.host().ok_or("it has no host")?) {
-        (Some(true), Host::Domain(name)) => HostPattern::Below(format!(".{}", bare(name))),
+        (Some(true), Host::Domain(name)) => HostPattern::Below(format!(".{}", without_trailing_dot(name))),
         (Some(false), Host::Domain("any")) => HostPattern::Any,
-        (None, Host::Domain(name)) if !name.contains('*') => HostPattern::Name(bare(name).to_owned()),
+        (None, Host::Domain(name)) if !name.contains('*') => HostPattern::Name(without_trailing_dot(name).to_owned()),
         (None, Host::Ipv4(address)) => HostPattern::Address(IpAddr::V4(address)),
         (None, Host::Ipv6(address)) => HostPattern::Address(IpAddr::V6(address)),
         _ => return Err("a `*` must be the whole host or come before its first dot"),

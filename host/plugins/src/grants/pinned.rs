@@ -142,7 +142,8 @@ mod tests {
     }
 
     fn stored(grants: &Grants) -> PinnedGrants {
-        serde_json::from_value(serde_json::to_value(grants.pinned()).expect("it serialises")).expect("it is read")
+        serde_json::from_value(serde_json::to_value(grants.pinned()).expect("the grants are serialised"))
+            .expect("the grants are read back")
     }
 
     // P10: after a restart, only grants that are both pinned and current apply. P7: no value is stored.
@@ -175,7 +176,7 @@ mod tests {
         let inside = ["tree", "tree/", "./tree", "", "."];
         let claiming = |host: &str| {
             let tree = serde_json::json!({"host": host, "guest": "../..", "access": "read-write"});
-            serde_json::from_value::<PinnedGrants>(serde_json::json!({"trees": [tree]})).expect("it is read")
+            serde_json::from_value::<PinnedGrants>(serde_json::json!({"trees": [tree]})).expect("the grants are read")
         };
         for host in outside {
             assert_eq!(claiming(host).narrowing(&current), Grants::default(), "{host}");

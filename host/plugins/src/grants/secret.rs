@@ -155,22 +155,22 @@ impl KnownSecrets {
         if redaction.is_empty() {
             return self.clone();
         }
-        let mut both = Self { redaction: self.redaction.and(redaction), ..self.clone() };
+        let mut combined = Self { redaction: self.redaction.and(redaction), ..self.clone() };
         match given_to {
-            SecretHolder::Host(host) => both.given_to.push(host.clone()),
-            SecretHolder::Anyone => both.anywhere = true,
+            SecretHolder::Host(host) => combined.given_to.push(host.clone()),
+            SecretHolder::Anyone => combined.anywhere = true,
         }
-        both
+        combined
     }
 
     /// The union of both sets.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
-        let mut both = Self { redaction: self.redaction.and(&other.redaction), ..self.clone() };
-        both.hosts.extend(other.hosts.iter().filter(|host| !self.hosts.contains(host)).cloned());
-        both.given_to.extend(other.given_to.iter().filter(|host| !self.given_to.contains(host)).cloned());
-        both.anywhere |= other.anywhere;
-        both
+        let mut combined = Self { redaction: self.redaction.and(&other.redaction), ..self.clone() };
+        combined.hosts.extend(other.hosts.iter().filter(|host| !self.hosts.contains(host)).cloned());
+        combined.given_to.extend(other.given_to.iter().filter(|host| !self.given_to.contains(host)).cloned());
+        combined.anywhere |= other.anywhere;
+        combined
     }
 
     /// The redaction that removes the secrets from text.

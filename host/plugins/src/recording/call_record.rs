@@ -247,12 +247,12 @@ impl CallRecord {
     /// not recorded.
     pub(crate) fn denials(&self) -> Vec<Denial> {
         let denials = lock(&self.denials);
-        let mut all = denials.recorded.clone();
+        let mut reported = denials.recorded.clone();
         if denials.left_out > 0 {
             let thing = format!("something else, {} more times", denials.left_out);
-            all.push(Denial { plugin: (*self.plugin).clone(), thing, advice: GrantAdvice::none() });
+            reported.push(Denial { plugin: (*self.plugin).clone(), thing, advice: GrantAdvice::none() });
         }
-        all
+        reported
     }
 
     /// Logs a warning for the operator of the host, up to a maximum number in each call.

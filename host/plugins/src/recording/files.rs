@@ -7,6 +7,6 @@ mod path_walk;
 mod replay_tree;
 mod watch;
 
-pub(crate) use path_walk::{FileKind, Last, PathTarget, TreePath};
+pub(crate) use path_walk::{FileKind, FinalLink, PathTarget, TreePath};
 pub use replay_tree::{ReplayTreeError, ReplayTrees};
 pub(crate) use watch::{FileWatch, FilesOutcome, ListingSource, NamesBeingRecorded, Opened};

@@ -122,7 +122,7 @@ impl GuestLog {
         self.bytes += line.bytes.len();
         let text = record.secrets.redaction().text(String::from_utf8_lossy(&line.bytes).into_owned());
         let text = clean_line(&text);
-        emit(record, source, &text);
+        log_line(record, source, &text);
         if source == Source::Stderr && !text.trim().is_empty() {
             if self.last_stderr.len() == LAST_LINES {
                 self.last_stderr.pop_front();
@@ -141,20 +141,20 @@ impl Line {
     }
 }
 
-fn emit(record: &CallRecord, source: Source, text: &str) {
-    macro_rules! at {
+fn log_line(record: &CallRecord, source: Source, text: &str) {
+    macro_rules! log_at {
         ($level:ident, $stream:literal) => {
             tracing::$level!(target: "plugin", plugin = %record.plugin, call = %record.call, stream = $stream, "{text}")
         };
     }
     match source {
-        Source::Stdout => at!(info, "stdout"),
-        Source::Stderr => at!(info, "stderr"),
-        Source::Logging(LogLevel::Trace) => at!(trace, "log"),
-        Source::Logging(LogLevel::Debug) => at!(debug, "log"),
-        Source::Logging(LogLevel::Info) => at!(info, "log"),
-        Source::Logging(LogLevel::Warn) => at!(warn, "log"),
-        Source::Logging(LogLevel::Error) => at!(error, "log"),
+        Source::Stdout => log_at!(info, "stdout"),
+        Source::Stderr => log_at!(info, "stderr"),
+        Source::Logging(LogLevel::Trace) => log_at!(trace, "log"),
+        Source::Logging(LogLevel::Debug) => log_at!(debug, "log"),
+        Source::Logging(LogLevel::Info) => log_at!(info, "log"),
+        Source::Logging(LogLevel::Warn) => log_at!(warn, "log"),
+        Source::Logging(LogLevel::Error) => log_at!(error, "log"),
     }
 }
 

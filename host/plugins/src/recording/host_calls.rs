@@ -247,12 +247,12 @@ impl HostCallRecorder {
 
     /// Adds a part of the request's body to the request's digest.
     pub(crate) fn request_body_sent(&self, number: RequestNumber, data: &[u8]) {
-        self.at(number, |request, _| request.asked.update(data));
+        self.change_request(number, |request, _| request.asked.update(data));
     }
 
     /// Records that the request got no response.
     pub(crate) fn request_refused(&self, number: RequestNumber, refusal: HttpRefusal) {
-        self.at(number, |request, _| request.answer = RequestAnswer::Refused(refusal));
+        self.change_request(number, |request, _| request.answer = RequestAnswer::Refused(refusal));
     }
 
     /// Records the status and headers of a response.
@@ -262,7 +262,7 @@ impl HostCallRecorder {
             recorded.filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())));
         let headers: Vec<_> = text.collect();
         let size = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-        self.at(number, |request, room| {
+        self.change_request(number, |request, room| {
             let answer =
                 RequestAnswer::Received { status, headers, body: RecordedBytes::default(), read: Extent::Partly };
             request.answer = if room(size) { answer } else { RequestAnswer::TooLarge };
@@ -271,7 +271,7 @@ impl HostCallRecorder {
 
     /// Records a part of the response's body.
     pub(crate) fn response_body(&self, number: RequestNumber, data: &[u8]) {
-        self.at(number, |request, room| {
+        self.change_request(number, |request, room| {
             if let RequestAnswer::Received { body, .. } = &mut request.answer {
                 match room(data.len()) {
                     true => body.0.extend_from_slice(data),
@@ -283,14 +283,18 @@ impl HostCallRecorder {
 
     /// Records that the guest has read the whole response.
     pub(crate) fn response_ended(&self, number: RequestNumber) {
-        self.at(number, |request, _| {
+        self.change_request(number, |request, _| {
             if let RequestAnswer::Received { read, .. } = &mut request.answer {
                 *read = Extent::Whole;
             }
         });
     }
 
-    fn at(&self, number: RequestNumber, change: impl FnOnce(&mut RecordedRequest, &mut dyn FnMut(usize) -> bool)) {
+    fn change_request(
+        &self,
+        number: RequestNumber,
+        change: impl FnOnce(&mut RecordedRequest, &mut dyn FnMut(usize) -> bool),
+    ) {
         let Some(index) = number.0 else { return };
         let mut recorded = lock(&self.recorded);
         let RecordedAnswers { entries, used, left_out, .. } = &mut *recorded;

@@ -22,7 +22,7 @@ const BATCH_ENTRIES: usize = 64;
 struct Entries {
     /// The entries that have not been read yet. None while a batch is read, after a failed read, and for a recorded
     /// listing.
-    rest: Option<ReadDir>,
+    remaining: Option<ReadDir>,
     next: VecDeque<Answer<DirectoryEntry>>,
     /// The recording of the names. None: the names are not recorded.
     recording: Option<NamesBeingRecorded>,
@@ -63,7 +63,7 @@ async fn open(mut files: FilesView<'_>, handle: &Resource<Descriptor>) -> Result
         Descriptor::File(_) => return Ok(Err(ErrorCode::NotDirectory)),
     };
     let listing = files.call.record.listing_source(handle.rep()).await?;
-    let mut entries = Entries { rest: None, next: VecDeque::new(), recording: None, incomplete: None };
+    let mut entries = Entries { remaining: None, next: VecDeque::new(), recording: None, incomplete: None };
     match listing {
         ListingSource::Current => {}
         ListingSource::Recording(recording) => entries.recording = Some(recording),
@@ -78,7 +78,7 @@ async fn open(mut files: FilesView<'_>, handle: &Resource<Descriptor>) -> Result
         ListingSource::Unrecorded => return Ok(Err(ErrorCode::NotPermitted)),
     }
     match tokio::task::spawn_blocking(move || read_dir(&directory)).await? {
-        Ok(rest) => Ok(Ok(files.push(Entries { rest: Some(rest), ..entries })?)),
+        Ok(remaining) => Ok(Ok(files.push(Entries { remaining: Some(remaining), ..entries })?)),
         Err(error) => Ok(Err(ErrorCode::from(&error))),
     }
 }
@@ -89,7 +89,7 @@ fn recorded_entries(
     recorded: &[(String, NamedKind)],
 ) -> io::Result<VecDeque<Answer<DirectoryEntry>>> {
     let mut existing: BTreeMap<String, DirectoryEntry> = read_dir(directory)?
-        .filter_map(|entry| named(entry.ok()?)?.ok())
+        .filter_map(|entry| directory_entry(entry.ok()?)?.ok())
         .map(|entry| (entry.name.clone(), entry))
         .collect();
     let recorded_entries: Vec<_> = recorded
@@ -110,10 +110,11 @@ fn read_dir(directory: &File) -> io::Result<ReadDir> {
 async fn next(files: FilesView<'_>, entries_of: &Resource<Entries>) -> Result<Answer<Option<DirectoryEntry>>> {
     let entries = files.table.get_mut(entries_of)?;
     if entries.next.is_empty()
-        && let Some(rest) = entries.rest.take()
+        && let Some(remaining) = entries.remaining.take()
     {
-        let (rest, Batch { entries: next, unnamed }) = tokio::task::spawn_blocking(move || next_batch(rest)).await?;
-        (entries.rest, entries.next) = (Some(rest), next);
+        let (remaining, Batch { entries: next, unnamed }) =
+            tokio::task::spawn_blocking(move || next_batch(remaining)).await?;
+        (entries.remaining, entries.next) = (Some(remaining), next);
         if unnamed > 0 {
             let left_out = format!("{unnamed} names in a directory are not UTF-8 and are left out");
             files.call.record.log_message(LogLevel::Warn, "", &left_out);
@@ -124,9 +125,9 @@ async fn next(files: FilesView<'_>, entries_of: &Resource<Entries>) -> Result<An
     match (&next, entries.recording.take()) {
         (Ok(Some(entry)), Some(recording)) => {
             let kind = kind_of(entry.type_);
-            entries.recording = files.call.record.named(recording, &entry.name, kind);
+            entries.recording = files.call.record.record_name(recording, &entry.name, kind);
         }
-        (Ok(None), Some(recording)) => files.call.record.named_all(&recording),
+        (Ok(None), Some(recording)) => files.call.record.record_all_names(&recording),
         _ => {}
     }
     if let (Ok(None), Some(location)) = (&next, &entries.incomplete) {
@@ -156,10 +157,10 @@ struct Batch {
 }
 
 /// Reads up to `BATCH_ENTRIES` entries. Blocks.
-fn next_batch(mut rest: ReadDir) -> (ReadDir, Batch) {
+fn next_batch(mut remaining: ReadDir) -> (ReadDir, Batch) {
     let mut read = Batch::default();
-    for entry in rest.by_ref() {
-        match entry.map_or_else(|error| Some(Err((&error).into())), named) {
+    for entry in remaining.by_ref() {
+        match entry.map_or_else(|error| Some(Err((&error).into())), directory_entry) {
             Some(answer) => read.entries.push_back(answer),
             None => read.unnamed += 1,
         }
@@ -167,11 +168,11 @@ fn next_batch(mut rest: ReadDir) -> (ReadDir, Batch) {
             break;
         }
     }
-    (rest, read)
+    (remaining, read)
 }
 
 /// Converts an entry. None: its name is not UTF-8.
-fn named(entry: DirEntry) -> Option<Answer<DirectoryEntry>> {
+fn directory_entry(entry: DirEntry) -> Option<Answer<DirectoryEntry>> {
     let type_ = entry.file_type().map_or(DescriptorType::Unknown, type_of);
     let name = entry.file_name().into_string().ok()?;
     Some(Ok(DirectoryEntry { type_, name }))
@@ -203,15 +204,19 @@ mod tests {
             std::fs::write(folder.path().join(name), "").expect("a file");
         }
         std::fs::create_dir(folder.path().join("below")).expect("a folder");
-        let mut rest = read_dir(&File::open(folder.path()).expect("it opens")).expect("it is read");
+        let mut remaining =
+            read_dir(&File::open(folder.path()).expect("the folder opens")).expect("the folder is read");
         let mut found = Vec::new();
         loop {
-            let (later, Batch { entries: next, unnamed: 0 }) = next_batch(rest) else { panic!("all names are text") };
+            let (later, Batch { entries: next, unnamed: 0 }) = next_batch(remaining) else {
+                panic!("all names are text")
+            };
             assert!(next.len() <= BATCH_ENTRIES, "{}", next.len());
             if next.is_empty() {
                 break;
             }
-            (rest, found) = (later, [found, next.into_iter().map(|entry| entry.expect("an entry")).collect()].concat());
+            (remaining, found) =
+                (later, [found, next.into_iter().map(|entry| entry.expect("an entry")).collect()].concat());
         }
         let folders = found.iter().filter(|entry| entry.type_ == DescriptorType::Directory).count();
         assert_eq!((folders, found.len()), (1, names.len() + 1));

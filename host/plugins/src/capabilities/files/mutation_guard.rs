@@ -2,7 +2,7 @@
 
 use super::{FILESYSTEM, FilesView, Handle, HasFiles, action_on};
 use crate::file_trees::{Times, TreeChange, TreeRefusal};
-use crate::recording::files::{Last, PathTarget};
+use crate::recording::files::{FinalLink, PathTarget};
 use rustix::fs::{Timespec, UTIME_NOW, UTIME_OMIT};
 use std::sync::Arc;
 use wasmtime::component::Linker;
@@ -50,7 +50,7 @@ pub(super) fn add_to_linker<T: HasFiles>(linker: &mut Linker<T>) -> Result<()> {
         ($name:literal, ($($argument:ident: $kind:ty),*), $path:ident, $action:literal, |$base:ident| $change:expr) => {
             change!(
                 filesystem, $name, ($($argument: $kind),*), action_on($action, &$path),
-                |record, handle| [record.follow_path(handle.rep(), &$path, Last::Keep).await?],
+                |record, handle| [record.follow_path(handle.rep(), &$path, FinalLink::Keep).await?],
                 |state| state.base(&handle)?.map(|$base| $change),
                 |target| record.changed_at(&target)
             )
@@ -89,7 +89,7 @@ pub(super) fn add_to_linker<T: HasFiles>(linker: &mut Linker<T>) -> Result<()> {
     change!(
         filesystem, "set-times", (accessed: NewTimestamp, changed: NewTimestamp),
         "setting the times of an open file".to_owned(),
-        |record, handle| [record.follow_path(handle.rep(), "", Last::Keep).await?],
+        |record, handle| [record.follow_path(handle.rep(), "", FinalLink::Keep).await?],
         |state| match (state.open_object(&handle)?, times(accessed, changed)) {
             (Ok((tree, file)), Ok(times)) => Ok(TreeChange::SetTimes { tree, file, times }),
             (Err(refusal), _) | (_, Err(refusal)) => Err(refusal),

@@ -1,10 +1,10 @@
 //! Functions that inspect a path without opening it. A path that leads out of its tree, usually through a symbolic
 //! link, is recorded as a separate denial. WASI has only one error code for such a path and for missing write access.
 
-use super::{Answer, FILESYSTEM, HasFiles, last};
+use super::{Answer, FILESYSTEM, HasFiles, final_link};
 use crate::capabilities::CallContext;
 use crate::recording::file_records::FileStat;
-use crate::recording::files::{Last, PathTarget};
+use crate::recording::files::{FinalLink, PathTarget};
 use std::time::Duration;
 use wasmtime::component::{Linker, Resource};
 use wasmtime::{Result, StoreContextMut};
@@ -52,7 +52,7 @@ async fn stat_at<T: HasFiles>(
     if let Err(code) = state.capability().check_readable(&directory) {
         return Ok(Err(code));
     }
-    let target = state.call().record.follow_path(directory.rep(), &path, last(flags)).await?;
+    let target = state.call().record.follow_path(directory.rep(), &path, final_link(flags)).await?;
     if target == PathTarget::Unrecorded {
         return Ok(Err(ErrorCode::NotPermitted));
     }
@@ -73,9 +73,9 @@ async fn metadata_hash_at<T: HasFiles>(
     if let Err(code) = state.capability().check_readable(&directory) {
         return Ok(Err(code));
     }
-    let is_listed = last(flags) == Last::Keep && state.call().record.is_listed(directory.rep(), &path);
+    let is_listed = final_link(flags) == FinalLink::Keep && state.call().record.is_listed(directory.rep(), &path);
     if !is_listed
-        && state.call().record.follow_path(directory.rep(), &path, last(flags)).await? == PathTarget::Unrecorded
+        && state.call().record.follow_path(directory.rep(), &path, final_link(flags)).await? == PathTarget::Unrecorded
     {
         return Ok(Err(ErrorCode::NotPermitted));
     }
@@ -89,7 +89,7 @@ async fn stat<T: HasFiles>(state: &mut T, handle: Resource<Descriptor>) -> Resul
     if let Err(code) = state.capability().check_readable(&handle) {
         return Ok(Err(code));
     }
-    let target = state.call().record.follow_path(handle.rep(), "", Last::Keep).await?;
+    let target = state.call().record.follow_path(handle.rep(), "", FinalLink::Keep).await?;
     if target == PathTarget::Unrecorded {
         return Ok(Err(ErrorCode::NotPermitted));
     }
@@ -107,7 +107,7 @@ async fn read_link_at<T: HasFiles>(
     if let Err(code) = state.capability().check_readable(&directory) {
         return Ok(Err(code));
     }
-    if state.call().record.follow_path(directory.rep(), &path, Last::Keep).await? == PathTarget::Unrecorded {
+    if state.call().record.follow_path(directory.rep(), &path, FinalLink::Keep).await? == PathTarget::Unrecorded {
         return Ok(Err(ErrorCode::NotPermitted));
     }
     match state.filesystem().readlink_at(directory, path).await {

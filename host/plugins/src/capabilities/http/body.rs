@@ -150,13 +150,13 @@ impl Deadline {
         Self { at: Instant::now() + own.min(left), limit: (own < left).then_some(Limit::RequestTime(own)) }
     }
 
-    pub(crate) fn left(self) -> Duration {
+    pub(crate) fn time_left(self) -> Duration {
         self.at.saturating_duration_since(Instant::now())
     }
 
     /// Records the limit if the deadline has passed because of it.
     pub(crate) fn note(self, record: &CallRecord) {
-        if let Some(limit) = self.limit.filter(|_| self.left().is_zero()) {
+        if let Some(limit) = self.limit.filter(|_| self.time_left().is_zero()) {
             record.record_request_limit(limit);
         }
     }
@@ -200,7 +200,7 @@ impl ResponseBody {
 
     /// Sets the connection that delivers the body. The connection returns to the pool when the whole response has been
     /// read.
-    pub(crate) fn over(mut self, lease: Lease) -> Self {
+    pub(crate) fn with_connection(mut self, lease: Lease) -> Self {
         self.lease = Some(lease);
         self
     }

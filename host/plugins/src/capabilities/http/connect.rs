@@ -126,15 +126,15 @@ impl Network {
 }
 
 async fn connect_to_first(addresses: &[SocketAddr]) -> Result<(TcpStream, IpAddr), ConnectError> {
-    let mut last = Error::DestinationUnavailable;
+    let mut last_error = Error::DestinationUnavailable;
     for address in addresses {
         match TcpStream::connect(address).await {
             Ok(socket) => return Ok((socket, address.ip())),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => last = Error::ConnectionRefused,
-            Err(_) => last = Error::DestinationUnavailable,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => last_error = Error::ConnectionRefused,
+            Err(_) => last_error = Error::DestinationUnavailable,
         }
     }
-    Err(ConnectError::Failed(last))
+    Err(ConnectError::Failed(last_error))
 }
 
 /// A TLS configuration with the system's certificates.

@@ -75,7 +75,7 @@ pub(crate) async fn exchange(
 
 async fn connect(route: &RequestRoute<'_>, network: &Network) -> Result<Lease, ConnectError> {
     let limits = route.record.limits;
-    let time = route.options.connect_timeout.unwrap_or(limits.request_time).min(route.end.left());
+    let time = route.options.connect_timeout.unwrap_or(limits.request_time).min(route.end.time_left());
     let (wire, address) = network.connect(route.url, route.patterns, time).await?;
     let mut builder = http1::Builder::new();
     builder.max_buf_size(limits.headers.max(MIN_BUFFER));
@@ -93,7 +93,7 @@ async fn attempt(
     mut lease: Lease,
     route: &RequestRoute<'_>,
 ) -> Result<LeasedResponse, FailedAttempt> {
-    let time = route.options.first_byte_timeout.unwrap_or(route.record.limits.request_time).min(route.end.left());
+    let time = route.options.first_byte_timeout.unwrap_or(route.record.limits.request_time).min(route.end.time_left());
     match tokio::time::timeout(time, lease.sender.try_send_request(request)).await {
         Ok(Ok(response)) => Ok((response, lease)),
         Ok(Err(mut error)) => {

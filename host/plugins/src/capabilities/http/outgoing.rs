@@ -167,13 +167,13 @@ impl Outgoing {
     }
 
     fn count(&mut self) -> Result<(), Error> {
-        let too_many = |limit: Limit| {
+        let stopped_at = |limit: Limit| {
             self.record.record_request_limit(limit);
             Err(Error::InternalError(Some(format!("the plugin was stopped at its limit: {limit}"))))
         };
         let limits = self.record.limits;
         if self.sent == limits.requests {
-            return too_many(Limit::Requests(limits.requests));
+            return stopped_at(Limit::Requests(limits.requests));
         }
         if self.port.is_some() {
             // Requests to the port do not reach the network, so the rate limit does not apply.
@@ -184,7 +184,7 @@ impl Outgoing {
         match self.network.rates.take(whose, limits.requests_per_minute, now) {
             Ok(()) => self.sent += 1,
             Err(RateExceeded { retry_after }) => {
-                return too_many(Limit::RequestsPerMinute(limits.requests_per_minute, retry_after));
+                return stopped_at(Limit::RequestsPerMinute(limits.requests_per_minute, retry_after));
             }
         }
         Ok(())
@@ -301,7 +301,7 @@ async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network
     parts.headers = redacted_headers(parts.headers, &url, &record)?;
     record.answers.response_started(number, parts.status.as_u16(), &parts.headers);
     let between = options.between_bytes_timeout.unwrap_or(limits.request_time).max(Duration::from_millis(1));
-    let body = ResponseBody::new(body, ResponseTimes { end, between }, (number, record)).over(lease);
+    let body = ResponseBody::new(body, ResponseTimes { end, between }, (number, record)).with_connection(lease);
     // The connection runs in its own task, so the driver has no work.
     let driver = std::future::ready(Ok(()));
     Ok((Response::from_parts(parts, body.boxed_unsync()), Box::new(driver)))
@@ -334,11 +334,11 @@ fn without_secrets(headers: HeaderMap, redaction: &Redaction) -> Result<HeaderMa
         return Ok(headers);
     }
     let mut clean = HeaderMap::with_capacity(headers.len());
-    let mut last = None;
+    let mut last_name = None;
     for (name, value) in headers {
         // `HeaderMap` returns a name only with the first value of the name.
-        let name = name.or(last.take()).ok_or(Error::HttpProtocolError)?;
-        last = Some(name.clone());
+        let name = name.or(last_name.take()).ok_or(Error::HttpProtocolError)?;
+        last_name = Some(name.clone());
         let name = match redaction.bytes(name.as_str().as_bytes(), Edges::Cut) {
             Some(bytes) => HeaderName::from_bytes(&bytes).map_err(|_| Error::HttpProtocolError)?,
             None => name,

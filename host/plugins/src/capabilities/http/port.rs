@@ -50,7 +50,7 @@ pub(super) fn refusal_for(error: &Error) -> HttpRefusal {
 pub(super) async fn respond_from_port(authorised: Authorised, record: Arc<CallRecord>, port: &dyn HttpPort) -> Sent {
     let Authorised { request, url, own_headers, end, number, .. } = authorised;
     let question = question(request, &record, (url.to_string(), own_headers)).await?;
-    let answer = match tokio::time::timeout(end.left(), port.answer(question)).await {
+    let answer = match tokio::time::timeout(end.time_left(), port.answer(question)).await {
         Ok(answer) => answer?,
         Err(_) => {
             end.note(&record);

@@ -183,22 +183,27 @@ mod linux {
         let mut rules: Rules = always.into_iter().map(|number| (number, Vec::new())).collect();
         // New threads are allowed, but new processes are not.
         let threads = (libc::CLONE_VM | libc::CLONE_THREAD) as u64;
-        rules.insert(libc::SYS_clone, vec![when(0, SeccompCmpOp::MaskedEq(threads), threads)?]);
+        rules.insert(libc::SYS_clone, vec![argument_rule(0, SeccompCmpOp::MaskedEq(threads), threads)?]);
         // Executable memory is not allowed, because the child compiles code and never runs it.
         let executable = libc::PROT_EXEC as u64;
         for call in [libc::SYS_mmap, libc::SYS_mprotect] {
-            rules.insert(call, vec![when(2, SeccompCmpOp::MaskedEq(executable), 0)?]);
+            rules.insert(call, vec![argument_rule(2, SeccompCmpOp::MaskedEq(executable), 0)?]);
         }
         // Naming threads and memory areas is allowed.
-        let names = [libc::PR_SET_NAME, libc::PR_SET_VMA].map(|option| when(0, SeccompCmpOp::Eq, option as u64));
+        let names =
+            [libc::PR_SET_NAME, libc::PR_SET_VMA].map(|option| argument_rule(0, SeccompCmpOp::Eq, option as u64));
         rules.insert(libc::SYS_prctl, names.into_iter().collect::<Result<_, _>>()?);
         // Signals to the process's own threads are allowed, so that the process can abort after a fault.
-        let own = u64::from(std::process::id());
-        rules.insert(libc::SYS_tgkill, vec![when(0, SeccompCmpOp::Eq, own)?]);
+        let process_id = u64::from(std::process::id());
+        rules.insert(libc::SYS_tgkill, vec![argument_rule(0, SeccompCmpOp::Eq, process_id)?]);
         Ok(rules)
     }
 
-    fn when(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompRule, seccompiler::BackendError> {
+    fn argument_rule(
+        argument: u8,
+        operator: SeccompCmpOp,
+        value: u64,
+    ) -> Result<SeccompRule, seccompiler::BackendError> {
         let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?;
         SeccompRule::new(vec![condition])
     }

@@ -90,7 +90,7 @@ impl Reader {
             Shape::Record(fields) => Ok(Val::Record(self.fields(fields, value)?)),
             Shape::Enum(names) => {
                 let name = self.text(value)?;
-                self.known(names, name).map(Val::Enum)
+                self.known_name(names, name).map(Val::Enum)
             }
             Shape::Flags(names) => self.flags(names, value),
             Shape::Option(_) if value.is_null() => Ok(Val::Option(None)),
@@ -191,7 +191,7 @@ impl Reader {
         for (index, value) in values.iter().enumerate() {
             let name = self.nested(&index.to_string(), |reader| {
                 let name = reader.text(value)?;
-                reader.known(names, name)
+                reader.known_name(names, name)
             })?;
             if !set.contains(&name) {
                 set.push(name);
@@ -215,7 +215,7 @@ impl Reader {
         value.as_str().ok_or_else(|| self.violation("type", "it must be a string"))
     }
 
-    fn known(&self, names: &[String], name: &str) -> Result<String, Violation> {
+    fn known_name(&self, names: &[String], name: &str) -> Result<String, Violation> {
         let known = names.iter().find(|known| *known == name).cloned();
         known.ok_or_else(|| self.violation("enum", &format!("unknown name {name:?}")))
     }

@@ -165,7 +165,7 @@ impl Shape {
     }
 
     fn parts(&self) -> usize {
-        let maybe = |shape: &Option<Box<Shape>>| shape.as_deref().map_or(0, Shape::parts);
+        let optional_parts = |shape: &Option<Box<Shape>>| shape.as_deref().map_or(0, Shape::parts);
         1 + match self {
             Shape::List(item) | Shape::Option(item) => item.parts(),
             Shape::Tuple(items) => items.iter().map(Shape::parts).sum(),
@@ -173,14 +173,14 @@ impl Shape {
             Shape::Variant(cases) => {
                 cases.iter().map(|(_, payload)| 1 + payload.as_ref().map_or(0, Shape::parts)).sum()
             }
-            Shape::Result { ok, error } => maybe(ok) + maybe(error),
+            Shape::Result { ok, error } => optional_parts(ok) + optional_parts(error),
             Shape::Enum(names) | Shape::Flags(names) => names.len(),
             _ => 0,
         }
     }
 
     fn wit(&self) -> String {
-        let list = |shapes: &[Shape]| shapes.iter().map(Shape::wit).collect::<Vec<_>>().join(", ");
+        let comma_separated = |shapes: &[Shape]| shapes.iter().map(Shape::wit).collect::<Vec<_>>().join(", ");
         let or_nothing =
             |shape: &Option<Box<Shape>>| shape.as_ref().map_or_else(|| "_".to_owned(), |shape| shape.wit());
         match self {
@@ -192,7 +192,7 @@ impl Shape {
             Shape::String => "string".to_owned(),
             Shape::Bytes => "list<u8>".to_owned(),
             Shape::List(item) => format!("list<{}>", item.wit()),
-            Shape::Tuple(items) => format!("tuple<{}>", list(items)),
+            Shape::Tuple(items) => format!("tuple<{}>", comma_separated(items)),
             Shape::Option(item) => format!("option<{}>", item.wit()),
             Shape::Result { ok: None, error: None } => "result".to_owned(),
             Shape::Result { ok, error: None } => format!("result<{}>", or_nothing(ok)),
@@ -246,8 +246,8 @@ impl Reader {
             Type::List(list) => Shape::List(Box::new(self.shape(&list.ty(), levels)?)),
             Type::Option(option) => Shape::Option(Box::new(self.shape(&option.ty(), levels)?)),
             Type::Result(result) => Shape::Result {
-                ok: self.maybe(result.ok(), levels)?.map(Box::new),
-                error: self.maybe(result.err(), levels)?.map(Box::new),
+                ok: self.optional_shape(result.ok(), levels)?.map(Box::new),
+                error: self.optional_shape(result.err(), levels)?.map(Box::new),
             },
             Type::Tuple(tuple) => {
                 let items: Result<_, _> = tuple.types().map(|kind| self.shape(&kind, levels)).collect();
@@ -268,7 +268,7 @@ impl Reader {
                 for case in variant.cases() {
                     self.part()?;
                     self.name(case.name)?;
-                    cases.push((case.name.to_owned(), self.maybe(case.ty, levels)?));
+                    cases.push((case.name.to_owned(), self.optional_shape(case.ty, levels)?));
                 }
                 Shape::Variant(cases)
             }
@@ -279,7 +279,7 @@ impl Reader {
         })
     }
 
-    fn maybe(&mut self, kind: Option<Type>, levels: usize) -> Result<Option<Shape>, String> {
+    fn optional_shape(&mut self, kind: Option<Type>, levels: usize) -> Result<Option<Shape>, String> {
         kind.map(|kind| self.shape(&kind, levels)).transpose()
     }
 

@@ -15,7 +15,7 @@ use std::time::UNIX_EPOCH;
 
 /// The state of a path. All parents of the path must be directories. None: the system returned an error, which the
 /// guest also gets.
-pub(crate) fn at(root: &Dir, path: &str) -> Option<FoundFile> {
+pub(crate) fn state_at(root: &Dir, path: &str) -> Option<FoundFile> {
     let metadata = if path.is_empty() { root.dir_metadata() } else { root.symlink_metadata(path) };
     let metadata = match metadata {
         Ok(metadata) => metadata,
@@ -111,8 +111,8 @@ pub(crate) fn names(root: &Dir, path: &str, limit: usize) -> io::Result<FoundNam
 
 /// The state of a changed path. The content of a file is hashed if it has at most `bytes` bytes, which are then
 /// subtracted.
-pub(crate) fn left(root: &Dir, path: &str, bytes: &mut u64) -> LeftFile {
-    match at(root, path) {
+pub(crate) fn final_state_at(root: &Dir, path: &str, bytes: &mut u64) -> LeftFile {
+    match state_at(root, path) {
         Some(FoundFile::Nothing) => LeftFile::Nothing,
         Some(FoundFile::File { stat, .. }) => {
             LeftFile::File { size: stat.size, content: digest(root, path, (stat.size, bytes)) }

@@ -1,7 +1,7 @@
 //! Resolves a guest's path by components and through links, as the operating system does. Therefore each file is
 //! recorded under a single resolved path, and every directory on the way is recorded too.
 
-pub(crate) use crate::file_trees::Last;
+pub(crate) use crate::file_trees::FinalLink;
 use crate::recording::file_records::FoundFile;
 use std::collections::VecDeque;
 
@@ -77,7 +77,7 @@ pub(crate) enum PathTarget {
 /// A path that is being resolved.
 #[derive(Debug)]
 pub(crate) struct PathWalk {
-    last: Last,
+    final_link: FinalLink,
     current: TreePath,
     todo: VecDeque<String>,
     links: u32,
@@ -95,9 +95,9 @@ pub(crate) enum Step {
 }
 
 impl PathWalk {
-    pub(crate) fn new(from: TreePath, path: &str, last: Last) -> Self {
+    pub(crate) fn new(from: TreePath, path: &str, final_link: FinalLink) -> Self {
         let todo = path.split('/').map(str::to_owned).collect();
-        Self { last, current: from, todo, links: 0, kind_at_current: None }
+        Self { final_link, current: from, todo, links: 0, kind_at_current: None }
     }
 
     /// Whether the path ends at the current location.
@@ -138,7 +138,7 @@ impl PathWalk {
     /// Continues the walk through the file at the current path. Returns the result if the walk ends at this file.
     fn handle_kind(&mut self, kind: FileKind) -> Option<PathTarget> {
         match kind {
-            FileKind::Link(to) if self.last == Last::Follow || !self.todo.is_empty() => {
+            FileKind::Link(to) if self.final_link == FinalLink::Follow || !self.todo.is_empty() => {
                 self.links += 1;
                 if to.starts_with('/') || self.links > MAX_LINKS {
                     return Some(PathTarget::Elsewhere);
@@ -164,8 +164,8 @@ mod tests {
     use super::*;
 
     /// Resolves a path in a simulated tree. Also returns the paths that were looked up.
-    fn walk(path: &str, last: Last) -> (PathTarget, Vec<String>) {
-        let mut walk = PathWalk::new(TreePath::default(), path, last);
+    fn walk(path: &str, final_link: FinalLink) -> (PathTarget, Vec<String>) {
+        let mut walk = PathWalk::new(TreePath::default(), path, final_link);
         let mut seen = Vec::new();
         loop {
             match walk.step() {
@@ -195,23 +195,23 @@ mod tests {
     #[test]
     fn s6_row_12_all_paths_to_a_file_resolve_to_one_path() {
         for path in ["a/f", "./a//f", "a/b/../f", "l/../f", "c/../a/f"] {
-            assert_eq!(walk(path, Last::Keep).0, at("a/f", FileKind::File), "{path}");
+            assert_eq!(walk(path, FinalLink::Keep).0, at("a/f", FileKind::File), "{path}");
         }
         assert_eq!(
-            walk("l/up/f", Last::Keep),
+            walk("l/up/f", FinalLink::Keep),
             (at("c/f", FileKind::File), ["l", "a", "a/b", "a/b/up", "c", "c/f"].map(String::from).into())
         );
-        assert_eq!(walk("l", Last::Keep).0, at("l", FileKind::Link("a/b".into())));
-        assert_eq!(walk("l", Last::Follow).0, at("a/b", FileKind::Directory));
+        assert_eq!(walk("l", FinalLink::Keep).0, at("l", FileKind::Link("a/b".into())));
+        assert_eq!(walk("l", FinalLink::Follow).0, at("a/b", FileKind::Directory));
         assert_eq!(
-            walk("l/", Last::Keep).0,
+            walk("l/", FinalLink::Keep).0,
             at("a/b", FileKind::Directory),
             "the trailing slash makes the walk follow the link"
         );
-        assert_eq!(walk(".", Last::Follow).0, at("", FileKind::Directory));
-        assert_eq!(walk("a/..", Last::Follow).0, at("", FileKind::Directory));
-        assert_eq!(walk("new", Last::Follow).0, at("new", FileKind::Nothing));
-        assert_eq!(walk("new/", Last::Keep).0, at("new", FileKind::Nothing));
+        assert_eq!(walk(".", FinalLink::Follow).0, at("", FileKind::Directory));
+        assert_eq!(walk("a/..", FinalLink::Follow).0, at("", FileKind::Directory));
+        assert_eq!(walk("new", FinalLink::Follow).0, at("new", FileKind::Nothing));
+        assert_eq!(walk("new/", FinalLink::Keep).0, at("new", FileKind::Nothing));
     }
 
     /// S6, row 12: the operating system refuses paths that lead out of the tree, through a file or to a missing
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn s6_row_12_paths_out_of_the_tree_are_not_resolved() {
         for path in ["..", "a/../../x", "out/f", "away", "round", "a/f/x", "a/f/", "none/x"] {
-            assert_eq!(walk(path, Last::Follow).0, PathTarget::Elsewhere, "{path}");
+            assert_eq!(walk(path, FinalLink::Follow).0, PathTarget::Elsewhere, "{path}");
         }
     }
 }

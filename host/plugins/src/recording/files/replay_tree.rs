@@ -47,11 +47,11 @@ impl ReplayTrees {
         granted: &[TreeGrant],
         host: &TreeHost,
     ) -> Result<Option<Self>, ReplayTreeError> {
-        let given = recorded.answers.iter().find_map(|answer| match answer {
+        let recorded_trees = recorded.answers.iter().find_map(|answer| match answer {
             HostAnswer::Trees { trees, changes } => Some((trees.clone(), *changes)),
             _ => None,
         });
-        let Some((trees, changes)) = given else { return Ok(None) };
+        let Some((trees, changes)) = recorded_trees else { return Ok(None) };
         let folder = tempfile::Builder::new().prefix("agent-host-replay-").tempdir()?;
         let mut roots = Vec::new();
         for number in 0..trees.len() {
@@ -87,8 +87,8 @@ impl ReplayTrees {
             }
         }
         let current = |tree: &GivenTree| {
-            let same = granted.iter().find(|granted| granted.guest == tree.guest)?;
-            host.tree(same).ok().map(Arc::new)
+            let grant = granted.iter().find(|granted| granted.guest == tree.guest)?;
+            host.tree(grant).ok().map(Arc::new)
         };
         let current = trees.iter().map(current).collect();
         Ok(Some(Self { folder, trees, known, left, changes, current }))
@@ -125,7 +125,7 @@ pub(super) fn copy_current(
     depth: CopyDepth,
 ) -> io::Result<FoundFile> {
     let current = &tree.directory()?;
-    let mut found = inspection::at(current, from).unwrap_or(FoundFile::Nothing);
+    let mut found = inspection::state_at(current, from).unwrap_or(FoundFile::Nothing);
     write_recorded(root, to, &found)?;
     match (depth, &mut found) {
         (CopyDepth::Content, FoundFile::File { content, .. }) => {
@@ -160,7 +160,7 @@ fn is_name(name: &str) -> bool {
 /// Writes one file and its parent directories. A file whose record contradicts the record of another file
 /// is left out. Records contradict each other if another process changed the tree during the recorded call.
 fn write_recorded(root: &Dir, path: &str, found: &FoundFile) -> io::Result<()> {
-    let put = || match found {
+    let write = || match found {
         FoundFile::Nothing => Ok(()),
         FoundFile::File { content: FoundContent::Recorded(bytes), .. } => root.write(path, &bytes.0),
         FoundFile::File { .. } | FoundFile::Other { .. } => root.write(path, []),
@@ -168,10 +168,10 @@ fn write_recorded(root: &Dir, path: &str, found: &FoundFile) -> io::Result<()> {
         FoundFile::Directory { .. } => root.create_dir_all(path),
         FoundFile::Link { to, .. } => root.symlink_contents(to, path),
     };
-    match (put(), path.rsplit_once('/')) {
+    match (write(), path.rsplit_once('/')) {
         (Err(error), Some((above, _))) if error.kind() == io::ErrorKind::NotFound => {
             ignore_conflicts(root.create_dir_all(above))?;
-            ignore_conflicts(put())
+            ignore_conflicts(write())
         }
         (done, _) => ignore_conflicts(done),
     }

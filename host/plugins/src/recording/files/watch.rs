@@ -8,7 +8,7 @@ pub(crate) use self::outcome::FilesOutcome;
 
 use super::inspection;
 use super::overlay::{Origin, Overlay};
-use super::path_walk::{FileKind, Last, PathPosition, PathTarget, PathWalk, Step, TreePath};
+use super::path_walk::{FileKind, FinalLink, PathPosition, PathTarget, PathWalk, Step, TreePath};
 use super::replay_tree::{self, CopyDepth, ReplayTrees};
 use crate::file_trees::{HostTree, SHOWN_PATH_BYTES};
 use crate::grants::{Grants, TreeGrant, file_reading_advice, quoted};
@@ -49,7 +49,7 @@ struct Watched {
 }
 
 /// The way in which the kind of file at a path is determined.
-enum Node {
+enum KindSource {
     Known(FileKind),
     /// The path must be inspected.
     Inspect(Arc<Dir>, Origin),
@@ -110,8 +110,8 @@ impl CallRecord {
             Some(recorded) => (recorded.trees.clone(), recorded.known.clone()),
             None if !self.answers.is_enabled() => return,
             None => {
-                let given = |tree: &TreeGrant| GivenTree { guest: tree.guest.clone(), access: tree.access };
-                (granted.trees.iter().map(given).collect(), BTreeMap::new())
+                let recorded = |tree: &TreeGrant| GivenTree { guest: tree.guest.clone(), access: tree.access };
+                (granted.trees.iter().map(recorded).collect(), BTreeMap::new())
             }
         };
         let mut watched = Watched {
@@ -132,9 +132,9 @@ impl CallRecord {
     }
 
     /// Records the handles of the trees, in order.
-    pub(crate) fn record_tree_handles(&self, given: &[(u32, Arc<File>)]) -> std::io::Result<()> {
+    pub(crate) fn record_tree_handles(&self, handles: &[(u32, Arc<File>)]) -> std::io::Result<()> {
         let watched = self.files.with(|watched| {
-            for (number, (handle, file)) in given.iter().enumerate().take(watched.trees.len()) {
+            for (number, (handle, file)) in handles.iter().enumerate().take(watched.trees.len()) {
                 if watched.roots.len() == number {
                     watched.roots.push(Arc::new(Dir::from_std_file(file.try_clone()?)));
                 }
@@ -146,28 +146,36 @@ impl CallRecord {
     }
 
     /// Resolves a path. In the original call, records every file on the way.
-    pub(crate) async fn follow_path(&self, directory: u32, path: &str, last: Last) -> wasmtime::Result<PathTarget> {
+    pub(crate) async fn follow_path(
+        &self,
+        directory: u32,
+        path: &str,
+        final_link: FinalLink,
+    ) -> wasmtime::Result<PathTarget> {
         let is_followed = !path.starts_with('/') && path.len() <= MAX_PATH_BYTES;
         let Some(from) = self.location_of(directory).filter(|_| is_followed) else { return Ok(PathTarget::Elsewhere) };
-        let mut walk = PathWalk::new(from, path, last);
+        let mut walk = PathWalk::new(from, path, final_link);
         loop {
             let location = match walk.step() {
                 Step::Done(target) => return Ok(target),
                 Step::Lookup(location) => location,
             };
-            let node = self.files.with(|watched| watched.node(&location, walk.position())).unwrap_or(Node::Untracked);
-            let kind = match node {
-                Node::Known(kind) => kind,
-                Node::Inspect(root, origin) => match self.inspect(root, location, origin).await? {
+            let source = self
+                .files
+                .with(|watched| watched.kind_source(&location, walk.position()))
+                .unwrap_or(KindSource::Untracked);
+            let kind = match source {
+                KindSource::Known(kind) => kind,
+                KindSource::Inspect(root, origin) => match self.inspect(root, location, origin).await? {
                     Some(kind) => kind,
                     None => return Ok(PathTarget::Elsewhere),
                 },
-                Node::Fetch(fetch) => match self.fetch(fetch, CopyDepth::Entry).await? {
+                KindSource::Fetch(fetch) => match self.fetch(fetch, CopyDepth::Entry).await? {
                     Some(found) => FileKind::from(&found),
                     None => return Ok(self.unrecorded_target(&location)),
                 },
-                Node::Unrecorded => return Ok(self.unrecorded_target(&location)),
-                Node::Untracked => return Ok(PathTarget::Elsewhere),
+                KindSource::Unrecorded => return Ok(self.unrecorded_target(&location)),
+                KindSource::Untracked => return Ok(PathTarget::Elsewhere),
             };
             walk.provide(kind);
         }
@@ -175,7 +183,7 @@ impl CallRecord {
 
     /// Inspects a path and records its state. None: the operating system returned an error.
     async fn inspect(&self, root: Arc<Dir>, location: TreePath, origin: Origin) -> wasmtime::Result<Option<FileKind>> {
-        let found = tokio::task::spawn_blocking(move || inspection::at(&root, &location.path)).await?;
+        let found = tokio::task::spawn_blocking(move || inspection::state_at(&root, &location.path)).await?;
         let kind = found.as_ref().map(FileKind::from);
         if let (Some(found), Origin::Before(original)) = (found, origin) {
             let size = original.path.len() + if let FoundFile::Link { to, .. } = &found { to.len() } else { 0 };
@@ -280,7 +288,10 @@ impl CallRecord {
         from: (u32, &str),
         to: (u32, &str),
     ) -> wasmtime::Result<[PathTarget; 2]> {
-        Ok([self.follow_path(from.0, from.1, Last::Keep).await?, self.follow_path(to.0, to.1, Last::Keep).await?])
+        Ok([
+            self.follow_path(from.0, from.1, FinalLink::Keep).await?,
+            self.follow_path(to.0, to.1, FinalLink::Keep).await?,
+        ])
     }
 
     /// Records that the call set the times of a file.
@@ -328,24 +339,26 @@ impl Watched {
     }
 
     /// Chooses how the kind of file at a path is determined.
-    fn node(&self, location: &TreePath, position: PathPosition) -> Node {
+    fn kind_source(&self, location: &TreePath, position: PathPosition) -> KindSource {
         if self.extent == Extent::Partly {
-            return Node::Untracked;
+            return KindSource::Untracked;
         }
-        let Some(root) = self.roots.get(location.tree).cloned() else { return Node::Untracked };
+        let Some(root) = self.roots.get(location.tree).cloned() else { return KindSource::Untracked };
         let original = match self.overlay.origin(location) {
             Origin::Before(original) => original,
-            Origin::Own => return Node::Inspect(root, Origin::Own),
+            Origin::Own => return KindSource::Inspect(root, Origin::Own),
         };
         match (self.known.get(&original), &self.replay) {
-            (Some(found), _) => Node::Known(found.into()),
-            (None, None) => Node::Inspect(root, Origin::Before(original)),
+            (Some(found), _) => KindSource::Known(found.into()),
+            (None, None) => KindSource::Inspect(root, Origin::Before(original)),
             (None, Some(recorded)) => match self.listed(&original) {
-                Some(FileKind::Nothing) => Node::Known(FileKind::Nothing),
-                Some(FileKind::Directory) if position == PathPosition::Through => Node::Known(FileKind::Directory),
+                Some(FileKind::Nothing) => KindSource::Known(FileKind::Nothing),
+                Some(FileKind::Directory) if position == PathPosition::Through => {
+                    KindSource::Known(FileKind::Directory)
+                }
                 _ => match recorded.current.get(original.tree).cloned().flatten() {
-                    Some(current) => Node::Fetch(Fetch { current, root, original, location: location.clone() }),
-                    None => Node::Unrecorded,
+                    Some(current) => KindSource::Fetch(Fetch { current, root, original, location: location.clone() }),
+                    None => KindSource::Unrecorded,
                 },
             },
         }

@@ -19,7 +19,7 @@ fn is_alone(test: &str) -> bool {
         "exec 9</dev/null; exec '{}' --exact component::compiler::confinement::tests::{test} --nocapture --test-threads=1",
         program.display()
     );
-    let output = Command::new("/bin/sh").args(["-c", &script]).env(ALONE, "1").output().expect("it runs");
+    let output = Command::new("/bin/sh").args(["-c", &script]).env(ALONE, "1").output().expect("the shell runs");
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && text.contains(DONE), "{text}");
     false
@@ -67,7 +67,7 @@ fn compiler_process_is_confined() {
     assert!(rustix::process::kill_process(parent, rustix::process::Signal::CONT).is_err(), "a signal was sent");
     let sum: usize = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| vec![1_u8; 4 << 20].len())).collect();
-        threads.into_iter().map(|thread| thread.join().expect("it ends")).sum()
+        threads.into_iter().map(|thread| thread.join().expect("the thread ends")).sum()
     });
     assert_eq!(sum, 32 << 20);
     done();

@@ -5,7 +5,7 @@ use crate::recording::bytes::Extent;
 use crate::recording::file_records::{FileStat, FoundContent, FoundFile, FoundNames, NamedKind};
 use crate::recording::files::inspection;
 use crate::recording::files::overlay::Origin;
-use crate::recording::files::path_walk::{FileKind, Last, PathTarget, TreePath};
+use crate::recording::files::path_walk::{FileKind, FinalLink, PathTarget, TreePath};
 use crate::recording::files::replay_tree::CopyDepth;
 use agent_core::redaction::Edges;
 use cap_std::fs::Dir;
@@ -148,7 +148,7 @@ impl CallRecord {
 
     /// The source of the listing of this directory.
     pub(crate) async fn listing_source(&self, handle: u32) -> wasmtime::Result<ListingSource> {
-        let location = match self.follow_path(handle, "", Last::Keep).await? {
+        let location = match self.follow_path(handle, "", FinalLink::Keep).await? {
             PathTarget::Unrecorded => return Ok(ListingSource::Unrecorded),
             PathTarget::Elsewhere => return Ok(ListingSource::Current),
             PathTarget::At(location, _) => location,
@@ -203,7 +203,7 @@ impl CallRecord {
     }
 
     /// Records a name that the guest reads from a listing. None: the record is full.
-    pub(crate) fn named(
+    pub(crate) fn record_name(
         &self,
         mut recording: NamesBeingRecorded,
         name: &str,
@@ -234,7 +234,7 @@ impl CallRecord {
     }
 
     /// Records that the guest has read all names of a listing.
-    pub(crate) fn named_all(&self, recording: &NamesBeingRecorded) {
+    pub(crate) fn record_all_names(&self, recording: &NamesBeingRecorded) {
         self.files.with(|watched| {
             // `names` also marks an empty directory as listed.
             watched.names(&recording.original);

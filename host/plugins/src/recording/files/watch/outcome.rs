@@ -32,7 +32,7 @@ impl CallRecord {
             (watched, BTreeMap::new())
         } else {
             let inspected = tokio::task::spawn_blocking(move || {
-                let left = watched.left();
+                let left = watched.final_states();
                 (watched, left)
             });
             // The task fails only if the process ends.
@@ -78,13 +78,13 @@ fn differing<'a>(
 }
 
 impl Watched {
-    fn left(&self) -> BTreeMap<TreePath, LeftFile> {
+    fn final_states(&self) -> BTreeMap<TreePath, LeftFile> {
         let mut bytes = MAX_HASHED_BYTES;
         let changed = self.overlay.changed().filter_map(|(location, origin)| {
             let root = self.roots.get(location.tree)?;
             let left = match origin {
                 Origin::Before(original) => LeftFile::Moved { tree: original.tree, from: original.path.clone() },
-                Origin::Own => inspection::left(root, &location.path, &mut bytes),
+                Origin::Own => inspection::final_state_at(root, &location.path, &mut bytes),
             };
             // A file that the call created and removed again is not a change.
             let was_nothing = matches!(self.known.get(location), Some(FoundFile::Nothing));
