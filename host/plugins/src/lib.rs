@@ -28,7 +28,7 @@ mod sync;
 mod text;
 
 pub use binary::imports::InterfaceProblem;
-pub use binary::scan::{Interfaces, MadeFor, NotAComponent};
+pub use binary::scan::{Interfaces, ModuleTarget, NotAComponent};
 pub use binary::sections::{MANIFEST_SECTION, interfaces};
 pub use binary::structure::StructureProblem;
 pub use call::kinds::{ToolCallContext, ToolCallRequest};
@@ -77,7 +77,7 @@ pub use ports::key_value::{KeySpace, KeyValuePort, SwapOutcome};
 pub use ports::media::{MediaPort, MediaRange, MediumToStore};
 pub use ports::model::{ModelAnswer, ModelAsker, ModelPort, ModelQuestion, ModelRefusal};
 pub use recording::bytes::{Extent, RecordedBytes};
-pub use recording::file_records::{FileStat, FoundContent, FoundFile, FoundNames, GivenTree, LeftFile, NamedKind};
+pub use recording::file_records::{FileStat, FoundContent, FoundFile, FoundNames, GrantedTree, LeftFile, NamedKind};
 pub use recording::files::{ReplayTreeError, ReplayTrees};
 pub use recording::guest_log::LostLog;
 pub use recording::host_calls::{FoundValue, HostAnswer, HostCallLog, RequestAnswer, digest_of_request};

@@ -17,7 +17,7 @@ pub use reached::Limit;
 use std::time::Duration;
 
 /// Maximum size of one media item in a result, in bytes.
-pub const RESULT_MEDIUM_BYTES: usize = 4 * MIB;
+pub const RESULT_MEDIA_ITEM_BYTES: usize = 4 * MIB;
 /// Maximum total size of all media items that one call creates, in bytes.
 pub const NEW_MEDIA_BYTES: usize = 32 * MIB;
 /// Maximum size of one read or write of a media item, in bytes.
@@ -47,9 +47,9 @@ pub(crate) const BATCH_BYTES: usize = 4 * MIB;
 /// Maximum number of compare-and-swap handles that a guest may have open at once.
 pub(crate) const CAS_VALUES: usize = 16;
 /// Maximum total size of the texts in a plugin's request to the agent's model, in bytes.
-pub const QUESTION_BYTES: usize = MIB;
+pub const MODEL_REQUEST_BYTES: usize = MIB;
 /// Maximum number of messages in a plugin's request to the agent's model.
-pub const QUESTION_MESSAGES: usize = 64;
+pub const MODEL_REQUEST_MESSAGES: usize = 64;
 /// Maximum number of tokens of the agent's model that a plugin may be granted for a turn.
 pub const MODEL_TOKENS: u64 = 100_000_000;
 /// Maximum size of a manifest's JSON, in bytes.
@@ -67,7 +67,7 @@ pub(crate) const SECTION_NAME_BYTES: usize = 128;
 pub(crate) const SEEN_COUNT: u32 = 1_000_000;
 /// Number of bytes that a guest may pass to the host at once in addition to its result. Enough for the two media items
 /// of 4 MiB that a tool's result may contain.
-pub(crate) const LIFTED_BESIDE_RESULT: usize = 2 * RESULT_MEDIUM_BYTES;
+pub(crate) const LIFTED_BESIDE_RESULT: usize = 2 * RESULT_MEDIA_ITEM_BYTES;
 /// Number of bytes that a guest may pass to the host at once in addition to its result, for plugin kinds whose results
 /// contain no media.
 pub(crate) const LIFTED_BESIDE_TEXT: usize = 3 * MIB;

@@ -31,7 +31,7 @@ async fn load(sandbox: &Sandbox, bytes: Vec<u8>) -> Arc<LoadedPlugin> {
 }
 
 async fn refusal(sandbox: &Sandbox, bytes: Vec<u8>) -> LoadError {
-    sandbox.load_bytes("foreign", bytes).await.expect_err("it is refused")
+    sandbox.load_bytes("foreign", bytes).await.expect_err("the component is refused")
 }
 
 /// The structured result of a call, or the message of the tool's error.

@@ -16,7 +16,7 @@ const LONG: Duration = Duration::from_secs(20);
 
 async fn refusal(bytes: Vec<u8>) -> LoadError {
     let directory = tempfile::tempdir().expect("a directory");
-    sandbox(directory.path()).load_bytes("bad", bytes).await.expect_err("it is refused")
+    sandbox(directory.path()).load_bytes("bad", bytes).await.expect_err("the component is refused")
 }
 
 fn component(text: &str) -> Vec<u8> {
@@ -105,7 +105,7 @@ async fn p5_row_14_calls_of_unimplemented_imports_fail() {
     let plugin = sandbox.load_bytes("http", component).await.expect("the component loads");
     let setup = PluginSetup::new(plugin, Grants::default(), CallLimits::default());
     assert!(matches!(call(&sandbox, &setup, "noop", LONG).await.result, Ok(Ok(_))));
-    let failure = call(&sandbox, &setup, "trap", LONG).await.result.expect_err("it is denied").to_string();
+    let failure = call(&sandbox, &setup, "trap", LONG).await.result.expect_err("the import is denied").to_string();
     assert!(failure.contains("wasi:http/incoming-handler@0.2.0") && failure.contains("does not offer"), "{failure}");
 }
 

@@ -340,7 +340,7 @@ mod tests {
         assert!(message("wasi:io/streams@0.3.0").contains("implements WASI 0.2; rebuild it for WASI 0.2 (in Rust"));
         assert!(message("wasi:io/streams@0.2.0-rc-2023-11-10").contains("with a newer toolchain"));
         assert!(message("wasi:config/store@0.3.0").contains("implements `wasi:config/store@0.2.0-rc.1` and `wasi"));
-        let problem = kinds(["agent-host:plugin/tool@0.2.0"].into_iter()).expect_err("another track");
+        let problem = kinds(["agent-host:plugin/tool@0.2.0"].into_iter()).expect_err("an incompatible version");
         assert!(problem.to_string().contains("`agent-host:plugin/tool@0.2.0`"), "{problem}");
     }
 
@@ -351,7 +351,7 @@ mod tests {
             assert!(message(name).contains(&format!("`{name}`")), "{name}");
         }
         let many = ["a:a/a", "b:b/b", "wasi:io/streams@0.2.0", "c:c/c", "d:d/d", "e:e/e", "f:f/f"];
-        let message = check(many.into_iter()).expect_err("five are unknown").to_string();
+        let message = check(many.into_iter()).expect_err("five imports are unknown").to_string();
         assert!(message.contains("`a:a/a`, `b:b/b`, `c:c/c`, `d:d/d` and 2 more"), "{message}");
         let newer = check(["a:a/a", "wasi:io/streams@0.3.0"].into_iter()).expect_err("another WASI").to_string();
         assert!(newer.contains("WASI 0.2"), "{newer}");

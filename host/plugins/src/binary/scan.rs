@@ -45,7 +45,7 @@ pub enum NotAComponent {
     },
     /// The file is a core module.
     #[error("it is a core WebAssembly module{0}, not a component; {advice}", advice = .0.advice())]
-    CoreModule(MadeFor),
+    CoreModule(ModuleTarget),
     /// The file is WebAssembly text.
     #[error("it is WebAssembly text; compile it to a component first (`wasm-tools parse`)")]
     Text,
@@ -70,7 +70,7 @@ pub enum NotAComponent {
 
 /// The target for which a core module was built, which determines how to turn it into a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum MadeFor {
+pub enum ModuleTarget {
     /// The module is a program for WASI preview 1.
     Preview1Command,
     /// The module is a library for WASI preview 1.
@@ -83,7 +83,7 @@ pub enum MadeFor {
     Unknown,
 }
 
-impl MadeFor {
+impl ModuleTarget {
     /// Determines the target from the module's imports and sections.
     fn of(module: &[u8]) -> Self {
         let (mut preview1, mut script, mut described, mut program) = (false, false, false, false);
@@ -104,36 +104,38 @@ impl MadeFor {
             }
         }
         match (preview1, program) {
-            (true, true) => MadeFor::Preview1Command,
-            (true, false) => MadeFor::Preview1Reactor,
-            _ if described => MadeFor::Component,
-            _ if script => MadeFor::JavaScript,
-            _ => MadeFor::Unknown,
+            (true, true) => ModuleTarget::Preview1Command,
+            (true, false) => ModuleTarget::Preview1Reactor,
+            _ if described => ModuleTarget::Component,
+            _ if script => ModuleTarget::JavaScript,
+            _ => ModuleTarget::Unknown,
         }
     }
 
     fn advice(self) -> &'static str {
         match self {
-            MadeFor::Preview1Command => {
+            ModuleTarget::Preview1Command => {
                 "build it for the target wasm32-wasip2, or turn it into a component: `jco new FILE --wasi-command -o NEW.wasm`"
             }
-            MadeFor::Preview1Reactor => {
+            ModuleTarget::Preview1Reactor => {
                 "build it for the target wasm32-wasip2, or turn it into a component: `jco new FILE --wasi-reactor -o NEW.wasm`"
             }
-            MadeFor::Component => "turn it into a component: `wasm-tools component new FILE -o NEW.wasm`",
-            MadeFor::JavaScript => "its imports are JavaScript; build it for the target wasm32-wasip2",
-            MadeFor::Unknown => "build it for the target wasm32-wasip2, or wrap it with `wasm-tools component new`",
+            ModuleTarget::Component => "turn it into a component: `wasm-tools component new FILE -o NEW.wasm`",
+            ModuleTarget::JavaScript => "its imports are JavaScript; build it for the target wasm32-wasip2",
+            ModuleTarget::Unknown => {
+                "build it for the target wasm32-wasip2, or wrap it with `wasm-tools component new`"
+            }
         }
     }
 }
 
-impl fmt::Display for MadeFor {
+impl fmt::Display for ModuleTarget {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            MadeFor::Preview1Command | MadeFor::Preview1Reactor => " for WASI preview 1",
-            MadeFor::Component => " that was built to become a component",
-            MadeFor::JavaScript => " for JavaScript",
-            MadeFor::Unknown => "",
+            ModuleTarget::Preview1Command | ModuleTarget::Preview1Reactor => " for WASI preview 1",
+            ModuleTarget::Component => " that was built to become a component",
+            ModuleTarget::JavaScript => " for JavaScript",
+            ModuleTarget::Unknown => "",
         })
     }
 }
@@ -141,7 +143,7 @@ impl fmt::Display for MadeFor {
 /// Scans the outermost level of a component. The inner levels are validated when the component is compiled.
 pub(crate) fn scan(bytes: &[u8]) -> Result<Scan, NotAComponent> {
     if Parser::is_core_wasm(bytes) {
-        return Err(NotAComponent::CoreModule(MadeFor::of(bytes)));
+        return Err(NotAComponent::CoreModule(ModuleTarget::of(bytes)));
     }
     check_header(bytes)?;
     let mut scan = Scan::default();
@@ -219,7 +221,7 @@ pub(crate) fn check_header(bytes: &[u8]) -> Result<(), NotAComponent> {
         return Ok(());
     }
     if Parser::is_core_wasm(bytes) {
-        return Err(NotAComponent::CoreModule(MadeFor::Unknown));
+        return Err(NotAComponent::CoreModule(ModuleTarget::Unknown));
     }
     // wasmtime's compiled code is an ELF file, and the cache adds its own header.
     if bytes.starts_with(b"\x7fELF") || bytes.starts_with(COMPILED_MAGIC) {

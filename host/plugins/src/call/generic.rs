@@ -277,7 +277,7 @@ fn choose_constructor(
     };
     let mut named = named.into_iter();
     let (Some((name, arguments)), None) = (named.next(), named.next()) else {
-        let message = "it must name exactly one way to make the instance".to_owned();
+        let message = "it must contain exactly one key, which is the name of a constructor".to_owned();
         return Err(Violation {
             pointer: format!("/{SELF_ARGUMENT}"),
             rule: Some("maxProperties".to_owned()),

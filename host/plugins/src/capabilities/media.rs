@@ -31,13 +31,13 @@ impl MediaState {
 
 /// A media item of the session that the guest has opened.
 #[allow(unreachable_pub, reason = "the generated bindings re-export it")]
-pub struct OpenMedium {
+pub struct OpenMediaItem {
     media: Media,
 }
 
 /// A new media item that the guest is writing.
 #[allow(unreachable_pub, reason = "the generated bindings re-export it")]
-pub struct GrowingMedium {
+pub struct MediaItemWriter {
     mime_type: String,
     name: Option<String>,
     state: Growth,
@@ -48,7 +48,7 @@ enum Growth {
     Finished,
 }
 
-impl GrowingMedium {
+impl MediaItemWriter {
     /// Creates an empty media item. Cuts the guest's texts immediately, because a call may write many media items at
     /// once.
     fn new(mime_type: &str, name: Option<&str>) -> Self {
@@ -59,14 +59,14 @@ impl GrowingMedium {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ports::media::MEDIUM_NAME_BYTES;
+    use crate::ports::media::MEDIA_ITEM_NAME_BYTES;
 
     // P8: the texts that the guest passes for a new media item are limited in length and in memory.
     #[test]
-    fn p8_texts_of_a_new_medium_are_cut() {
-        let medium = GrowingMedium::new(&"x".repeat(4096), Some(&"ä".repeat(4096)));
-        let name = medium.name.expect("a name");
-        assert_eq!((medium.mime_type.len(), name.len()), (MEDIUM_NAME_BYTES, MEDIUM_NAME_BYTES - 1));
-        assert!(medium.mime_type.capacity() <= MEDIUM_NAME_BYTES && name.capacity() <= MEDIUM_NAME_BYTES);
+    fn p8_texts_of_a_new_media_item_are_cut() {
+        let item = MediaItemWriter::new(&"x".repeat(4096), Some(&"ä".repeat(4096)));
+        let name = item.name.expect("a name");
+        assert_eq!((item.mime_type.len(), name.len()), (MEDIA_ITEM_NAME_BYTES, MEDIA_ITEM_NAME_BYTES - 1));
+        assert!(item.mime_type.capacity() <= MEDIA_ITEM_NAME_BYTES && name.capacity() <= MEDIA_ITEM_NAME_BYTES);
     }
 }

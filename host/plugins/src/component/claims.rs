@@ -3,7 +3,7 @@
 
 use super::load_error::LoadError;
 use super::plugin_store::digest_of;
-use crate::binary::scan::{MadeFor, NotAComponent};
+use crate::binary::scan::{ModuleTarget, NotAComponent};
 use crate::binary::sections::{find_manifest, is_core_module};
 use crate::grants::manifest::{Manifest, name_of_stem};
 use crate::identity::PluginIdentity;
@@ -22,7 +22,7 @@ pub struct ComponentClaims {
 pub fn read_claims(stem: &str, component: &[u8]) -> Result<ComponentClaims, LoadError> {
     let claimed = UnverifiedClaims::read(stem, component, digest_of(component));
     if is_core_module(component) {
-        return Err(NotAComponent::CoreModule(MadeFor::Unknown).into());
+        return Err(NotAComponent::CoreModule(ModuleTarget::Unknown).into());
     }
     match claimed.problem {
         Some(problem) => Err(problem),

@@ -395,7 +395,7 @@ mod tests {
     #[test]
     fn row_40_every_entry_on_the_way_to_a_protected_path_is_protected() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let root = folder.path().canonicalize().expect("it is there");
+        let root = folder.path().canonicalize().expect("the folder exists");
         std::fs::create_dir_all(root.join("real/below")).expect("created");
         std::fs::write(root.join("real/below/x.toml"), "").expect("written");
         std::fs::create_dir_all(root.join("plugins/deep")).expect("created");
@@ -438,7 +438,7 @@ mod tests {
     #[test]
     fn row_40_code_is_protected_at_any_depth() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let root = folder.path().canonicalize().expect("it is there");
+        let root = folder.path().canonicalize().expect("the folder exists");
         std::fs::create_dir_all(root.join("agent/deep/er")).expect("created");
         std::fs::create_dir_all(root.join("other")).expect("created");
         let paths = ProtectedPaths::default();

@@ -165,20 +165,20 @@ mod tests {
     fn row_44_additions_use_quota_and_removals_return_it() {
         let quotas = Quotas::default();
         let turn = |turn| TurnKey { agent: "a".into(), session: "s".into(), turn };
-        quotas.of(&turn(1), id(1)).lock().grow(60, LIMITS).expect("within the quota");
+        quotas.of(&turn(1), id(1)).lock().grow(60, LIMITS).expect("the addition is within the quota");
         let usage = quotas.of(&turn(1), id(1));
         assert!(matches!(usage.lock().grow(41, LIMITS), Err(TreeRefusal::Quota(Limit::TreeBytes(100)))));
         usage.lock().shrink(1);
-        usage.lock().grow(41, LIMITS).expect("something was removed");
+        usage.lock().grow(41, LIMITS).expect("a removal has freed quota");
         usage.lock().grow(u64::MAX, LIMITS).expect_err("no number is too large to be refused");
-        quotas.of(&turn(1), id(2)).lock().grow(100, LIMITS).expect("another tree");
-        quotas.of(&turn(2), id(1)).lock().grow(100, LIMITS).expect("another turn");
+        quotas.of(&turn(1), id(2)).lock().grow(100, LIMITS).expect("another tree has its own quota");
+        quotas.of(&turn(2), id(1)).lock().grow(100, LIMITS).expect("another turn has its own quota");
         for _ in 0..2 {
-            usage.lock().add_entry(LIMITS).expect("within the quota");
+            usage.lock().add_entry(LIMITS).expect("the addition is within the quota");
         }
         usage.lock().add_entry(LIMITS).expect_err("all entries are used");
         usage.lock().remove_entry();
-        usage.lock().add_entry(LIMITS).expect("something was removed");
+        usage.lock().add_entry(LIMITS).expect("a removal has freed quota");
     }
 
     // Row 44: a file that is removed while it is open uses disk space until it is closed.
@@ -186,7 +186,7 @@ mod tests {
     fn row_44_removed_open_file_counts_until_closed() {
         let usage = TreeUsage::default();
         let file = Arc::new(tempfile::tempfile().expect("a file"));
-        usage.lock().grow(100, LIMITS).expect("within the quota");
+        usage.lock().grow(100, LIMITS).expect("the addition is within the quota");
         usage.lock().opened(id(7), &file);
         usage.lock().removed(id(7), 100);
         usage.lock().grow(1, LIMITS).expect_err("the removed file is still open");

@@ -230,7 +230,7 @@ mod tests {
 
     fn content(tree: &OpenTree) -> String {
         let file = openat(&tree.directory, "file", OFlags::RDONLY, Mode::empty()).expect("the file opens");
-        io::read_to_string(File::from(file)).expect("it is text")
+        io::read_to_string(File::from(file)).expect("the file is text")
     }
 
     fn folder(root: &Path, name: &str) -> PathBuf {
@@ -268,7 +268,7 @@ mod tests {
         let open = || roots.open(&[tree(docs.clone(), Access::ReadWrite)]).remove(0);
         assert_eq!(content(&open().expect("open")), "docs");
         std::fs::rename(&docs, root.join("old")).expect("renamed");
-        assert!(open().is_err(), "it is gone");
+        assert!(open().is_err(), "the folder no longer exists");
         folder(&root, "docs");
         std::fs::write(docs.join("file"), "new").expect("written");
         assert_eq!(content(&open().expect("open")), "new");

@@ -30,7 +30,7 @@ fn ipv4_class(address: Ipv4Addr) -> Class {
         [169, 254, ..] => Special("a link-local address, where clouds serve metadata"),
         [10, ..] | [192, 168, ..] => Private("a private address"),
         [172, second, ..] if second & 0xf0 == 16 => Private("a private address"),
-        [100, second, ..] if second & 0xc0 == 64 => Private("an address of a provider's inner network"),
+        [100, second, ..] if second & 0xc0 == 64 => Private("an address of a provider's internal network"),
         [127, ..] => Private("an address of this machine"),
         [192, 0, 0, _] | [192, 0, 2, _] | [198, 51, 100, _] | [203, 0, 113, _] => Special("a reserved address"),
         [192, 88, 99, _] => Special("a 6to4 relay"),

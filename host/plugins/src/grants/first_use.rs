@@ -73,7 +73,11 @@ mod tests {
         assert_eq!(needs(&asks, &Grants::default(), &answers), all);
         assert_eq!(needs(&asks, &tree(Access::Read), &answers), all[1..]);
         answers.refuse(&unmet(Some(&manifest(asks.clone())), &tree(Access::Read)));
-        assert_eq!(needs(&asks, &Grants::default(), &answers), all[..1], "only refused needs are not asked again");
+        assert_eq!(
+            needs(&asks, &Grants::default(), &answers),
+            all[..1],
+            "the user is asked again about all needs except the refused ones"
+        );
         answers.refuse(&unmet(Some(&manifest(asks.clone())), &Grants::default()));
         assert_eq!(needs(&asks, &Grants::default(), &answers), []);
         assert_eq!(needs(&Asks::default(), &Grants::default(), &RefusedNeeds::default()), []);

@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn p10_pinned_grants_are_narrowed_by_current_grants() {
         let begun = all("first-value");
-        assert!(!serde_json::to_string(&begun.pinned()).expect("it serialises").contains("first-value"));
+        assert!(!serde_json::to_string(&begun.pinned()).expect("the grants are serialised").contains("first-value"));
         assert_eq!(
             stored(&begun).narrowing(&all("other-value")),
             all("other-value"),

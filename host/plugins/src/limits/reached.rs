@@ -36,7 +36,7 @@ pub enum Limit {
     /// Maximum size of the text and JSON in a result, in bytes.
     ResultText(usize),
     /// Maximum size of one media item in a result, in bytes.
-    ResultMedium(usize),
+    ResultMediaItem(usize),
     /// Maximum size of a context builder's state, in bytes.
     State(usize),
     /// Maximum number of HTTP requests of one call.
@@ -72,7 +72,7 @@ impl fmt::Display for Limit {
             Limit::Headers(bytes) => write!(formatter, "{} of headers", Bytes(*bytes)),
             Limit::LiftedBytes(bytes) => write!(formatter, "{} passed to the host at once", Bytes(*bytes)),
             Limit::ResultText(bytes) => write!(formatter, "{} of text and JSON in a result", Bytes(*bytes)),
-            Limit::ResultMedium(bytes) => write!(formatter, "{} for a media item in a result", Bytes(*bytes)),
+            Limit::ResultMediaItem(bytes) => write!(formatter, "{} for a media item in a result", Bytes(*bytes)),
             Limit::State(bytes) => write!(formatter, "{} of state", Bytes(*bytes)),
             Limit::Requests(count) => write!(formatter, "{count} requests in a call"),
             Limit::RequestsPerMinute(count, wait) => {

@@ -14,7 +14,7 @@ pub trait MediaPort: Send + Sync {
     async fn read(&self, session: &str, digest: &Digest, range: MediaRange) -> Result<Vec<u8>, PortError>;
 
     /// Stores a media item in this session. The port checks the MIME type that the guest declares.
-    async fn put(&self, session: &str, medium: MediumToStore) -> Result<Media, PortError>;
+    async fn put(&self, session: &str, item: MediumToStore) -> Result<Media, PortError>;
 }
 
 /// A byte range of a media item.
@@ -38,7 +38,7 @@ pub struct MediumToStore {
 }
 
 /// Maximum size of the MIME type, and of the name, of a media item, in bytes.
-pub(crate) const MEDIUM_NAME_BYTES: usize = 255;
+pub(crate) const MEDIA_ITEM_NAME_BYTES: usize = 255;
 
 impl MediumToStore {
     /// Creates a media item. Cuts the MIME type and the name to their maximum size.
@@ -49,5 +49,5 @@ impl MediumToStore {
 
 /// A copy of the text, cut to the maximum size, so that the memory of a longer text can be freed.
 pub(crate) fn short(text: &str) -> String {
-    cut(text, MEDIUM_NAME_BYTES).to_owned()
+    cut(text, MEDIA_ITEM_NAME_BYTES).to_owned()
 }

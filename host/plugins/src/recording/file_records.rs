@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// A file tree that was granted to a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GivenTree {
+pub struct GrantedTree {
     /// Path under which the guest saw the tree.
     pub guest: String,
     /// Access that was granted to the call.

@@ -2,7 +2,7 @@
 //! values, the time and random numbers. Configuration values and secrets are never recorded.
 
 use super::bytes::{Extent, RecordedBytes};
-use super::file_records::{FoundFile, GivenTree, LeftFile};
+use super::file_records::{FoundFile, GrantedTree, LeftFile};
 use crate::ports::http::HttpRefusal;
 use crate::sync::lock;
 use agent_core::message::Digest;
@@ -81,7 +81,7 @@ pub enum HostAnswer {
     /// The file trees of the call.
     Trees {
         /// Trees in order. The number of a tree is its index in this list.
-        trees: Vec<GivenTree>,
+        trees: Vec<GrantedTree>,
         /// Whether all changes of the call are recorded.
         changes: Extent,
     },

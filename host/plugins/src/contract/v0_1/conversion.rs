@@ -155,11 +155,11 @@ impl SessionMedia<'_> {
     }
 
     /// Stores a media item that the guest created.
-    pub(crate) async fn store(self, medium: MediumToStore) -> Result<Media, RejectedResult> {
+    pub(crate) async fn store(self, item: MediumToStore) -> Result<Media, RejectedResult> {
         let Some(port) = self.port else {
             return Err(RejectedResult::Host("this call has no media store".to_owned()));
         };
-        port.put(self.session, medium).await.map_err(port_failure)
+        port.put(self.session, item).await.map_err(port_failure)
     }
 
     pub(crate) async fn messages(self, messages: Vec<wit::Message>) -> Result<Vec<Message>, RejectedResult> {

@@ -4,7 +4,7 @@ use super::bindings::exports::agent_host::plugin::tool as wit;
 use super::conversion::{SessionMedia, TextBudget, json_in, json_or_error};
 use crate::contract::RejectedResult;
 use crate::grants::{Denial, FOLLOWING, GrantAdvice, Unmet};
-use crate::limits::{DESCRIPTION_BYTES, Limit, RESULT_MEDIUM_BYTES, TOOLS};
+use crate::limits::{DESCRIPTION_BYTES, Limit, RESULT_MEDIA_ITEM_BYTES, TOOLS};
 use crate::ports::media::MediumToStore;
 use crate::text::{clean, cut};
 use agent_core::message::Content;
@@ -85,7 +85,7 @@ fn traits_in(traits: wit::Traits) -> Traits {
 pub(crate) fn new_media_bytes(outcome: &wit::Outcome) -> usize {
     let wit::Outcome::Done(done) = outcome else { return 0 };
     let sizes = done.content.iter().map(|content| match content {
-        wit::Content::NewMedia(medium) => medium.data.len(),
+        wit::Content::NewMedia(item) => item.data.len(),
         _ => 0,
     });
     sizes.sum()
@@ -108,12 +108,12 @@ pub(crate) async fn done_in(
                 budget.take(&text)?;
                 Content::Json(json_in(&text, "the result's content")?)
             }
-            wit::Content::NewMedia(medium) if medium.data.len() > RESULT_MEDIUM_BYTES => {
-                return Err(RejectedResult::Limit(Limit::ResultMedium(RESULT_MEDIUM_BYTES)));
+            wit::Content::NewMedia(item) if item.data.len() > RESULT_MEDIA_ITEM_BYTES => {
+                return Err(RejectedResult::Limit(Limit::ResultMediaItem(RESULT_MEDIA_ITEM_BYTES)));
             }
-            wit::Content::NewMedia(medium) => {
-                let medium = MediumToStore::new(medium.data, &medium.mime_type, medium.name.as_deref());
-                Content::Media(media.store(medium).await?)
+            wit::Content::NewMedia(item) => {
+                let item = MediumToStore::new(item.data, &item.mime_type, item.name.as_deref());
+                Content::Media(media.store(item).await?)
             }
             wit::Content::StoredMedia(digest) => Content::Media(media.resolve(&digest).await?),
         });
@@ -159,7 +159,7 @@ pub(crate) fn error_in(error: wit::Error, missing: Missing<'_>, bytes: usize) ->
 
 fn violations_in(violations: Vec<wit::Violation>, bytes: usize) -> Vec<Violation> {
     if violations.is_empty() {
-        let message = "the tool rejected its arguments without saying why".to_owned();
+        let message = "the tool rejected its arguments without a reason".to_owned();
         return vec![Violation { pointer: String::new(), rule: None, message }];
     }
     let mut left = bytes;

@@ -6,7 +6,7 @@ use super::path_walk::TreePath;
 use crate::file_trees::{HostObject, HostTree, TreeHost};
 use crate::grants::TreeGrant;
 use crate::recording::bytes::{Extent, RecordedBytes};
-use crate::recording::file_records::{FoundContent, FoundFile, FoundNames, GivenTree, LeftFile, NamedKind};
+use crate::recording::file_records::{FoundContent, FoundFile, FoundNames, GrantedTree, LeftFile, NamedKind};
 use crate::recording::host_calls::{HostAnswer, HostCallLog};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
@@ -28,7 +28,7 @@ pub struct ReplayTreeError(#[from] io::Error);
 #[derive(Debug)]
 pub struct ReplayTrees {
     folder: TempDir,
-    pub(crate) trees: Vec<GivenTree>,
+    pub(crate) trees: Vec<GrantedTree>,
     /// The recorded state of each path, without the content of files.
     pub(crate) known: BTreeMap<TreePath, FoundFile>,
     /// The recorded state of each changed path at the end of the call.
@@ -86,7 +86,7 @@ impl ReplayTrees {
                 write_names(root, &location.path, names)?;
             }
         }
-        let current = |tree: &GivenTree| {
+        let current = |tree: &GrantedTree| {
             let grant = granted.iter().find(|granted| granted.guest == tree.guest)?;
             host.tree(grant).ok().map(Arc::new)
         };
@@ -209,7 +209,7 @@ mod tests {
     use crate::recording::file_records::FileStat;
 
     fn recorded(files: Vec<(&str, FoundFile)>) -> HostCallLog {
-        let given = GivenTree { guest: "docs".into(), access: Access::Read };
+        let given = GrantedTree { guest: "docs".into(), access: Access::Read };
         let trees = HostAnswer::Trees { trees: vec![given], changes: Extent::Whole };
         let files = files.into_iter().map(|(path, found)| HostAnswer::File { tree: 0, path: path.into(), found });
         HostCallLog { answers: std::iter::once(trees).chain(files).collect(), left_out: 0 }
@@ -265,7 +265,7 @@ mod tests {
             // The file may be refused or left out.
             let _ = ReplayTrees::create_in(&recorded(files), &[], &TreeHost::default());
         }
-        assert_eq!(std::fs::read_dir(outside.path()).expect("it is there").count(), 0);
+        assert_eq!(std::fs::read_dir(outside.path()).expect("the folder exists").count(), 0);
         assert!(
             !std::env::temp_dir().join("forged").exists() && !std::env::temp_dir().join("forged-by-a-record").exists()
         );

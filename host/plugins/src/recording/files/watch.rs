@@ -14,7 +14,7 @@ use crate::file_trees::{HostTree, SHOWN_PATH_BYTES};
 use crate::grants::{Grants, TreeGrant, file_reading_advice, quoted};
 use crate::recording::CallRecord;
 use crate::recording::bytes::Extent;
-use crate::recording::file_records::{FoundFile, FoundNames, GivenTree, NamedKind};
+use crate::recording::file_records::{FoundFile, FoundNames, GrantedTree, NamedKind};
 use crate::sync::lock;
 use crate::text::clean;
 use cap_std::fs::Dir;
@@ -30,7 +30,7 @@ const MAX_PATH_BYTES: usize = 4096;
 pub(crate) struct FileWatch(Mutex<Option<Box<Watched>>>);
 
 struct Watched {
-    trees: Vec<GivenTree>,
+    trees: Vec<GrantedTree>,
     /// In a replay, the record of the original call.
     replay: Option<Arc<ReplayTrees>>,
     /// The directory of each tree. Empty until the guest asks for its trees.
@@ -110,7 +110,7 @@ impl CallRecord {
             Some(recorded) => (recorded.trees.clone(), recorded.known.clone()),
             None if !self.answers.is_enabled() => return,
             None => {
-                let recorded = |tree: &TreeGrant| GivenTree { guest: tree.guest.clone(), access: tree.access };
+                let recorded = |tree: &TreeGrant| GrantedTree { guest: tree.guest.clone(), access: tree.access };
                 (granted.trees.iter().map(recorded).collect(), BTreeMap::new())
             }
         };
