@@ -107,7 +107,7 @@ fn row_34_expensive_schemas_do_no_harm() {
         let scene = Scene::new(&[]).await;
         let cases = [
             ("is not JSON: recursion limit exceeded", deep.as_str(), json!("x")),
-            ("4 MiB handed to the host at once", &large, json!("x")),
+            ("4 MiB passed to the host at once", &large, json!("x")),
             ("refers to itself without going down", circle, json!("x")),
             (
                 "answered: {\"error\":\"invalid_arguments\",\"violations\":[{\"pointer\":\"\",\"rule\":\"effort\"",

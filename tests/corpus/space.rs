@@ -321,10 +321,10 @@ fn row_6_refuses_giant_results() {
             ("giants", "claims", json!({}), "out of bounds"),
             ("giants", "outside", json!({}), "out of bounds"),
             ("giants", "unaligned", json!({}), "aligned"),
-            ("giants", "overlaps", json!({}), "handed to the host at once"),
-            ("giants", "bytes", json!({}), "handed to the host at once"),
+            ("giants", "overlaps", json!({}), "passed to the host at once"),
+            ("giants", "bytes", json!({}), "passed to the host at once"),
             ("probe", "probe.bytes", json!({"bytes": 2 << 20}), "1 MiB of text and JSON"),
-            ("probe", "probe.bytes", json!({"bytes": 32 << 20}), "handed to the host at once"),
+            ("probe", "probe.bytes", json!({"bytes": 32 << 20}), "passed to the host at once"),
             ("probe", "probe.image", json!({"bytes": 5 << 20}), "4 MiB for a medium"),
         ] {
             let attack = async |_| {

@@ -118,7 +118,7 @@ async fn p3_results_resources_and_the_world() {
         (false, "HELLO, ADA!"),
         (true, "/value/x"),
         (true, "as told"),
-        (true, "handed to the host at once"),
+        (true, "passed to the host at once"),
         (false, "null"),
         (false, "\"00-"),
     ];

@@ -62,7 +62,7 @@ async fn rows_3_4_and_6_limit_stack_memory_and_results() {
         // A Rust guest keeps most of its stack in linear memory, which therefore overflows first.
         ("probe.recurse", json!({"depth": 100_000_000_u64}), "out of bounds memory access"),
         ("probe.bytes", json!({"bytes": 2 << 20}), "1 MiB of text and JSON"),
-        ("probe.bytes", json!({"bytes": 32 << 20}), "handed to the host at once"),
+        ("probe.bytes", json!({"bytes": 32 << 20}), "passed to the host at once"),
     ];
     for (name, arguments, expected) in cases {
         let (is_error, text) = call(&test_host, AgentConfig::new("test"), name, arguments.clone()).await;

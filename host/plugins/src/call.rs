@@ -1,4 +1,5 @@
-//! Calls to plugins: one typed function for each plugin kind, and calls to plain exported functions.
+//! Calls to plugins: one typed function for each plugin kind, and calls to generic functions, which are not part of the
+//! contract.
 
 mod generic;
 pub(crate) mod kinds;

@@ -1,6 +1,6 @@
-//! The capabilities that plugins can use during a call. Each capability has its own state, linker setup (`linker.rs`) and host
-//! functions, and does not depend on the others. The store's data contains the states of all capabilities and implements
-//! [`HasCapability`] for each of them.
+//! The capabilities that plugins can use during a call. Each capability has its own state, linker setup (`linker.rs`)
+//! and host functions, and does not depend on the others. The store's data contains the states of all capabilities and
+//! implements [`HasCapability`] for each of them.
 
 pub(crate) mod config;
 pub(crate) mod files;
@@ -21,9 +21,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use wasmtime::component::{HasData, Resource, ResourceTable, ResourceTableError};
 
-/// The call that a capability serves.
+/// The plugin call that uses a capability.
 pub(crate) struct CallContext {
-    /// Where the capability reports costs, denials and answers.
+    /// The record to which the capability reports costs, denials and responses.
     pub(crate) record: Arc<CallRecord>,
     /// The grants at the start of the call, narrowed by every later revocation.
     pub(crate) live_grants: Arc<LiveGrants>,
@@ -41,7 +41,7 @@ impl CallContext {
     }
 }
 
-/// A capability during one host call: its state, the call and the guest's handles.
+/// The data of a capability during one host call: its state, the plugin's call and the guest's handles.
 pub(crate) struct CapabilityView<'a, S> {
     pub(crate) call: &'a CallContext,
     pub(crate) state: &'a mut S,
@@ -49,7 +49,7 @@ pub(crate) struct CapabilityView<'a, S> {
 }
 
 impl<S> CapabilityView<'_, S> {
-    /// Gives the guest a new handle. Records the limit if the guest has too many handles.
+    /// Creates a new handle for the guest. If the guest has too many handles, records the limit and fails.
     pub(crate) fn push<T: Send + 'static>(&mut self, entry: T) -> wasmtime::Result<Resource<T>> {
         self.table.push(entry).map_err(|error| {
             if matches!(error, ResourceTableError::Full) {
@@ -71,7 +71,7 @@ pub(crate) trait HasCapability<S>: HasCall {
     fn capability(&mut self) -> CapabilityView<'_, S>;
 }
 
-/// Makes generated linker functions pass a [`CapabilityView`] of `S` to the host functions.
+/// Type parameter for generated linker functions. With it, they pass a [`CapabilityView`] of `S` to the host functions.
 pub(crate) struct Capability<S>(PhantomData<S>);
 
 impl<S: 'static> HasData for Capability<S> {

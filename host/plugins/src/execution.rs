@@ -1,5 +1,5 @@
-//! Runs one call: waits for admission, creates a new store with the capabilities of the call, polls the guest within its limits and
-//! reports the result.
+//! Runs calls: waits for admission, creates a new store with the capabilities of the call, polls the guest within its
+//! limits and returns a report.
 
 pub(crate) mod admission;
 pub(crate) mod call_spec;

@@ -1,5 +1,5 @@
-//! Granted file trees (P6, P13): opens the directory of a grant and the files below it, protects the files that no grant covers, and
-//! limits how much one turn may add.
+//! Granted file trees (P6, P13): opens the directory of a grant and the files below it, protects the files that no
+//! grant covers, and limits how much data one turn may add.
 
 mod call_tree;
 mod host_tree;
@@ -23,7 +23,7 @@ pub(crate) use open::OpenRequest;
 pub(crate) use operations::{OpenDirectory, Times, TreeChange};
 pub(crate) use protected::ProtectedPaths;
 pub(crate) use quota::{Quotas, TurnKey};
-pub(crate) use resolve::Last;
+pub(crate) use resolve::FinalLink;
 pub(crate) use roots::OpenTree;
 pub(crate) use streams::{GuardedReader, GuardedWriter, OnRefusal, WritePosition};
 
@@ -31,10 +31,10 @@ use crate::limits::Limit;
 use rustix::fs::Stat;
 use std::io;
 
-/// Maximum bytes of a path that a denial shows.
+/// Maximum size of a path in the text of a denial, in bytes.
 pub(crate) const SHOWN_PATH_BYTES: usize = 256;
 
-/// Identifies a file or directory as long as it exists, by device and inode.
+/// Identifies a file or directory by device and inode for as long as the file or directory exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileId {
     device: u64,
@@ -51,13 +51,13 @@ impl From<&Stat> for FileId {
 /// The reason why an operation on a granted tree was refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TreeRefusal {
-    /// The operating system refused it.
+    /// The operating system returned an error.
     #[error(transparent)]
     System(#[from] io::Error),
     /// The path leads out of its tree, or the tree is not granted for this access.
     #[error("not permitted")]
     NotPermitted,
-    /// This host does not support the flags.
+    /// This host does not support the flags that the guest passed.
     #[error("not supported")]
     Unsupported,
     /// No grant covers this file, because agent-host itself relies on it.

@@ -5,8 +5,8 @@ use crate::component::compiler::examine_bytes;
 use crate::limits::HostLimits;
 use url::Url;
 
-/// Examines a component as the compiler process does before it compiles. Returns the report as JSON; if the component is refused,
-/// the report contains the reason.
+/// Examines a component in the same way as the compiler process before it compiles. Returns the report as JSON. If the
+/// component is refused, the report contains the reason.
 pub fn examine(bytes: &[u8]) -> String {
     examine_bytes(bytes, HostLimits::default().structure())
 }

@@ -1,5 +1,5 @@
-//! Grants: a plugin may do only what its manifest asks for and the agent's configuration also grants. The default is
-//! nothing (P6).
+//! Grants: a plugin may do only what its manifest asks for and the agent's configuration also grants. By default,
+//! nothing is granted (P6).
 
 pub(crate) mod address;
 pub(crate) mod first_use;
@@ -30,37 +30,38 @@ pub(crate) use partial::partial_grants;
 pub struct TreeGrant {
     /// Path of the directory on the host.
     pub host: PathBuf,
-    /// Path under which the guest sees it: as the user wrote it.
+    /// Path under which the guest sees the directory, as the user wrote it.
     pub guest: String,
-    /// Whether the guest may only read there or also write.
+    /// Whether the guest may only read the directory or also write to it.
     pub access: Access,
 }
 
 /// What an agent's configuration grants to one plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
-    /// File trees that it may open.
+    /// File trees that the plugin may open.
     pub trees: Vec<TreeGrant>,
-    /// Environment variables that it sees, with their values, which the binary has already read.
+    /// Environment variables that the plugin sees, with the values that the host has already read.
     pub env: BTreeMap<String, String>,
     /// Keys and values that `wasi:config` returns.
     pub config: BTreeMap<String, String>,
-    /// Requests that it may send with `wasi:http`.
+    /// Requests that the plugin may send with `wasi:http`.
     pub http: Vec<HttpPattern>,
-    /// Secrets that the host adds to its requests.
+    /// Secrets that the host adds to the plugin's requests.
     pub secrets: Vec<Secret>,
-    /// Bytes that it may store in `wasi:keyvalue`. None: it may store nothing.
+    /// Maximum number of bytes that the plugin may store in `wasi:keyvalue`. None: it may store nothing.
     pub key_value: Option<u64>,
-    /// Tokens of the agent's model that it may use in one turn. None: it may not use the model.
+    /// Number of tokens of the agent's model that the plugin may use in one turn. None: it may not use the model.
     pub model_tokens: Option<u64>,
-    /// Types of the service events that its tools may ask the host to send (P2).
+    /// Types of the service events that the plugin's tools may ask the host to send (P2).
     pub events: BTreeSet<ServiceEventType>,
-    /// Whether it may read the media of the conversation, by digest (P5).
+    /// Whether the plugin may read the media of the conversation, by digest (P5).
     pub media: bool,
 }
 
 impl Grants {
-    /// The union of both. If both grant the same thing, the value of `self`, the wider access and the larger quota apply.
+    /// The union of both grants. If both grant the same thing, the value of `self`, the wider access and the larger
+    /// quota apply.
     #[must_use]
     pub fn and(mut self, other: &Grants) -> Grants {
         for tree in &other.trees {
@@ -85,7 +86,7 @@ impl Grants {
         self
     }
 
-    /// The intersection of both. Values are taken from `self`, because a value is fixed when it is granted.
+    /// The intersection of both grants. Values are taken from `self`, because a value is fixed when it is granted.
     #[must_use]
     pub fn within(&self, current: &Grants) -> Grants {
         let env = self.env.iter().filter(|(name, _)| current.env.contains_key(*name));
@@ -110,24 +111,24 @@ fn smaller(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     one.zip(other).map(|(one, other)| one.min(other))
 }
 
-/// The trees that lie inside one of the `current` trees, with the narrower access of both.
+/// The trees that are inside one of the `current` trees, with the narrower access of the two.
 pub fn trees_within(trees: &[TreeGrant], current: &[TreeGrant]) -> Vec<TreeGrant> {
     let within = |tree: &TreeGrant| {
-        let holding = current.iter().filter(|other| lies_within(&tree.host, &other.host));
-        let access = holding.map(|other| other.access).max()?.min(tree.access);
+        let containing = current.iter().filter(|other| is_within(&tree.host, &other.host));
+        let access = containing.map(|other| other.access).max()?.min(tree.access);
         Some(TreeGrant { access, ..tree.clone() })
     };
     trees.iter().filter_map(within).collect()
 }
 
-/// Whether a path is the folder or is below it. Paths are compared by components, and a path with a `..` after the folder's own
-/// components is never below it.
-pub(crate) fn lies_within(path: &Path, folder: &Path) -> bool {
+/// Whether a path is the folder or is below it. Paths are compared component by component. A path with a `..` after the
+/// components of the folder is never below the folder.
+pub(crate) fn is_within(path: &Path, folder: &Path) -> bool {
     let below = path.strip_prefix(folder);
     below.is_ok_and(|below| below.components().all(|component| matches!(component, Component::Normal(_))))
 }
 
-/// Advice if no grant would help. It follows "to allow it,".
+/// Advice if no grant would help. It completes a sentence that starts with "to allow it,".
 const UNGRANTABLE: &str = "do it yourself or change the plugin: no grant allows this";
 
 /// How to add a missing grant. If no grant would help, `table` and `flag` are empty and `line` says what to do instead.
@@ -137,7 +138,8 @@ pub struct GrantAdvice {
     pub table: String,
     /// Line to add to the table. Example: `read = ["."]`.
     pub line: String,
-    /// Command-line option with the same effect; empty if only the file can grant it. Example: `--grant files:read=DIR`.
+    /// Command-line option with the same effect. Empty if only `agent.toml` can grant it. Example: `--grant
+    /// files:read=DIR`.
     pub flag: String,
 }
 
@@ -147,7 +149,7 @@ impl GrantAdvice {
         Self::without_grant(UNGRANTABLE.to_owned())
     }
 
-    /// Advice if no grant would allow the action, with what to do instead.
+    /// Advice if no grant would allow the action. `what_to_do` is the text to show instead of a grant.
     pub fn without_grant(what_to_do: String) -> Self {
         Self { table: String::new(), line: what_to_do, flag: String::new() }
     }
@@ -185,13 +187,13 @@ pub enum Need {
     Http(String),
     /// A secret, by name.
     Secret(String),
-    /// To keep values between calls.
+    /// Storage of values between calls.
     KeyValue,
-    /// This number of tokens of the agent's model in a turn.
+    /// Use of the agent's model, with this number of tokens per turn.
     Model(u64),
-    /// To send service events of this type.
+    /// Permission to send service events of this type.
     Event(String),
-    /// To read the media of the conversation.
+    /// Permission to read the media of the conversation.
     Media,
 }
 
@@ -200,20 +202,20 @@ pub enum Need {
 pub struct Unmet {
     /// The need as written in the manifest, or a guess for a component without a manifest.
     pub need: Need,
-    /// Description for people. Example: `reading files`.
+    /// Description for users. Example: `reading files`.
     pub thing: String,
-    /// How to grant it.
+    /// How to add the missing grant.
     pub advice: GrantAdvice,
 }
 
 /// Something that the host refused to a plugin during a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// The plugin that asked for it.
+    /// The plugin that made the refused request.
     pub plugin: PluginIdentity,
-    /// Description for people. Example: `the configuration value "region"`.
+    /// Description for users. Example: `the configuration value "region"`.
     pub thing: String,
-    /// How to grant it.
+    /// How to add the missing grant.
     pub advice: GrantAdvice,
 }
 
@@ -231,8 +233,8 @@ impl fmt::Display for Denial {
     }
 }
 
-/// The part of the grants that the manifest asks for. For a component without a manifest, all grants apply: only the
-/// configuration decides.
+/// The part of the grants that the manifest asks for. For a component without a manifest, all grants of the
+/// configuration apply.
 pub(crate) fn effective(manifest: Option<&Manifest>, grants: Grants) -> Grants {
     let Some(manifest) = manifest else { return grants };
     let asks = &manifest.asks;
@@ -309,19 +311,19 @@ pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<Unmet> 
     lists.chain(key_value).chain(model).chain(events).chain(media).collect()
 }
 
-/// Parses the patterns of a manifest. A text that is not a pattern asks for nothing.
+/// Parses the patterns of a manifest. Ignores texts that are not patterns.
 fn patterns(texts: &[impl AsRef<str>]) -> Vec<HttpPattern> {
     texts.iter().filter_map(|text| text.as_ref().parse().ok()).collect()
 }
 
-/// A guess, from its imports, of the grants that are missing if a component without a manifest reports that it was denied
-/// something.
+/// Guesses from the imports of a component without a manifest which grants are missing. The result is used if the
+/// component reports that it was denied something.
 pub(crate) fn guessed(plugin: &str, imports: &[String], grants: &Grants) -> Vec<Unmet> {
     let uses_files = imports.iter().any(|import| import.starts_with("wasi:filesystem/"));
     if uses_files && grants.trees.is_empty() { vec![files_advice(plugin, Access::Read)] } else { Vec::new() }
 }
 
-/// Description of a `wasi:config` key for people.
+/// Description of a `wasi:config` key for users.
 pub(crate) fn config_thing(key: &str) -> String {
     format!("the configuration value {}", quoted(key))
 }
@@ -331,52 +333,52 @@ pub(crate) fn config_advice(plugin: &str, key: &str) -> GrantAdvice {
     advice(plugin, format!("config = {{ {} = \"…\" }}", toml_key(key)), format!("config={key}=VALUE"))
 }
 
-/// Description of a request for people, and how to grant it with the pattern `line`.
+/// Description of a request for users, and the advice to grant it with the pattern `line`.
 pub(crate) fn http_denied(plugin: &str, request: &str, line: &str) -> (String, GrantAdvice) {
     let advice = advice(plugin, format!("http = [{}]", quoted(line)), format!("http={line}"));
     (format!("the request {request}"), advice)
 }
 
-/// Description of `wasi:keyvalue` for people, and how to grant it.
+/// Description of the use of `wasi:keyvalue` for users, and how to grant it.
 pub(crate) fn key_value_denied(plugin: &str) -> (String, GrantAdvice) {
     let advice = advice(plugin, "key_value_mib = 10".to_owned(), "key_value_mib=10".to_owned());
     ("keeping values between calls".to_owned(), advice)
 }
 
-/// Number of tokens that the advice proposes if the manifest gives none.
+/// Number of tokens that the advice proposes if the manifest does not set a number.
 const PROPOSED_TOKENS: u64 = 20_000;
 
-/// Description of the use of the agent's model for people, and how to grant it.
+/// Description of the use of the agent's model for users, and how to grant it.
 pub(crate) fn model_denied(plugin: &str, asked: Option<u64>) -> (String, GrantAdvice) {
     let grant = format!("model_tokens={}", asked.unwrap_or(PROPOSED_TOKENS));
     let advice = advice(plugin, grant.replace('=', " = "), grant);
     ("asking the agent's model".to_owned(), advice)
 }
 
-/// Description of sending a service event for people, and how to grant it.
+/// Description of sending a service event for users, and how to grant it.
 pub fn event_denied(plugin: &str, event_type: &str) -> (String, GrantAdvice) {
     let advice = advice(plugin, format!("events = [{}]", quoted(event_type)), format!("events={event_type}"));
     (format!("sending the service event {event_type}"), advice)
 }
 
-/// Description of reading the conversation's media for people.
+/// Description of reading the conversation's media for users.
 pub const MEDIA_THING: &str = "reading the media of the conversation";
 
-/// Description of reading the conversation's media for people, and how to grant it.
+/// Description of reading the conversation's media for users, and how to grant it.
 pub(crate) fn media_denied(plugin: &str) -> (String, GrantAdvice) {
     let advice = advice(plugin, "media = true".to_owned(), "media=true".to_owned());
     (MEDIA_THING.to_owned(), advice)
 }
 
-/// Description of opening a file for writing for people, and how to grant it.
+/// Description of opening a file for writing, shown to users, and how to grant it.
 pub(crate) fn file_denied(plugin: &str, path: &str) -> (String, GrantAdvice) {
     (format!("opening {} for writing", quoted(path)), files_advice(plugin, Access::ReadWrite).advice)
 }
 
-/// Start of the description of a path that leads out of its tree.
+/// First word of the description of a path that leads out of its tree.
 pub(crate) const FOLLOWING: &str = "following ";
 
-/// Description of a path that leads out of its tree for people, and how to grant its target.
+/// Description of a path that leads out of its tree, shown to users, and how to grant its target.
 pub(crate) fn left_tree(plugin: &str, path: &str) -> (String, GrantAdvice) {
     let thing = format!("{FOLLOWING}{}, which leads out of the granted tree", quoted(path));
     (thing, advice(plugin, "read = [\"the folder that it leads to\"]".to_owned(), "read=DIR".to_owned()))
@@ -477,7 +479,7 @@ mod tests {
         }
     }
 
-    // P6: a plugin may do what its manifest asks for ∩ what the configuration grants.
+    // P6: a plugin may do only what its manifest asks for and the configuration also grants.
     #[test]
     fn p6_effective_grants_are_the_intersection_of_manifest_and_configuration() {
         let nothing = manifest(Asks::default());
@@ -496,21 +498,21 @@ mod tests {
         assert_eq!(effective(Some(&everything), Grants::default()), Grants::default());
         assert_eq!(effective(Some(&everything), grants(Access::Read)), grants(Access::Read));
         let frugal = manifest(Asks { model_tokens: Some(30), ..everything.asks.clone() });
-        assert_eq!(effective(Some(&frugal), grants(Access::Read)).model_tokens, Some(30), "the smaller of both");
+        assert_eq!(effective(Some(&frugal), grants(Access::Read)).model_tokens, Some(30), "the smaller number applies");
         let reader = manifest(Asks { files: Some(Access::Read), ..everything.asks.clone() });
         assert_eq!(effective(Some(&reader), grants(Access::ReadWrite)), grants(Access::Read));
         assert_eq!(effective(None, grants(Access::ReadWrite)), grants(Access::ReadWrite));
     }
 
-    // P10: the grants in force are those at the start of the turn ∩ the current ones.
+    // P10: the grants in force are the intersection of the grants at the start of the turn and the current grants.
     #[test]
     fn p10_revoking_narrows_grants_and_nothing_widens_them() {
-        let all = grants(Access::ReadWrite);
-        assert_eq!(all.within(&all), all);
-        assert_eq!(all.within(&Grants::default()), Grants::default());
-        assert_eq!(Grants::default().within(&all), Grants::default());
-        assert_eq!(all.within(&grants(Access::Read)), grants(Access::Read));
-        assert_eq!(grants(Access::Read).within(&all), grants(Access::Read));
+        let everything = grants(Access::ReadWrite);
+        assert_eq!(everything.within(&everything), everything);
+        assert_eq!(everything.within(&Grants::default()), Grants::default());
+        assert_eq!(Grants::default().within(&everything), Grants::default());
+        assert_eq!(everything.within(&grants(Access::Read)), grants(Access::Read));
+        assert_eq!(grants(Access::Read).within(&everything), grants(Access::Read));
         let tree = |host: &str| TreeGrant { host: host.into(), guest: ".".to_owned(), access: Access::Read };
         assert_eq!(trees_within(&[tree("/srv/a")], &[tree("/srv")]), [tree("/srv/a")], "a tree above contains it");
         assert_eq!(trees_within(&[tree("/srv")], &[tree("/srv/a")]), [], "a tree below does not");
@@ -518,7 +520,7 @@ mod tests {
         assert_eq!(trees_within(&[tree("/srv/../etc")], &[tree("/srv")]), [], "a path that leaves the tree");
     }
 
-    // P6: a denial names what is missing and the line that grants it.
+    // P6: a denial names the missing grant and the line that adds it.
     #[test]
     fn p6_unmet_needs_include_the_line_to_add() {
         let asks = Asks {

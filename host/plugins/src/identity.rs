@@ -50,7 +50,8 @@ impl Kind {
         }
     }
 
-    /// What calls of this kind may access (P5). It depends only on the kind, even if one component exports several kinds.
+    /// The authority of calls of this kind (P5). It depends only on the kind, even if one component exports several
+    /// kinds.
     pub fn authority(self) -> Authority {
         match self {
             Kind::Tool | Kind::ContextBuilder | Kind::StepContext => Authority::Granted,
@@ -65,11 +66,12 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What a call may access outside its instance (P5).
+/// The resources outside its instance that a call may access (P5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Authority {
-    /// Clocks, random numbers, logging and everything that is granted.
+    /// The call may use clocks, random numbers, logging and the capabilities that are granted.
     Granted,
-    /// Nothing: the call is a pure function. WASI works without real input: time does not advance and random numbers repeat.
+    /// The call cannot access anything, so it is a pure function. WASI returns constant inputs: time does not advance
+    /// and random numbers repeat.
     Inert,
 }

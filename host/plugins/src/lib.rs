@@ -1,13 +1,13 @@
-//! The sandbox for plugins: loads, verifies, links and calls WebAssembly components. No other crate uses wasmtime, and no wasmtime
-//! type appears in the public interface of this crate.
+//! The sandbox for plugins: loads, verifies, links and calls WebAssembly components. No other crate uses wasmtime, and
+//! no wasmtime type appears in the public interface of this crate.
 //!
-//! A [`Sandbox`] is the engine with its limits. It loads files into [`LoadedPlugin`]s. A [`Generation`] is an immutable set of
-//! plugins, a [`PluginSetup`] is a plugin with an agent's grants, and each call runs in a fresh instance and ends in a
-//! [`CallReport`].
+//! A [`Sandbox`] is the engine with its limits. It loads component files as [`LoadedPlugin`]s. A [`Generation`] is an
+//! immutable set of plugins. A [`PluginSetup`] is a plugin with an agent's grants. Each call runs in a new instance and
+//! returns a [`CallReport`].
 //!
-//! The modules form layers. Each module imports only from modules later in this list: `deployment`, `call`, `component`,
-//! `execution`, `capabilities`, `contract`, `recording`, `file_trees`, `grants`, `ports`, `binary`, and the small modules `limits`,
-//! `identity`, `text` and `sync`.
+//! The modules form layers. Each module imports only from modules later in this list: `deployment`, `call`,
+//! `component`, `execution`, `capabilities`, `contract`, `recording`, `file_trees`, `grants`, `ports`, `binary`, and
+//! the small modules `limits`, `identity`, `text` and `sync`.
 
 mod binary;
 mod call;
@@ -28,7 +28,7 @@ mod sync;
 mod text;
 
 pub use binary::imports::InterfaceProblem;
-pub use binary::scan::{Interfaces, MadeFor, NotAComponent};
+pub use binary::scan::{Interfaces, ModuleTarget, NotAComponent};
 pub use binary::sections::{MANIFEST_SECTION, interfaces};
 pub use binary::structure::StructureProblem;
 pub use call::kinds::{ToolCallContext, ToolCallRequest};
@@ -77,7 +77,7 @@ pub use ports::key_value::{KeySpace, KeyValuePort, SwapOutcome};
 pub use ports::media::{MediaPort, MediaRange, MediumToStore};
 pub use ports::model::{ModelAnswer, ModelAsker, ModelPort, ModelQuestion, ModelRefusal};
 pub use recording::bytes::{Extent, RecordedBytes};
-pub use recording::file_records::{FileStat, FoundContent, FoundFile, FoundNames, GivenTree, LeftFile, NamedKind};
+pub use recording::file_records::{FileStat, FoundContent, FoundFile, FoundNames, GrantedTree, LeftFile, NamedKind};
 pub use recording::files::{ReplayTreeError, ReplayTrees};
 pub use recording::guest_log::LostLog;
 pub use recording::host_calls::{FoundValue, HostAnswer, HostCallLog, RequestAnswer, digest_of_request};

@@ -1,5 +1,6 @@
-//! Limits of the host and of single calls. All are on by default, and the error that a limit causes names it (P8). The lists
-//! [`CALL_LIMITS`] and [`HOST_LIMITS`] contain the configurable limits; this file contains the fixed ones.
+//! Limits of the host and of single calls. All limits are on by default, and an error names the limit that caused it
+//! (P8). The lists [`CALL_LIMITS`] and [`HOST_LIMITS`] contain the configurable limits. This file contains the fixed
+//! limits.
 
 mod call;
 mod host;
@@ -8,69 +9,72 @@ mod reached;
 pub use call::{CALL_LIMITS, CallLimits, FUEL};
 pub use host::{HOST_LIMITS, HOST_STACK_KIB, HostLimits};
 pub(crate) use host::{
-    LOADING, MIB, MOST_CORE_INSTANCES, MOST_MEMORIES, MOST_MEMORY, MOST_TABLE_ELEMENTS, MOST_TABLES, PURE_CALLS,
+    MAX_CORE_INSTANCES, MAX_LOADING_INSTANCES, MAX_MEMORIES, MAX_MEMORY, MAX_PURE_CALLS, MAX_TABLE_ELEMENTS,
+    MAX_TABLES, MIB,
 };
 pub use reached::Limit;
 
 use std::time::Duration;
 
-/// Maximum bytes of one medium that a result contains.
-pub const RESULT_MEDIUM_BYTES: usize = 4 * MIB;
-/// Maximum bytes of all new media of one call together.
+/// Maximum size of one media item in a result, in bytes.
+pub const RESULT_MEDIA_ITEM_BYTES: usize = 4 * MIB;
+/// Maximum total size of all media items that one call creates, in bytes.
 pub const NEW_MEDIA_BYTES: usize = 32 * MIB;
-/// Maximum bytes of one read or write of a medium.
+/// Maximum size of one read or write of a media item, in bytes.
 pub const MEDIA_CHUNK_BYTES: usize = MIB;
-/// Maximum bytes of the host's text about the reason of a refusal.
+/// Maximum size of an error text in a failure that the host reports, in bytes.
 pub(crate) const REASON_BYTES: usize = 4 * 1024;
-/// Maximum bytes of a context builder's state.
+/// Maximum size of a context builder's state, in bytes.
 pub const STATE_BYTES: usize = 64 * 1024;
-/// Maximum bytes of a tool's description; a longer one is cut.
+/// Maximum size of a tool's description, in bytes. A longer description is cut.
 pub const DESCRIPTION_BYTES: usize = 2 * 1024;
 /// Maximum number of tools of one component.
 pub const TOOLS: usize = 1_024;
-/// Maximum bytes of a `wasi:keyvalue` key and of a bucket's name.
+/// Maximum size of a `wasi:keyvalue` key and of a bucket's name, in bytes.
 pub const KEY_BYTES: usize = 1024;
-/// Maximum bytes of a `wasi:keyvalue` value.
+/// Maximum size of a `wasi:keyvalue` value, in bytes.
 pub const VALUE_BYTES: usize = MIB;
-/// Bytes that a plugin may store in `wasi:keyvalue` if the grant gives no quota.
+/// Number of bytes that a plugin may store in `wasi:keyvalue` if its grant sets no quota.
 pub const KEY_VALUE_BYTES: u64 = 10 * MIB as u64;
-/// Maximum number of keys in one page of a listing.
-pub(crate) const KEY_PAGE: usize = 1_000;
-/// Maximum number of keys in one batch.
-pub(crate) const VALUES_AT_ONCE: usize = 1_000;
+/// Maximum number of keys in one page of a `wasi:keyvalue` listing.
+pub(crate) const KEYS_PER_PAGE: usize = 1_000;
+/// Maximum number of keys in one batch operation of `wasi:keyvalue`.
+pub(crate) const BATCH_KEYS: usize = 1_000;
 /// Maximum number of key-value operations in one call. Each write is a transaction that blocks all other writers.
-pub(crate) const VALUE_USES: u64 = 10_000;
-/// Maximum bytes of all values in one batch.
-pub(crate) const VALUES_BYTES: usize = 4 * MIB;
-/// Maximum number of values that a guest may hold for a compare-and-swap at once.
+pub(crate) const KEY_VALUE_OPERATIONS: u64 = 10_000;
+/// Maximum total size of the values in one batch operation of `wasi:keyvalue`, in bytes.
+pub(crate) const BATCH_BYTES: usize = 4 * MIB;
+/// Maximum number of compare-and-swap handles that a guest may have open at once.
 pub(crate) const CAS_VALUES: usize = 16;
-/// Maximum bytes of all texts in a question to the agent's model.
-pub const QUESTION_BYTES: usize = MIB;
-/// Maximum number of messages in a question to the agent's model.
-pub const QUESTION_MESSAGES: usize = 64;
+/// Maximum total size of the texts in a plugin's request to the agent's model, in bytes.
+pub const MODEL_REQUEST_BYTES: usize = MIB;
+/// Maximum number of messages in a plugin's request to the agent's model.
+pub const MODEL_REQUEST_MESSAGES: usize = 64;
 /// Maximum number of tokens of the agent's model that a plugin may be granted for a turn.
 pub const MODEL_TOKENS: u64 = 100_000_000;
-/// Maximum bytes of a manifest's JSON.
+/// Maximum size of a manifest's JSON, in bytes.
 pub const MANIFEST_BYTES: usize = 64 * 1024;
 
 /// Maximum nesting depth of arrays and objects in a guest's JSON.
 pub(crate) const JSON_DEPTH: usize = 64;
 /// Maximum number of messages in a prompt that a context builder returns.
 pub(crate) const PROMPT_MESSAGES: usize = 1_000;
-/// Maximum number of sections in a built prompt or in a step.
+/// Maximum number of sections in a prompt that a context builder returns, or in a step.
 pub(crate) const SECTIONS: usize = 256;
-/// Maximum bytes of a section's name.
+/// Maximum size of a section's name, in bytes.
 pub(crate) const SECTION_NAME_BYTES: usize = 128;
-/// Maximum of a message's `seen-count` that a guest returns. A larger value is lowered to it.
+/// Maximum `seen-count` of a message that a guest returns. A larger value is lowered to this maximum.
 pub(crate) const SEEN_COUNT: u32 = 1_000_000;
-/// Bytes that a guest may pass to the host at once in addition to its result: the two media of 4 MiB that a tool's result may contain.
-pub(crate) const LIFTED_BESIDE_RESULT: usize = 2 * RESULT_MEDIUM_BYTES;
-/// Bytes that a guest may pass to the host at once in addition to its result, for kinds whose results contain no media.
+/// Number of bytes that a guest may pass to the host at once in addition to its result. Enough for the two media items
+/// of 4 MiB that a tool's result may contain.
+pub(crate) const LIFTED_BESIDE_RESULT: usize = 2 * RESULT_MEDIA_ITEM_BYTES;
+/// Number of bytes that a guest may pass to the host at once in addition to its result, for plugin kinds whose results
+/// contain no media.
 pub(crate) const LIFTED_BESIDE_TEXT: usize = 3 * MIB;
-/// Bytes that a plain function may pass to the host at once. The host's representation of a value is larger than the value, so
-/// one byte counts as one value.
-pub(crate) const PLAIN_LIFTED_BYTES: usize = 32 * MIB;
-/// Maximum bytes of the JSON arguments of a plain function.
-pub(crate) const PLAIN_ARGUMENT_BYTES: usize = MIB;
-/// Maximum wall time of a component's `definitions`.
+/// Number of bytes that a generic function may pass to the host at once. The host's representation of a value is larger
+/// than the value itself, so each byte may become one value.
+pub(crate) const GENERIC_LIFTED_BYTES: usize = 32 * MIB;
+/// Maximum size of the JSON arguments of a generic function, in bytes.
+pub(crate) const GENERIC_ARGUMENT_BYTES: usize = MIB;
+/// Maximum wall time of a call to the `definitions` function of a component.
 pub(crate) const DEFINITIONS_TIME: Duration = Duration::from_secs(10);

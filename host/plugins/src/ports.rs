@@ -5,13 +5,13 @@ pub(crate) mod key_value;
 pub(crate) mod media;
 pub(crate) mod model;
 
-/// The error of a port operation.
+/// The error if an operation of a port fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortError {
-    /// The guest's arguments are invalid. The text is for the author of the plugin.
+    /// The guest's arguments are invalid. The text is written for the author of the plugin.
     #[error("{0}")]
     Refused(String),
-    /// The host failed.
+    /// The host failed to perform the operation.
     #[error("{0}")]
     Failed(String),
 }

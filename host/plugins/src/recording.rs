@@ -1,5 +1,6 @@
-//! The record of one running call: its cost, limits, denials and log, and the host's answers to it, so that the call can be
-//! explained, charged and replayed. Capabilities report to a [`CallRecord`] and do not read it back, except in a replay.
+//! The record of one running call: its cost, limits, denials and log, and the host's responses to it. With the record,
+//! the call can be explained, charged and replayed. Capabilities write to a [`CallRecord`] and read from it only in a
+//! replay.
 
 pub(crate) mod bytes;
 pub(crate) mod call_record;

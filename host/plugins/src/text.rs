@@ -8,7 +8,7 @@ pub(crate) fn cut(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
 
-/// Cuts the text to `bytes`, notes the cut and escapes invisible characters.
+/// Cuts the text to at most `bytes` bytes, appends a note about the cut, and escapes invisible characters.
 pub(crate) fn clean(text: &str, bytes: usize) -> String {
     let shown = cut(text, bytes);
     let mut clean = visible(shown).into_owned();
@@ -18,7 +18,7 @@ pub(crate) fn clean(text: &str, bytes: usize) -> String {
     clean
 }
 
-/// Makes one log line: escapes every invisible character except the tab, including line ends.
+/// Makes one log line of the text: escapes line ends and all invisible characters except tabs.
 pub(crate) fn clean_line(text: &str) -> String {
     text.split('\n').map(visible).collect::<Vec<_>>().join("\\u{a}")
 }

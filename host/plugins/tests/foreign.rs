@@ -1,5 +1,5 @@
-//! Components that were made for other hosts or by other toolchains (P3, P12): which of their exports become tools, which do not,
-//! and what the messages advise.
+//! Tests of components that were built for other hosts or by other toolchains (P3, P12): the exports that become tools,
+//! the exports that are skipped, and the advice in the messages.
 
 mod common;
 
@@ -9,7 +9,7 @@ use common::{call_with, sandbox};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Code that all components here contain: a function that returns 7, and functions that return their first argument.
+/// Code of all components in this file: a function that returns 7, and functions that return their first argument.
 const CODE: &str = r#"
   (core module $code
     (memory (export "memory") 2)
@@ -22,8 +22,8 @@ const CODE: &str = r#"
   (func $seven (result u32) (canon lift (core func $code "seven")))
 "#;
 
-fn component(imports: &str, rest: &str) -> Vec<u8> {
-    wat::parse_str(format!("(component {imports} {CODE} {rest})")).unwrap_or_else(|error| panic!("{error}"))
+fn component(imports: &str, definitions: &str) -> Vec<u8> {
+    wat::parse_str(format!("(component {imports} {CODE} {definitions})")).unwrap_or_else(|error| panic!("{error}"))
 }
 
 async fn load(sandbox: &Sandbox, bytes: Vec<u8>) -> Arc<LoadedPlugin> {
@@ -31,7 +31,7 @@ async fn load(sandbox: &Sandbox, bytes: Vec<u8>) -> Arc<LoadedPlugin> {
 }
 
 async fn refusal(sandbox: &Sandbox, bytes: Vec<u8>) -> LoadError {
-    sandbox.load_bytes("foreign", bytes).await.expect_err("it is refused")
+    sandbox.load_bytes("foreign", bytes).await.expect_err("the component is refused")
 }
 
 /// The structured result of a call, or the message of the tool's error.
@@ -48,10 +48,10 @@ fn tools(plugin: &LoadedPlugin) -> Vec<&str> {
     plugin.tools().iter().map(|tool| tool.name.as_str()).collect()
 }
 
-/// P3: an interface that uses types of another interface imports that interface, and a world may import a type. Such an import needs
-/// no implementation. An import with a function or a resource does.
+/// P3: an interface that uses types of another interface imports that interface, and a world may import a type. Such an
+/// import needs no implementation. An import with a function or a resource needs one.
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_imports_that_contain_only_types_load() {
+async fn p3_components_with_imports_of_only_types_load() {
     let directory = tempfile::tempdir().unwrap();
     let sandbox = sandbox(directory.path());
     let types = |more: &str| {
@@ -81,7 +81,8 @@ async fn p3_imports_that_contain_only_types_load() {
     }
 }
 
-/// A component with a resource that has no constructor. `makers` are the functions of its interface that make one.
+/// A component with a resource that has no constructor. `makers` are the functions of its interface that create the
+/// resource.
 fn thing(makers: &str) -> Vec<u8> {
     let inner = format!(
         r#"(component $inner {CODE}
@@ -118,8 +119,8 @@ const TRY: &str = r#"(func (export "open") (param "number" u32) (result (result 
 const FROM_ANOTHER: &str = r#"(func (export "[static]thing.copy") (param "it" (borrow $thing)) (result (own $thing))
     (canon lift (core func $makers "make")))"#;
 
-/// P3: a function that makes a resource from data is used like a constructor: methods are called on the resource that it makes. If
-/// there are several such functions, the model chooses one by its name.
+/// P3: a function that creates a resource from data is used like a constructor: methods are called on the created
+/// resource. If there are several such functions, the model chooses a function by its name.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_functions_that_make_a_resource_are_constructors() {
     let directory = tempfile::tempdir().unwrap();
@@ -154,8 +155,8 @@ async fn p3_functions_that_make_a_resource_are_constructors() {
     assert!(none.contains("no function makes one from data"), "{none}");
 }
 
-/// P3: a function that a toolchain calls while it builds a component is not a tool, and a web server is refused with advice on what
-/// to export instead.
+/// P3: a function that a toolchain calls while it builds a component is not a tool. A web server is refused with advice
+/// to export other functions.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_toolchain_functions_and_http_handlers_are_skipped() {
     let directory = tempfile::tempdir().unwrap();
@@ -193,7 +194,7 @@ async fn p3_toolchain_functions_and_http_handlers_are_skipped() {
     assert!(error.contains("answers HTTP requests") && error.contains("wasi:cli/run"), "{error}");
 }
 
-/// P5: the configuration interface links under the names of its earlier drafts. It contains only granted values.
+/// P5: the configuration interface also links under the names of its earlier drafts, and returns only granted values.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_earlier_drafts_of_wasi_config_link() {
     let directory = tempfile::tempdir().unwrap();
@@ -238,7 +239,8 @@ async fn p5_earlier_drafts_of_wasi_config_link() {
     }
 }
 
-/// P12, row 11: a core module is refused with advice on how to turn it into a component, which depends on what it was made for.
+/// P12, row 11: a core module is refused with advice on how to turn it into a component. The advice depends on the
+/// module's target.
 #[tokio::test(flavor = "multi_thread")]
 async fn p12_row_11_core_module_is_refused_with_advice() {
     let directory = tempfile::tempdir().unwrap();
@@ -258,7 +260,7 @@ async fn p12_row_11_core_module_is_refused_with_advice() {
     }
 }
 
-/// P12: a component for a later contract or a later WASI is refused with advice.
+/// P12: a component for a later version of the contract or of WASI is refused with advice.
 #[tokio::test(flavor = "multi_thread")]
 async fn p12_later_contract_or_wasi_is_refused_with_advice() {
     let directory = tempfile::tempdir().unwrap();
@@ -276,7 +278,7 @@ async fn p12_later_contract_or_wasi_is_refused_with_advice() {
     assert!(error.contains("`wasi:cli/stdout@0.3.0`") && error.contains("wasm32-wasip2"), "{error}");
 }
 
-/// P3: a component that is composed of other components loads like any other.
+/// P3: a component that is composed of other components loads like any other component.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_composed_components_load() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Tests of the limits on calls with a real component: each error names the limit and the plugin, and every place is free afterwards.
+//! Tests of the limits on calls, with a real component. Each error names the limit and the plugin, and all permits are
+//! free afterwards.
 
 mod common;
 
@@ -19,11 +20,12 @@ async fn set_up(limits: CallLimits) -> (Sandbox, PluginSetup) {
     let host = HostLimits { concurrent_calls: 4, queue: 4, ..HostLimits::default() };
     let sandbox = Sandbox::new(SandboxOptions { limits: host, ..SandboxOptions::default() }).expect("a sandbox");
     let component = tool_component("agent-host:plugin/tool@0.1.0", 1);
-    let plugin = sandbox.load_bytes("limited", component).await.expect("it loads");
+    let plugin = sandbox.load_bytes("limited", component).await.expect("the component loads");
     (sandbox, PluginSetup::new(plugin, Grants::default(), limits))
 }
 
-// Row 1, P8: an endless loop is stopped at the limit on wall time or on processor time, whichever comes first.
+// Row 1, P8: an endless loop is stopped at the limit on wall time or at the limit on processor time, whichever it
+// reaches first.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_1_p8_endless_loop_is_stopped_at_its_time_limit() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;
@@ -31,15 +33,16 @@ async fn row_1_p8_endless_loop_is_stopped_at_its_time_limit() {
     assert!(matches!(wall.result, Err(CallFailure::Limit { limit: Limit::WallTime(SHORT), .. })), "{wall:?}");
     let (sandbox, setup) = set_up(CallLimits { cpu_time: Some(SHORT), ..CallLimits::default() }).await;
     let cpu = call(&sandbox, &setup, "spin", LONG).await;
-    let Err(failure) = cpu.result else { panic!("it cannot end") };
+    let Err(failure) = cpu.result else { panic!("the loop cannot end") };
     let digest = setup.plugin().digest().short();
     assert_eq!(failure.to_string(), format!("limited@{digest} was stopped at its limit: processor time of 100ms"));
     assert!(cpu.cost.cpu_us >= 100_000);
 }
 
-// Rows 1 and 9: after concurrent endless loops, traps and cancellations, every place is free and every instance is new.
+// Rows 1 and 9: after concurrent endless loops, traps and cancellations, all permits are free and every instance is
+// new.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_1_row_9_places_are_free_after_loops_traps_and_cancellations() {
+async fn row_1_row_9_permits_are_free_after_loops_traps_and_cancellations() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;
     let spins = (0..6).map(|_| call(&sandbox, &setup, "spin", SHORT));
     for report in futures::future::join_all(spins).await {
@@ -52,7 +55,7 @@ async fn row_1_row_9_places_are_free_after_loops_traps_and_cancellations() {
     }
     for pause in 0..40 {
         let spin = call(&sandbox, &setup, "spin", LONG);
-        assert!(tokio::time::timeout(Duration::from_micros(pause * 250), spin).await.is_err(), "it is cancelled");
+        assert!(tokio::time::timeout(Duration::from_micros(pause * 250), spin).await.is_err(), "the call is cancelled");
     }
     let calls = (0..6).map(|_| call(&sandbox, &setup, "noop", LONG));
     for report in futures::future::join_all(calls).await {
@@ -60,12 +63,15 @@ async fn row_1_row_9_places_are_free_after_loops_traps_and_cancellations() {
     }
 }
 
-// P8: the queue is bounded. A call that finds it full fails at once with an error that says that it can be retried.
+// P8: the queue is limited. If it is full, a call fails at once with an error that allows a later attempt.
 #[tokio::test(flavor = "multi_thread")]
-async fn p8_full_queue_is_a_typed_error() {
+async fn p8_full_queue_causes_a_typed_error() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;
     let mut spins: FuturesUnordered<_> = (0..7).map(|_| call(&sandbox, &setup, "spin", LONG)).collect();
-    let first = spins.next().await.expect("three run, three wait, and one is refused: the rest is for other agents");
+    let first = spins
+        .next()
+        .await
+        .expect("three calls run, three wait, and one is refused, so that other agents get their share");
     let Err(busy) = first.result else { panic!("{first:?}") };
     assert!(matches!(busy, CallFailure::Busy { full: QueueFull::OfAgent(3), .. }), "{busy}");
     let (plugin, message) = (setup.plugin().identity().to_string(), busy.to_string());
@@ -81,7 +87,7 @@ async fn metered(directory: &Path, fuel: u64) -> (Sandbox, PluginSetup, PluginSe
     let folder = directory.join("plugins");
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join("limited.wasm"), tool_component("agent-host:plugin/tool@0.1.0", 1)).expect("written");
-    let (generation, problems) = Generation::load(&sandbox, &folder, &|_| {}).await.expect("it loads");
+    let (generation, problems) = Generation::load(&sandbox, &folder, &|_| {}).await.expect("the generation loads");
     assert!(problems.is_empty(), "{problems:?}");
     let plugin = generation.plugin("limited").expect("the plugin");
     let setup =
@@ -89,40 +95,42 @@ async fn metered(directory: &Path, fuel: u64) -> (Sandbox, PluginSetup, PluginSe
     (sandbox, setup(Some(fuel)), setup(None))
 }
 
-// P8, "fuel (optional, deterministic)": the same call uses the same fuel every time. Without a fuel limit no fuel is counted.
+// P8, "fuel (optional, deterministic)": the same call uses the same fuel every time. Without a fuel limit no fuel is
+// counted.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_same_call_uses_the_same_fuel() {
     let directory = tempfile::tempdir().expect("a directory");
     let (sandbox, counted, uncounted) = metered(directory.path(), 10_000).await;
     let first = call(&sandbox, &counted, "noop", LONG).await;
     assert!(matches!(first.result, Ok(Ok(_))), "{first:?}");
-    let fuel = first.cost.fuel.expect("it was counted");
+    let fuel = first.cost.fuel.expect("fuel was counted");
     assert!((1..10_000).contains(&fuel), "{fuel}");
     for _ in 0..20 {
         assert_eq!(call(&sandbox, &counted, "noop", LONG).await.cost.fuel, Some(fuel));
     }
     assert_eq!(call(&sandbox, &uncounted, "noop", LONG).await.cost.fuel, None);
-    // A new sandbox, like another process, finds the compiled code of both engines and counts the same fuel.
+    // A new sandbox uses the compiled code of both engines from the cache and counts the same fuel, like another
+    // process would.
     let (sandbox, counted, _) = metered(directory.path(), fuel).await;
     let again = call(&sandbox, &counted, "noop", LONG).await;
-    assert!(matches!(again.result, Ok(Ok(_))), "exactly enough: {again:?}");
+    assert!(matches!(again.result, Ok(Ok(_))), "the fuel is exactly enough: {again:?}");
     assert_eq!(again.cost.fuel, Some(fuel));
     let (sandbox, less, _) = metered(directory.path(), 1).await;
-    assert!(call(&sandbox, &less, "noop", LONG).await.result.is_err(), "too little");
+    assert!(call(&sandbox, &less, "noop", LONG).await.result.is_err(), "the fuel is not enough");
 }
 
-// Row 1, P8: a loop is stopped by its fuel limit or by its time limit, whichever comes first. The error names the limit and the
-// plugin.
+// Row 1, P8: a loop is stopped by its fuel limit or by its time limit, whichever it reaches first. The error names the
+// limit and the plugin.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_1_p8_loop_is_stopped_by_fuel_or_time() {
     let directory = tempfile::tempdir().expect("a directory");
     let (sandbox, counted, _) = metered(directory.path(), 3_000_000).await;
     let spin = call(&sandbox, &counted, "spin", LONG).await;
-    let Err(failure) = spin.result else { panic!("it cannot end") };
+    let Err(failure) = spin.result else { panic!("the loop cannot end") };
     let digest = counted.plugin().digest().short();
     assert_eq!(failure.to_string(), format!("limited@{digest} was stopped at its limit: 3000000 units of fuel"));
     assert_eq!(spin.cost.fuel, Some(3_000_000));
-    // If its time is over first, the epoch stops it, and other calls run in the meantime.
+    // If the loop reaches its time limit first, the epoch stops it, and other calls run in the meantime.
     let (sandbox, counted, _) = metered(directory.path(), u64::MAX / 4).await;
     let (spin, noop) = tokio::join!(call(&sandbox, &counted, "spin", SHORT), call(&sandbox, &counted, "noop", LONG));
     assert!(matches!(spin.result, Err(CallFailure::Limit { limit: Limit::WallTime(SHORT), .. })), "{spin:?}");
@@ -130,15 +138,15 @@ async fn row_1_p8_loop_is_stopped_by_fuel_or_time() {
     assert!(matches!(noop.result, Ok(Ok(_))));
 }
 
-// P8: a call whose fuel cannot be counted is not run.
+// P8: a call with a fuel limit does not run if its fuel cannot be counted.
 #[tokio::test(flavor = "multi_thread")]
-async fn p8_fuel_limit_without_a_plugin_store_is_a_typed_error() {
+async fn p8_fuel_limit_without_a_plugin_store_causes_a_typed_error() {
     let (sandbox, setup) = set_up(CallLimits { fuel: Some(1_000), ..CallLimits::default() }).await;
-    let Err(failure) = call(&sandbox, &setup, "noop", LONG).await.result else { panic!("it cannot be counted") };
+    let Err(failure) = call(&sandbox, &setup, "noop", LONG).await.result else { panic!("the fuel cannot be counted") };
     assert!(failure.to_string().contains("fuel cannot be counted"), "{failure}");
 }
 
-// P8: the cost of a call includes its bytes: `{}` goes in, and an empty result comes out.
+// P8: the cost of a call includes the bytes of its arguments, here `{}`, and of its result, here an empty result.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_cost_includes_bytes_in_and_out() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;
@@ -148,9 +156,9 @@ async fn p8_cost_includes_bytes_in_and_out() {
     assert_eq!((trapped.bytes_in, trapped.bytes_out, trapped.requests), (2, 0, 0));
 }
 
-// P6: a granted directory that does not exist is a typed error that names the grant.
+// P6: if a granted directory does not exist, the call fails with a typed error that names the grant.
 #[tokio::test(flavor = "multi_thread")]
-async fn p6_missing_directory_is_an_error_that_names_the_grant() {
+async fn p6_missing_directory_causes_an_error_that_names_the_grant() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;
     let tree = agent_plugins::TreeGrant {
         host: "/nowhere/at/all".into(),

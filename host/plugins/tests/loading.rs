@@ -1,4 +1,4 @@
-//! Tests of loading: which components are loaded, which are refused, and that cached code is verified.
+//! Tests of loading: components that are loaded, components that are refused, and the verification of cached code.
 
 mod common;
 
@@ -16,7 +16,7 @@ const LONG: Duration = Duration::from_secs(20);
 
 async fn refusal(bytes: Vec<u8>) -> LoadError {
     let directory = tempfile::tempdir().expect("a directory");
-    sandbox(directory.path()).load_bytes("bad", bytes).await.expect_err("it is refused")
+    sandbox(directory.path()).load_bytes("bad", bytes).await.expect_err("the component is refused")
 }
 
 fn component(text: &str) -> Vec<u8> {
@@ -28,7 +28,7 @@ fn component(text: &str) -> Vec<u8> {
 async fn p2_p8_component_is_loaded_and_called() {
     let directory = tempfile::tempdir().expect("a directory");
     let sandbox = sandbox(directory.path());
-    let plugin = sandbox.load_bytes("my plugin", tool_component(TOOL, 2)).await.expect("it loads");
+    let plugin = sandbox.load_bytes("my plugin", tool_component(TOOL, 2)).await.expect("the component loads");
     assert_eq!((plugin.name(), plugin.kinds()), ("my-plugin", &[Kind::Tool][..]));
     let tools: Vec<_> = plugin.tools().iter().map(|tool| (tool.name.as_str(), tool.traits.idempotent)).collect();
     assert_eq!(tools, [("noop", true), ("spin", true), ("trap", true)]);
@@ -38,13 +38,14 @@ async fn p2_p8_component_is_loaded_and_called() {
     assert_eq!(report.cost.memory_bytes, 2 * 65_536);
 }
 
-// P12: another patch version of the contract loads; another minor version is refused with advice.
+// P12: a component for another patch version of the contract loads. A component for another minor version is refused
+// with advice.
 #[tokio::test(flavor = "multi_thread")]
 async fn p12_contract_version_is_checked_at_load() {
     let directory = tempfile::tempdir().expect("a directory");
     let sandbox = sandbox(directory.path());
     let patch = tool_component("agent-host:plugin/tool@0.1.9", 1);
-    assert!(sandbox.load_bytes("patch", patch).await.expect("it loads").has(Kind::Tool));
+    assert!(sandbox.load_bytes("patch", patch).await.expect("the component loads").has(Kind::Tool));
     let minor = refusal(tool_component("agent-host:plugin/tool@0.2.0", 1)).await;
     assert!(matches!(minor, LoadError::Interface(_)));
     assert!(minor.to_string().contains("use a newer agent-host, or rebuild"), "{minor}");
@@ -75,7 +76,7 @@ async fn row_11_files_that_are_not_components_are_refused_with_the_reason() {
 #[tokio::test(flavor = "multi_thread")]
 async fn row_11_precompiled_code_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
-    sandbox(directory.path()).load_bytes("p", tool_component(TOOL, 1)).await.expect("it loads");
+    sandbox(directory.path()).load_bytes("p", tool_component(TOOL, 1)).await.expect("the component loads");
     let cached = std::fs::read(cache_file(directory.path())).expect("the cache file");
     let elf = cached.windows(4).position(|bytes| bytes == b"\x7fELF").expect("the code");
     for artifact in [cached[elf..].to_vec(), cached] {
@@ -95,22 +96,23 @@ async fn row_14_unknown_imports_are_refused_by_name() {
     assert!(matches!(&error, LoadError::Link { reason } if reason.contains("wasi:io/poll")), "{error}");
 }
 
-// P5, row 14: a known import that is not offered links to a function that fails with a message.
+// P5, row 14: a known import that is not implemented links to a function that fails with a message.
 #[tokio::test(flavor = "multi_thread")]
-async fn p5_row_14_imports_that_are_not_offered_fail_when_called() {
+async fn p5_row_14_calls_of_unimplemented_imports_fail() {
     let directory = tempfile::tempdir().expect("a directory");
     let sandbox = sandbox(directory.path());
     let component = tool_component_calling("wasi:http/incoming-handler@0.2.0");
-    let plugin = sandbox.load_bytes("http", component).await.expect("it loads");
+    let plugin = sandbox.load_bytes("http", component).await.expect("the component loads");
     let setup = PluginSetup::new(plugin, Grants::default(), CallLimits::default());
     assert!(matches!(call(&sandbox, &setup, "noop", LONG).await.result, Ok(Ok(_))));
-    let failure = call(&sandbox, &setup, "trap", LONG).await.result.expect_err("it is denied").to_string();
+    let failure = call(&sandbox, &setup, "trap", LONG).await.result.expect_err("the import is denied").to_string();
     assert!(failure.contains("wasi:http/incoming-handler@0.2.0") && failure.contains("does not offer"), "{failure}");
 }
 
-// P5, row 14: an import that is not offered does not allow unknown functions of other interfaces.
+// P5, row 14: unknown functions of other interfaces are refused, even if the component has an import that is not
+// implemented.
 #[tokio::test(flavor = "multi_thread")]
-async fn p5_row_14_unknown_function_is_refused_next_to_an_import_that_is_not_offered() {
+async fn p5_row_14_unknown_function_is_refused_despite_an_unimplemented_import() {
     for denied in ["wasi:blobstore/blobstore@0.2.0-draft", "wasi:http/incoming-handler@0.2.0"] {
         let imports = format!(
             r#"(import "{denied}" (instance (export "anything" (func))))
@@ -136,8 +138,8 @@ async fn p12_exports_with_the_wrong_type_are_refused() {
     assert!(matches!(&error, LoadError::Export { kind: Kind::MediaPolicy, .. }), "{error}");
 }
 
-// Row 4: a component that needs more memory than the largest limit is refused. A component that only needs more than the default
-// limit is loaded, because its agent may configure a larger one.
+// Row 4: a component that needs more memory than the largest possible limit is refused. A component that needs more
+// memory than the default limit is loaded, because its agent may configure a larger limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_4_memory_above_the_largest_limit_is_refused_at_load() {
     let error = refusal(tool_component(TOOL, 5_000)).await;
@@ -147,7 +149,8 @@ async fn row_4_memory_above_the_largest_limit_is_refused_at_load() {
     assert!(large.is_ok(), "{large:?}");
 }
 
-// P9: compiled code comes from the cache. A damaged, truncated or foreign file is ignored, and the component is compiled again.
+// P9: compiled code comes from the cache. A damaged, truncated or foreign file is ignored, and the component is
+// compiled again.
 #[tokio::test(flavor = "multi_thread")]
 async fn p9_damaged_cache_entry_is_compiled_again() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -162,10 +165,10 @@ async fn p9_damaged_cache_entry_is_compiled_again() {
     let middle = flipped.len() / 2;
     flipped[middle] ^= 0x40;
     for damaged in [flipped, original[..original.len() - 1].to_vec(), Vec::new(), foreign] {
-        // The file is read-only, so it is replaced.
+        // The file is read-only, so it must be removed first.
         std::fs::remove_file(&path).and_then(|()| std::fs::write(&path, damaged)).expect("damaged");
         assert_eq!(load_fresh(directory.path()).await, CodeSource::Compiled);
-        assert_eq!(load_fresh(directory.path()).await, CodeSource::Cache, "it was written again");
+        assert_eq!(load_fresh(directory.path()).await, CodeSource::Cache, "the cache entry was written again");
     }
 }
 
@@ -183,12 +186,12 @@ async fn p9_compiled_code_of_another_component_is_ignored() {
     assert_eq!(load_observed(&sandbox(directory.path()), other).await.1, CodeSource::Compiled);
 }
 
-// P10: a generation is identified by digests, can be pinned and loaded again, and reports a missing component.
+// P10: a generation is identified by the digests of its plugins, and a missing component is reported.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_generation_is_loaded_pinned_and_loaded_again() {
     let directory = tempfile::tempdir().expect("a directory");
     let plugins = directory.path().join("plugins");
-    std::fs::create_dir(&plugins).expect("made");
+    std::fs::create_dir(&plugins).expect("created");
     let write = |name: &str, bytes: &[u8]| std::fs::write(plugins.join(name), bytes).expect("written");
     let manifest = |name: &str| Manifest { name: name.to_owned(), asks: Asks::default(), ..Manifest::default() };
     write("a.wasm", &with_manifest(&tool_component(TOOL, 1), &manifest("one")).expect("a component"));
@@ -197,7 +200,7 @@ async fn p10_generation_is_loaded_pinned_and_loaded_again() {
     write("d.wasm", &component("(module)"));
     write("notes.txt", b"not a plugin");
     let first = sandbox(directory.path());
-    let (generation, problems) = Generation::load(&first, &plugins, &|_| {}).await.expect("it loads");
+    let (generation, problems) = Generation::load(&first, &plugins, &|_| {}).await.expect("the generation loads");
     let names: Vec<_> = generation.plugins().map(|plugin| plugin.name()).collect();
     assert_eq!(names, ["b", "one"]);
     let messages: Vec<_> = problems.iter().map(ToString::to_string).collect();
@@ -205,12 +208,13 @@ async fn p10_generation_is_loaded_pinned_and_loaded_again() {
     assert!(messages[1].contains("d.wasm") && messages[1].contains("core WebAssembly module"), "{messages:?}");
 
     let pinned = generation.pinned();
-    std::fs::remove_dir_all(&plugins).expect("gone");
+    std::fs::remove_dir_all(&plugins).expect("the folder is removed");
     let second = sandbox(directory.path());
-    let again = Generation::from_digests(&second, &pinned).await.expect("the store has them");
+    let again = Generation::from_digests(&second, &pinned).await.expect("the store contains the components");
     assert_eq!(again.digest(), generation.digest());
-    std::fs::remove_dir_all(directory.path().join("store")).expect("gone");
-    let error = Generation::from_digests(&sandbox(directory.path()), &pinned).await.expect_err("gone");
+    std::fs::remove_dir_all(directory.path().join("store")).expect("the store is removed");
+    let error =
+        Generation::from_digests(&sandbox(directory.path()), &pinned).await.expect_err("the components are missing");
     assert!(matches!(error, GenerationError::Gone { reason: PluginStoreError::Missing { .. }, .. }), "{error}");
 }
 
@@ -227,11 +231,11 @@ async fn load_observed(sandbox: &Sandbox, bytes: Vec<u8>) -> (Arc<LoadedPlugin>,
     let source = Mutex::new(None);
     let progress = |event| {
         if let LoadEvent::Loaded { code, .. } = event {
-            *source.lock().expect("no panic") = Some(code);
+            *source.lock().expect("no thread panics") = Some(code);
         }
     };
-    let plugin = sandbox.load_bytes_with("plugin", bytes, &progress).await.expect("it loads");
-    let code = source.lock().expect("no panic").expect("it was reported");
+    let plugin = sandbox.load_bytes_with("plugin", bytes, &progress).await.expect("the component loads");
+    let code = source.lock().expect("no thread panics").expect("the source was reported");
     (plugin, code)
 }
 

@@ -1,5 +1,5 @@
-//! Components of any world (P3), written as text: which exports become tools, which do not and why, and how the host handles hostile
-//! components.
+//! Tests of components of any world (P3), written as text: the exports that become tools, the exports that are skipped
+//! with a reason, and the handling of hostile components.
 
 mod common;
 
@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};
 
-/// Core code with the memory and `realloc` that lifting needs. Lists and strings start at address 65536. `list` returns a list with
-/// the given number of items.
+/// Core code with the memory and the function `realloc` that lifting needs. Lists and strings start at address 65536.
+/// The function `list` returns a list with the requested number of items.
 const CODE: &str = r#"
   (core module $code
     (memory (export "memory") 2)
@@ -42,8 +42,8 @@ const CODE: &str = r#"
   (alias core export $code "realloc" (core func $realloc))
 "#;
 
-fn component(rest: &str) -> Vec<u8> {
-    wat::parse_str(format!("(component {CODE} {rest})")).unwrap_or_else(|error| panic!("{error}"))
+fn component(definitions: &str) -> Vec<u8> {
+    wat::parse_str(format!("(component {CODE} {definitions})")).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn lifted(name: &str, kind: &str, core: &str) -> String {
@@ -78,9 +78,9 @@ fn structured(report: &CallReport<Result<ToolOutcome, ToolError>>) -> &Value {
     }
 }
 
-/// P3: a function may have 200 parameters, and the last one arrives. Row 9: a trap fails only its own call; the next call works.
+/// P3: the last of 200 parameters is passed correctly. Row 9: a trap fails only its own call, and the next call works.
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_row_9_many_parameters_and_a_trap() {
+async fn p3_row_9_functions_accept_many_parameters_and_a_trap_fails_only_its_call() {
     let directory = tempfile::tempdir().unwrap();
     let sandbox = sandbox(directory.path());
     let parameters: String = (0..200).fold(String::new(), |mut text, number| {
@@ -94,7 +94,7 @@ async fn p3_row_9_many_parameters_and_a_trap() {
         (tools(&plugin), plugin.kinds(), plugin.kind_labels()),
         (vec!["many", "trap"], &[][..], vec!["functions"])
     );
-    assert!(plugin.tools()[0].traits.read_only, "without imports it cannot change anything");
+    assert!(plugin.tools()[0].traits.read_only, "a component without imports cannot change anything");
     let mut arguments: Value = (0..200).map(|number| (format!("p{number}"), json!(number))).collect();
     assert_eq!(structured(&run(&sandbox, &plugin, "many", &arguments).await), &json!(199));
     let trapped = run(&sandbox, &plugin, "trap", &json!({})).await;
@@ -109,7 +109,8 @@ async fn p3_row_9_many_parameters_and_a_trap() {
     assert_eq!(violations[0].pointer, "/p199");
 }
 
-/// P3: functions with types that are too large for a model are skipped with the reason, and the others are offered.
+/// P3: functions with types that are too large for a model are skipped with the reason, and other functions are
+/// offered.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_functions_with_too_large_types_are_skipped() {
     let directory = tempfile::tempdir().unwrap();
@@ -140,7 +141,8 @@ async fn p3_functions_with_too_large_types_are_skipped() {
     assert_eq!(skipped.len(), expected.len());
 }
 
-/// Row 6: a list of 200 MB is refused before the host allocates it, and so are arguments beyond their limit. Smaller lists arrive.
+/// Row 6: a list of 200 MB, and arguments above their limit, are refused before the host allocates memory for them.
+/// Smaller lists are passed.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_6_giant_lists_are_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -209,8 +211,8 @@ async fn p3_functions_that_cannot_be_offered_are_skipped_with_the_reason() {
     assert!(!plugin.has(agent_plugins::Kind::Tool) && run(&sandbox, &plugin, "two", &json!({})).await.result.is_err());
 }
 
-/// P3, P9: tool names that would be equal get longer, the contract's own tools keep their names, and all names are the same when the
-/// compiled code comes from the cache.
+/// P3, P9: tool names that would be equal become longer, the tools of the contract keep their names, and all names are
+/// the same when the compiled code comes from the cache.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_p9_tool_names_are_unique_and_stable() {
     let directory = tempfile::tempdir().unwrap();

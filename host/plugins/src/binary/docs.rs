@@ -1,4 +1,4 @@
-//! The documentation in a component's WIT: the custom section `package-docs`, which contains a version byte followed by the
+//! Reads the WIT documentation in a component. The custom section `package-docs` contains a version byte and the
 //! documentation of a package as JSON.
 
 use serde::{Deserialize, Serialize};
@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use wasmparser::{Parser, Payload};
 
 const SECTION: &str = "package-docs";
-/// Supported versions of the section.
+/// Supported versions of the section's format.
 const VERSIONS: [u8; 2] = [0, 1];
-/// Maximum bytes of all sections together.
+/// Maximum total size of all sections, in bytes.
 const DOCS_BYTES: usize = 4 * 1024 * 1024;
-/// Maximum bytes of one section.
+/// Maximum size of one section, in bytes.
 const SECTION_BYTES: usize = 1024 * 1024;
 /// Maximum number of sections.
 const SECTIONS: usize = 64;
@@ -60,8 +60,8 @@ pub(crate) struct TypeDocs {
 }
 
 impl Docs {
-    /// Reads the documentation from all parts of a component. Sections that cannot be read are ignored. This parses the whole
-    /// component, so it runs in the child process that examines components.
+    /// Reads the documentation from all parts of a component. Sections that cannot be read are ignored. This function
+    /// parses the whole component, so it runs in the child process that examines components.
     pub(crate) fn read(component: &[u8]) -> Self {
         let payloads = Parser::new(0).parse_all(component).map_while(Result::ok);
         let sections = payloads.filter_map(|payload| match payload {
@@ -70,8 +70,8 @@ impl Docs {
         });
         let mut left = DOCS_BYTES;
         let bounded = sections.take(SECTIONS).take_while(|section| match left.checked_sub(section.len()) {
-            Some(rest) => {
-                left = rest;
+            Some(remaining) => {
+                left = remaining;
                 true
             }
             None => false,
@@ -79,19 +79,20 @@ impl Docs {
         Self { packages: bounded.filter_map(package).collect() }
     }
 
-    /// The documentation of an exported function. None if several packages document it differently.
+    /// The documentation of an exported function. None if several packages document the function differently.
     pub(crate) fn function(&self, interface: Option<&str>, function: &str) -> Option<&str> {
         let mut docs = self.packages.iter().filter_map(|package| package.function(interface, function));
         let first = docs.next()?;
         docs.all(|other| other == first).then_some(first)
     }
 
-    /// The documentation of a type that an interface defines or uses under this name. None if several packages document it differently.
+    /// The documentation of a type that an interface defines or uses under this name. None if several packages document
+    /// the type differently.
     pub(crate) fn of_type(&self, interface: Option<&str>, name: &str) -> Option<&TypeDocs> {
-        let own = self.packages.iter().flat_map(|package| package.types_of(interface));
-        let own: Vec<_> = own.filter_map(|types| types.get(name)).collect();
+        let of_interface = self.packages.iter().flat_map(|package| package.types_of(interface));
+        let of_interface: Vec<_> = of_interface.filter_map(|types| types.get(name)).collect();
         let everywhere = || self.packages.iter().flat_map(Package::types).filter_map(|types| types.get(name)).collect();
-        let docs = if own.is_empty() { everywhere() } else { own };
+        let docs = if of_interface.is_empty() { everywhere() } else { of_interface };
         let (first, others) = docs.split_first()?;
         others.iter().all(|other| other == first).then_some(*first)
     }
@@ -166,7 +167,7 @@ mod tests {
         component.finish()
     }
 
-    // P3: functions of interfaces and of the world get their documentation from the section; a broken section is ignored.
+    // P3: covers functions of interfaces and of worlds. A broken section is ignored.
     #[test]
     fn p3_docs_are_found_by_interface_and_function() {
         let words = r#"{"docs": "All.", "interfaces": {"ops": {"funcs": {"add": {"docs": "Adds.", "new": 1},
@@ -193,7 +194,7 @@ mod tests {
         let docs = Docs::read(&component(&[words]));
         let type_docs = |interface, name| docs.of_type(interface, name).and_then(|docs| docs.docs.as_deref());
         assert_eq!(type_docs(Some("docs:calc/shapes@0.1.0"), "point"), Some("A place."));
-        assert_eq!(type_docs(Some("docs:calc/paint@0.1.0"), "point"), Some("A place."), "it uses the type");
+        assert_eq!(type_docs(Some("docs:calc/paint@0.1.0"), "point"), Some("A place."), "the interface uses the type");
         assert_eq!(type_docs(Some("docs:calc/maps"), "tile"), Some("Of a map."));
         assert_eq!(type_docs(Some("docs:calc/paint"), "tile"), None, "the packages disagree");
         assert_eq!(type_docs(None, "mode"), Some("How."));

@@ -1,23 +1,23 @@
-//! Checks the names and versions of a component's imports, and finds the exports that belong to the contract. The linker could do
-//! this, but its messages for missing imports are misleading.
+//! Checks the names and versions of a component's imports, and finds the exports that belong to the contract. The
+//! linker could also check imports, but its messages for missing imports are misleading.
 
 use crate::identity::Kind;
 use crate::text::clean;
 use std::str::FromStr;
 
-/// The contract's package.
-const OWN_PACKAGE: &str = "agent-host:plugin";
-/// The contract's version that this host implements.
-const OWN_VERSION: Version = Version { major: 0, minor: 1, patch: 0, pre: "" };
-/// The contract's interfaces. A component may also import those that it exports, for their types.
-const OWN_INTERFACES: [&str; 7] =
+/// Name of the contract's package.
+const CONTRACT_PACKAGE: &str = "agent-host:plugin";
+/// Version of the contract that this host implements.
+const CONTRACT_VERSION: Version = Version { major: 0, minor: 1, patch: 0, pre: "" };
+/// The contract's interfaces. A component may also import the interfaces that it exports, for their types.
+const CONTRACT_INTERFACES: [&str; 7] =
     ["types", "media-store", "tool", "context-builder", "step-context", "output-validator", "media-policy"];
 
 /// Package of the interface to the agent's model.
 const MODEL_PACKAGE: &str = "agent-host:model";
 const MODEL_INTERFACES: [&str; 1] = ["host-model"];
 
-/// Implemented interfaces of WASI 0.2.
+/// The interfaces of WASI 0.2 that this host implements.
 const WASI: [(&str, &[&str]); 7] = [
     ("wasi:io", &["error", "poll", "streams"]),
     ("wasi:clocks", &["monotonic-clock", "wall-clock"]),
@@ -45,7 +45,7 @@ const WASI: [(&str, &[&str]); 7] = [
     ),
 ];
 
-/// Implemented WASI drafts, with their exact names.
+/// The exact names of the WASI draft interfaces that this host implements.
 const WASI_DRAFTS: [&str; 11] = [
     "wasi:config/store@0.2.0-rc.1",
     "wasi:config/store@0.2.0-draft",
@@ -60,7 +60,7 @@ const WASI_DRAFTS: [&str; 11] = [
     "wasi:keyvalue/batch@0.2.0-draft",
 ];
 
-/// WASI interfaces that are known but not offered. They link to functions that always refuse.
+/// WASI interfaces that the host does not implement. Their functions link to functions that always fail.
 const DENIED: [(&str, &[&str]); 3] = [
     ("wasi:http", &["incoming-handler"]),
     ("wasi:blobstore", &["blobstore", "container", "types"]),
@@ -75,7 +75,7 @@ pub enum InterfaceProblem {
     Version {
         /// Name of the interface with its version.
         name: String,
-        /// What to do about it.
+        /// Advice for the user.
         advice: &'static str,
     },
     /// The contract has no such interface in this version.
@@ -94,12 +94,12 @@ pub enum InterfaceProblem {
         name: String,
         /// The versions that the host implements.
         known: String,
-        /// What to do about it.
+        /// Advice for the user.
         advice: &'static str,
     },
-    /// The host does not know these imports.
+    /// The component imports interfaces that this host does not know.
     #[error(
-        "it imports {}, which this host does not know: it was made for another host. A plugin may import {OWN_PACKAGE}@0.1.x \
+        "it imports {}, which this host does not know: it was made for another host. A plugin may import {CONTRACT_PACKAGE}@0.1.x \
          and WASI 0.2; rebuild it without other imports, or compose it with a component that exports them (`wac plug`)",
         listed(names)
     )]
@@ -109,7 +109,7 @@ pub enum InterfaceProblem {
     },
 }
 
-/// Maximum number of names in a message.
+/// Maximum number of names that an error message lists.
 const SHOWN: usize = 4;
 
 fn listed(names: &[String]) -> String {
@@ -121,25 +121,25 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// Whether some imports link to functions that always refuse.
+/// Whether all imports of a component are implemented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Imports {
     /// All imports are implemented.
     Implemented,
-    /// Some imports are known but not offered.
+    /// Some imports are known but not implemented. Their functions always fail.
     SomeDenied,
 }
 
 /// Whether an import can have effects outside of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effects {
-    /// None: for example clocks, random numbers, configuration and logging.
+    /// The import has no effects. Examples: clocks, random numbers, configuration and logging.
     None,
-    /// It can have effects if it is granted.
+    /// The import can have effects if it is granted.
     Possible,
 }
 
-/// Whether an import can have effects. Its name must have been checked.
+/// Whether an import can have effects. The name of the import must have been checked.
 pub(crate) fn effects(name: &str) -> Effects {
     let path = name.split('@').next().unwrap_or(name);
     let harmless = ["wasi:io/", "wasi:clocks/", "wasi:random/", "wasi:cli/", "wasi:config/", "wasi:logging/"];
@@ -148,8 +148,8 @@ pub(crate) fn effects(name: &str) -> Effects {
 }
 
 /// Whether an export belongs to the contract.
-pub(crate) fn is_own(name: &str) -> bool {
-    InterfaceName::parse(name).is_some_and(|interface| interface.package == OWN_PACKAGE)
+pub(crate) fn is_of_contract(name: &str) -> bool {
+    InterfaceName::parse(name).is_some_and(|interface| interface.package == CONTRACT_PACKAGE)
 }
 
 /// Checks every import by name.
@@ -161,21 +161,23 @@ pub(crate) fn check<'a>(names: impl Iterator<Item = &'a str>) -> Result<Imports,
             Ok(Imports::Implemented) => {}
             Ok(Imports::SomeDenied) => imports = Imports::SomeDenied,
             Err(InterfaceProblem::Unknown { names }) => unknown.extend(names),
-            // A version problem is more helpful than a list of unknown names.
+            // An error about a version is more helpful than a list of unknown names.
             Err(problem) => return Err(problem),
         }
     }
     if unknown.is_empty() { Ok(imports) } else { Err(InterfaceProblem::Unknown { names: unknown }) }
 }
 
-/// The plugin kinds among these exports. Fails if an export belongs to an incompatible version of the contract.
+/// The plugin kinds that these exports implement. Fails if an export belongs to an incompatible version of the
+/// contract.
 pub(crate) fn kinds<'a>(exports: impl Iterator<Item = &'a str>) -> Result<Vec<Kind>, InterfaceProblem> {
     let mut kinds = Vec::new();
     for name in exports {
-        let Some(interface) = InterfaceName::parse(name).filter(|interface| interface.package == OWN_PACKAGE) else {
+        let Some(interface) = InterfaceName::parse(name).filter(|interface| interface.package == CONTRACT_PACKAGE)
+        else {
             continue;
         };
-        check_own(name, &interface, &OWN_INTERFACES)?;
+        check_contract_interface(name, &interface, &CONTRACT_INTERFACES)?;
         kinds.extend(Kind::ALL.into_iter().find(|kind| kind.interface() == interface.interface));
     }
     kinds.sort_unstable();
@@ -183,7 +185,7 @@ pub(crate) fn kinds<'a>(exports: impl Iterator<Item = &'a str>) -> Result<Vec<Ki
     Ok(kinds)
 }
 
-/// Whether the interface is known but not offered. Its name must have been checked.
+/// Whether the interface is known but not implemented. The name of the interface must have been checked.
 pub(crate) fn is_denied(name: &str) -> bool {
     InterfaceName::parse(name).is_some_and(|interface| interface.is_in(&DENIED))
 }
@@ -194,12 +196,12 @@ fn check_one(name: &str) -> Result<Imports, InterfaceProblem> {
         return Ok(Imports::Implemented);
     }
     let interface = InterfaceName::parse(name).ok_or_else(unknown)?;
-    if interface.package == OWN_PACKAGE {
-        check_own(name, &interface, &OWN_INTERFACES)?;
+    if interface.package == CONTRACT_PACKAGE {
+        check_contract_interface(name, &interface, &CONTRACT_INTERFACES)?;
         return Ok(Imports::Implemented);
     }
     if interface.package == MODEL_PACKAGE {
-        check_own(name, &interface, &MODEL_INTERFACES)?;
+        check_contract_interface(name, &interface, &MODEL_INTERFACES)?;
         return Ok(Imports::Implemented);
     }
     if interface.is_in(&DENIED) {
@@ -227,10 +229,10 @@ fn wasi_version(name: &str, advice: &'static str) -> InterfaceProblem {
     InterfaceProblem::StandardVersion { name: name.to_owned(), known: "WASI 0.2".to_owned(), advice }
 }
 
-fn check_own(name: &str, interface: &InterfaceName<'_>, known: &[&str]) -> Result<(), InterfaceProblem> {
+fn check_contract_interface(name: &str, interface: &InterfaceName<'_>, known: &[&str]) -> Result<(), InterfaceProblem> {
     let version = interface.version.unwrap_or(Version { major: 0, minor: 0, patch: 0, pre: "" });
-    if version.track() != OWN_VERSION.track() {
-        let advice = if (version.major, version.minor) > (OWN_VERSION.major, OWN_VERSION.minor) {
+    if version.track() != CONTRACT_VERSION.track() {
+        let advice = if (version.major, version.minor) > (CONTRACT_VERSION.major, CONTRACT_VERSION.minor) {
             "use a newer agent-host, or rebuild the plugin against 0.1.x"
         } else {
             "rebuild the plugin against 0.1.x"
@@ -244,7 +246,7 @@ fn check_own(name: &str, interface: &InterfaceName<'_>, known: &[&str]) -> Resul
     }
 }
 
-/// The parts of `namespace:package/interface@version`.
+/// The parsed form of `namespace:package/interface@version`.
 struct InterfaceName<'a> {
     package: &'a str,
     interface: &'a str,
@@ -302,7 +304,8 @@ mod tests {
         check([name].into_iter()).expect_err("this import is refused").to_string()
     }
 
-    // P5, row 14: known imports are accepted in any patch version; those that are not offered are marked as denied.
+    // P5, row 14: known imports are accepted in any patch version. Imports that are not implemented are marked as
+    // denied.
     #[test]
     fn p5_row_14_known_imports_are_accepted() {
         for name in [
@@ -337,7 +340,7 @@ mod tests {
         assert!(message("wasi:io/streams@0.3.0").contains("implements WASI 0.2; rebuild it for WASI 0.2 (in Rust"));
         assert!(message("wasi:io/streams@0.2.0-rc-2023-11-10").contains("with a newer toolchain"));
         assert!(message("wasi:config/store@0.3.0").contains("implements `wasi:config/store@0.2.0-rc.1` and `wasi"));
-        let problem = kinds(["agent-host:plugin/tool@0.2.0"].into_iter()).expect_err("another track");
+        let problem = kinds(["agent-host:plugin/tool@0.2.0"].into_iter()).expect_err("an incompatible version");
         assert!(problem.to_string().contains("`agent-host:plugin/tool@0.2.0`"), "{problem}");
     }
 
@@ -348,7 +351,7 @@ mod tests {
             assert!(message(name).contains(&format!("`{name}`")), "{name}");
         }
         let many = ["a:a/a", "b:b/b", "wasi:io/streams@0.2.0", "c:c/c", "d:d/d", "e:e/e", "f:f/f"];
-        let message = check(many.into_iter()).expect_err("five are unknown").to_string();
+        let message = check(many.into_iter()).expect_err("five imports are unknown").to_string();
         assert!(message.contains("`a:a/a`, `b:b/b`, `c:c/c`, `d:d/d` and 2 more"), "{message}");
         let newer = check(["a:a/a", "wasi:io/streams@0.3.0"].into_iter()).expect_err("another WASI").to_string();
         assert!(newer.contains("WASI 0.2"), "{newer}");

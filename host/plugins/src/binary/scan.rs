@@ -1,5 +1,6 @@
-//! Reads a component's imports and exports from its bytes before it is compiled. This runs in the child process that examines
-//! components, after `structure` has checked the limits. The host process itself only reads headers.
+//! Reads a component's imports and exports from its bytes before the component is compiled. The scan runs in the child
+//! process that examines components, after `structure` has checked the limits. The host process itself reads only
+//! headers.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -16,15 +17,15 @@ pub(crate) const COMPILED_MAGIC: &[u8] = b"agent-host compiled 2\n";
 /// The imports and exports of a component.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
-    /// Names of its imports, in order.
+    /// Names of the component's imports, in order.
     pub(crate) imports: Vec<String>,
-    /// Names of its exports, in order.
+    /// Names of the component's exports, in order.
     pub(crate) exports: Vec<String>,
-    /// Whether functions are lifted with the async ABI.
+    /// Whether the component exports functions with the async ABI.
     pub(crate) has_async_lift: bool,
 }
 
-/// Names of what a component imports and exports, in order.
+/// The names of a component's imports and exports, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interfaces {
     /// Names of the imports, for example `wasi:io/streams@0.2.0`.
@@ -36,7 +37,7 @@ pub struct Interfaces {
 /// The reason why a file is not a plugin (row 11).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum NotAComponent {
-    /// The file has no known format.
+    /// The format of the file is not known.
     #[error("it is not a WebAssembly component (it begins with {start}); build one with `agent-host plugin build`")]
     Unknown {
         /// The first bytes in hexadecimal.
@@ -44,12 +45,12 @@ pub enum NotAComponent {
     },
     /// The file is a core module.
     #[error("it is a core WebAssembly module{0}, not a component; {advice}", advice = .0.advice())]
-    CoreModule(MadeFor),
+    CoreModule(ModuleTarget),
     /// The file is WebAssembly text.
     #[error("it is WebAssembly text; compile it to a component first (`wasm-tools parse`)")]
     Text,
     /// The file contains compiled code, which the host loads only from its own cache.
-    #[error("it is precompiled code, which is never loaded as a plugin; give the component itself (`.wasm`)")]
+    #[error("it is precompiled code, which is never loaded as a plugin; pass the component itself (`.wasm`)")]
     Precompiled,
     /// The file contains only interface definitions.
     #[error("it is a WIT package: interface definitions without code; build a component that implements them")]
@@ -57,7 +58,7 @@ pub enum NotAComponent {
     /// The file violates the binary format.
     #[error("it is damaged: {reason}")]
     Damaged {
-        /// What is wrong, with the position in bytes.
+        /// Describes the problem and its position in bytes.
         reason: String,
     },
     /// The component exports functions with the async ABI, which the host does not support.
@@ -69,20 +70,20 @@ pub enum NotAComponent {
 
 /// The target for which a core module was built, which determines how to turn it into a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum MadeFor {
-    /// A program for WASI preview 1.
+pub enum ModuleTarget {
+    /// The module is a program for WASI preview 1.
     Preview1Command,
-    /// A library for WASI preview 1.
+    /// The module is a library for WASI preview 1.
     Preview1Reactor,
-    /// A component: the module already contains its interface types.
+    /// The module was built to become a component: it already contains its interface types.
     Component,
-    /// A web page or a JavaScript engine.
+    /// The module was built for a web page or a JavaScript engine.
     JavaScript,
     /// The target is not known.
     Unknown,
 }
 
-impl MadeFor {
+impl ModuleTarget {
     /// Determines the target from the module's imports and sections.
     fn of(module: &[u8]) -> Self {
         let (mut preview1, mut script, mut described, mut program) = (false, false, false, false);
@@ -103,44 +104,46 @@ impl MadeFor {
             }
         }
         match (preview1, program) {
-            (true, true) => MadeFor::Preview1Command,
-            (true, false) => MadeFor::Preview1Reactor,
-            _ if described => MadeFor::Component,
-            _ if script => MadeFor::JavaScript,
-            _ => MadeFor::Unknown,
+            (true, true) => ModuleTarget::Preview1Command,
+            (true, false) => ModuleTarget::Preview1Reactor,
+            _ if described => ModuleTarget::Component,
+            _ if script => ModuleTarget::JavaScript,
+            _ => ModuleTarget::Unknown,
         }
     }
 
     fn advice(self) -> &'static str {
         match self {
-            MadeFor::Preview1Command => {
+            ModuleTarget::Preview1Command => {
                 "build it for the target wasm32-wasip2, or turn it into a component: `jco new FILE --wasi-command -o NEW.wasm`"
             }
-            MadeFor::Preview1Reactor => {
+            ModuleTarget::Preview1Reactor => {
                 "build it for the target wasm32-wasip2, or turn it into a component: `jco new FILE --wasi-reactor -o NEW.wasm`"
             }
-            MadeFor::Component => "turn it into a component: `wasm-tools component new FILE -o NEW.wasm`",
-            MadeFor::JavaScript => "its imports are JavaScript; build it for the target wasm32-wasip2",
-            MadeFor::Unknown => "build it for the target wasm32-wasip2, or wrap it with `wasm-tools component new`",
+            ModuleTarget::Component => "turn it into a component: `wasm-tools component new FILE -o NEW.wasm`",
+            ModuleTarget::JavaScript => "its imports are JavaScript; build it for the target wasm32-wasip2",
+            ModuleTarget::Unknown => {
+                "build it for the target wasm32-wasip2, or wrap it with `wasm-tools component new`"
+            }
         }
     }
 }
 
-impl fmt::Display for MadeFor {
+impl fmt::Display for ModuleTarget {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            MadeFor::Preview1Command | MadeFor::Preview1Reactor => " for WASI preview 1",
-            MadeFor::Component => " that was built to become a component",
-            MadeFor::JavaScript => " for JavaScript",
-            MadeFor::Unknown => "",
+            ModuleTarget::Preview1Command | ModuleTarget::Preview1Reactor => " for WASI preview 1",
+            ModuleTarget::Component => " that was built to become a component",
+            ModuleTarget::JavaScript => " for JavaScript",
+            ModuleTarget::Unknown => "",
         })
     }
 }
 
-/// Scans the outermost level of a component. Compiling the component validates the rest.
+/// Scans the outermost level of a component. The inner levels are validated when the component is compiled.
 pub(crate) fn scan(bytes: &[u8]) -> Result<Scan, NotAComponent> {
     if Parser::is_core_wasm(bytes) {
-        return Err(NotAComponent::CoreModule(MadeFor::of(bytes)));
+        return Err(NotAComponent::CoreModule(ModuleTarget::of(bytes)));
     }
     check_header(bytes)?;
     let mut scan = Scan::default();
@@ -181,9 +184,10 @@ pub(crate) fn scan(bytes: &[u8]) -> Result<Scan, NotAComponent> {
     Ok(scan)
 }
 
-/// Names of the imports that contain only types, so that the host need not implement them. A component has such an import if an
-/// exported interface uses types of another one. Code is not read. For a damaged component, the set is empty.
-pub(crate) fn imports_of_types(bytes: &[u8], imports: &[String]) -> BTreeSet<String> {
+/// Names of the imports that contain only types, so that the host does not have to implement them. A component has such
+/// an import if an exported interface uses types of another interface. Code is not read. For a damaged component, the
+/// set is empty.
+pub(crate) fn type_only_imports(bytes: &[u8], imports: &[String]) -> BTreeSet<String> {
     let mut validator = Validator::new_with_features(WasmFeatures::all());
     let mut outermost = None;
     for payload in Parser::new(0).parse_all(bytes) {
@@ -196,28 +200,28 @@ pub(crate) fn imports_of_types(bytes: &[u8], imports: &[String]) -> BTreeSet<Str
         }
     }
     let Some(types) = outermost else { return BTreeSet::new() };
-    let has_only_types =
-        |name: &&String| types.component_item_for_import(name).is_some_and(|item| is_of_types(&item.ty, &types));
-    imports.iter().filter(has_only_types).cloned().collect()
+    let is_type_only =
+        |name: &&String| types.component_item_for_import(name).is_some_and(|item| has_only_types(&item.ty, &types));
+    imports.iter().filter(is_type_only).cloned().collect()
 }
 
-fn is_of_types(item: &ComponentEntityType, types: &Types) -> bool {
+fn has_only_types(item: &ComponentEntityType, types: &Types) -> bool {
     match item {
         ComponentEntityType::Type { referenced, .. } => matches!(referenced, ComponentAnyTypeId::Defined(_)),
         ComponentEntityType::Instance(instance) => {
-            types[*instance].exports.values().all(|item| is_of_types(&item.ty, types))
+            types[*instance].exports.values().all(|item| has_only_types(&item.ty, types))
         }
         _ => false,
     }
 }
 
-/// Checks by the first bytes that a file is a component.
+/// Checks that the first bytes of a file are the header of a component.
 pub(crate) fn check_header(bytes: &[u8]) -> Result<(), NotAComponent> {
     if Parser::is_component(bytes) {
         return Ok(());
     }
     if Parser::is_core_wasm(bytes) {
-        return Err(NotAComponent::CoreModule(MadeFor::Unknown));
+        return Err(NotAComponent::CoreModule(ModuleTarget::Unknown));
     }
     // wasmtime's compiled code is an ELF file, and the cache adds its own header.
     if bytes.starts_with(b"\x7fELF") || bytes.starts_with(COMPILED_MAGIC) {

@@ -1,5 +1,5 @@
-//! Reads the outermost sections of a component in the host process, before anything else reads the bytes. It is a flat loop over
-//! section headers that never reads nested modules, components or types.
+//! Reads the outermost sections of a component in the host process, before any other code reads the bytes. The reader
+//! is a flat loop over section headers. It never reads nested modules, components or types.
 
 use super::scan::{Interfaces, NotAComponent};
 use wasmparser::{BinaryReader, BinaryReaderError, ComponentExternalKind, FromReader, Parser, SectionLimited};
@@ -7,24 +7,25 @@ use wasmparser::{BinaryReader, BinaryReaderError, ComponentExternalKind, FromRea
 /// Name of the custom section that contains a component's manifest as JSON.
 pub const MANIFEST_SECTION: &str = "agent-host:manifest";
 
-/// Bytes of a component's header: magic number and version.
+/// Size of a component's header in bytes: the magic number and the version.
 pub(crate) const HEADER_BYTES: usize = 8;
 pub(crate) const CUSTOM_SECTION: u8 = 0;
 const CORE_MODULE_SECTION: u8 = 1;
 const COMPONENT_SECTION: u8 = 4;
 const IMPORT_SECTION: u8 = 10;
 const EXPORT_SECTION: u8 = 11;
-/// Maximum number of imports, and of exports, that are read here: the largest value that can be configured.
+/// Maximum number of imports, and of exports, that are read in the host process: the largest value of
+/// `component_interfaces`.
 const MAX_NAMES: usize = 10_000;
 
-/// One section of the outermost level.
+/// One section of a component's outermost level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Section<'a> {
     pub(crate) id: u8,
     pub(crate) contents: &'a [u8],
 }
 
-/// An iterator over the sections of a component, which ends after the first damaged one.
+/// An iterator over the sections of a component. It ends after the first damaged section.
 pub(crate) struct Sections<'a> {
     reader: Option<BinaryReader<'a>>,
 }
@@ -56,14 +57,14 @@ fn read_section<'a>(reader: &mut BinaryReader<'a>) -> Result<Section<'a>, Binary
     Ok(Section { id, contents: reader.read_bytes(size as usize)? })
 }
 
-/// The manifest's JSON, and the damage that ended the search early. A file with appended bytes still has its manifest's name, so that
-/// it can be compared with the lock file.
+/// The result of the search for a manifest: the manifest's JSON, and the damage that ended the search early. If bytes
+/// were appended to the file, the manifest is still found, so that its name can be compared with the lock file.
 pub(crate) struct FoundManifest<'a> {
     pub(crate) json: Option<&'a [u8]>,
     pub(crate) damage: Option<NotAComponent>,
 }
 
-/// Finds the manifest section. If there are several, the last one counts.
+/// Finds the manifest section. If there are several manifest sections, returns the last of them.
 pub(crate) fn find_manifest(component: &[u8]) -> Result<FoundManifest<'_>, NotAComponent> {
     let mut found = FoundManifest { json: None, damage: None };
     for section in Sections::of(component)? {
@@ -75,7 +76,7 @@ pub(crate) fn find_manifest(component: &[u8]) -> Result<FoundManifest<'_>, NotAC
     Ok(found)
 }
 
-/// The contents of the manifest section, if this is one.
+/// The manifest's JSON, if the section is a manifest section.
 pub(crate) fn manifest_json(section: Section<'_>) -> Option<&[u8]> {
     if section.id != CUSTOM_SECTION {
         return None;
@@ -85,7 +86,7 @@ pub(crate) fn manifest_json(section: Section<'_>) -> Option<&[u8]> {
     is_manifest.then(|| &section.contents[reader.current_position()..])
 }
 
-/// The names of a component's imports and exports, in order, at most 10,000 each.
+/// The names of a component's imports and exports, in order. Fails if there are more than 10,000 imports or exports.
 pub fn interfaces(component: &[u8]) -> Result<Interfaces, NotAComponent> {
     let (mut found, mut has_code, mut only_types) = (Interfaces::default(), false, true);
     for section in Sections::of(component)? {
@@ -109,7 +110,7 @@ pub fn interfaces(component: &[u8]) -> Result<Interfaces, NotAComponent> {
     Ok(found)
 }
 
-/// Whether a nested component contains a module or component, which the encoding of a WIT package never does.
+/// Whether a nested component contains a module or component. The encoding of a WIT package never contains them.
 fn contains_module(component: &[u8]) -> bool {
     let sections = Sections::of(component).into_iter().flatten();
     sections.map_while(Result::ok).any(|section| matches!(section.id, CORE_MODULE_SECTION | COMPONENT_SECTION))

@@ -1,5 +1,6 @@
-//! Checks the structure of a component before a recursive parser reads it (row 36): the nesting of components and types, and the
-//! number of types, imports and exports. The check uses an explicit stack and never recurses.
+//! Checks the structure of a component before a recursive parser reads the component (row 36): the nesting of
+//! components and types, and the number of types, imports and exports. The check uses an explicit stack and never
+//! recurses.
 
 use crate::limits::HostLimits;
 use serde::{Deserialize, Serialize};
@@ -12,11 +13,11 @@ use wasmparser::{
 /// Limits on a component's structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StructureLimits {
-    /// Nesting depth of components, modules and types.
+    /// Maximum nesting depth of components, modules and types.
     pub(crate) nesting: usize,
-    /// Number of types, including those of nested components, modules and types.
+    /// Maximum number of types, including the types of nested components, modules and types.
     pub(crate) types: usize,
-    /// Number of imports, and likewise of exports, of each component, component type and instance type.
+    /// Maximum number of imports, and also of exports, of each component, component type and instance type.
     pub(crate) interfaces: usize,
 }
 
@@ -31,9 +32,10 @@ impl HostLimits {
     }
 }
 
-/// Maximum bytes of the names of all outermost imports and exports together.
+/// Maximum total size of the names of all outermost imports and exports, in bytes.
 const NAME_BYTES: usize = 1024 * 1024;
-/// Maximum number of imports, and of exports, of one core module. Modules that share a library link thousands of symbols.
+/// Maximum number of imports, and of exports, of one core module. The limit is large, because modules that share a
+/// library link thousands of symbols.
 const CORE_INTERFACES: usize = 100_000;
 
 /// The reason why a component is refused before it is parsed.
@@ -67,8 +69,8 @@ pub enum StructureProblem {
         /// The value of the limit.
         most: usize,
     },
-    /// The names of its imports and exports are too long.
-    #[error("the names of its imports and exports have more than {most} bytes together")]
+    /// The names of the component's imports and exports are too long.
+    #[error("the names of its imports and exports have more than {most} bytes in total")]
     Names {
         /// The value of the limit.
         most: usize,
@@ -76,7 +78,7 @@ pub enum StructureProblem {
     /// The file violates the binary format.
     #[error("it is damaged: {reason}")]
     Damaged {
-        /// What is wrong, with the position in bytes.
+        /// Describes the problem and its position in bytes.
         reason: String,
     },
 }
@@ -87,7 +89,8 @@ impl From<BinaryReaderError> for StructureProblem {
     }
 }
 
-/// Checks the structure of a component or a core module. Recursive parsers can safely read what passes.
+/// Checks the structure of a component or a core module. If the check succeeds, recursive parsers can safely read the
+/// bytes.
 pub(crate) fn check(bytes: &[u8], limits: StructureLimits) -> Result<(), StructureProblem> {
     let mut walk = Walk { bytes, limits, types: 0, name_bytes: 0, levels: vec![Level::default()] };
     for payload in Parser::new(0).parse_all(bytes) {
@@ -96,7 +99,7 @@ pub(crate) fn check(bytes: &[u8], limits: StructureLimits) -> Result<(), Structu
     Ok(())
 }
 
-/// The counts of one component or module.
+/// The number of imports and exports of one component or module so far.
 #[derive(Default)]
 struct Level {
     imports: usize,
@@ -111,9 +114,10 @@ struct Walk<'b> {
     levels: Vec<Level>,
 }
 
-/// A list of declarations that is partly read.
+/// A list of declarations that has been read in part.
 struct Declarations {
     kind: Kind,
+    /// Number of declarations that have not been read yet.
     left: u32,
     imports: usize,
     exports: usize,
@@ -166,7 +170,7 @@ impl Walk<'_> {
     /// Checks the nesting depth. `types` is the depth of types inside the innermost component.
     fn check_nesting(&self, types: usize) -> Result<(), StructureProblem> {
         let most = self.limits.nesting;
-        // The outermost component and the list of a section do not count.
+        // The outermost component and the outermost list of a type section do not count.
         if self.levels.len() - 1 + types > most { Err(StructureProblem::Nesting { most }) } else { Ok(()) }
     }
 
@@ -190,7 +194,7 @@ impl Walk<'_> {
         check_interfaces("exports", level.exports, most)
     }
 
-    /// Checks the total length of the names at the outermost level, which the host reads.
+    /// Checks the total size of the names at the outermost level, because the host process reads these names.
     fn names<'a, T: FromReader<'a>>(
         &mut self,
         section: SectionLimited<'a, T>,
@@ -228,7 +232,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Reads the items of a type section with an explicit stack, because these types can be nested to any depth.
+    /// Reads the items of a type section. Uses an explicit stack, because these types can be nested to any depth.
     fn component_types(&mut self, section: Range<usize>) -> Result<(), StructureProblem> {
         let mut reader = BinaryReader::new(&self.bytes[section.clone()], section.start);
         let mut open = vec![Declarations::new(Kind::Section, reader.read_var_u32()?)];
@@ -250,7 +254,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Reads one type. For a component or instance type, it reads only the start and returns the declarations that follow.
+    /// Reads one type. If it is a component or instance type, reads only its start and returns the list of declarations
+    /// that follow.
     fn component_type(&mut self, reader: &mut BinaryReader<'_>) -> Result<Option<Declarations>, StructureProblem> {
         self.count_types(1)?;
         let kind = match reader.clone().read_u8()? {

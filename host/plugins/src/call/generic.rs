@@ -1,4 +1,5 @@
-//! Calls to plain functions: converts JSON arguments to values, runs a new instance, and converts the result to JSON.
+//! Calls to generic functions: converts JSON arguments to values, calls the function in a new instance, and converts
+//! the result to JSON.
 
 use super::kinds::{ToolCallRequest, call_spec, capabilities};
 use super::plugin_setup::PluginSetup;
@@ -8,14 +9,14 @@ use crate::component::generic::results::write;
 use crate::component::generic::shape::{Shape, Signature};
 use crate::component::generic::{Callable, EXPORT_CHANGED, GenericExport, GenericLinks, SELF_ARGUMENT, arguments};
 use crate::component::sandbox::Sandbox;
-use crate::contract::RejectedAnswer;
+use crate::contract::RejectedResult;
 use crate::contract::v0_1::bindings::exports::agent_host::plugin::tool as wit;
 use crate::contract::v0_1::tools::{self, Missing};
 use crate::execution::call_spec::{CallSpec, Ports};
 use crate::execution::failure::Stop;
 use crate::execution::report::CallReport;
 use crate::execution::runner::GuestStore;
-use crate::limits::{Limit, PLAIN_ARGUMENT_BYTES};
+use crate::limits::{GENERIC_ARGUMENT_BYTES, Limit};
 use crate::recording::CallRecord;
 use agent_core::message::Content;
 use agent_core::tool::{ToolDone, ToolError, ToolOutcome, Violation};
@@ -39,7 +40,7 @@ enum ArgumentValues {
 }
 
 impl Sandbox {
-    /// Calls the plain function for this tool. Returns None if the tool is not a plain function.
+    /// Calls the generic function for this tool. Returns None if the tool is not a generic function.
     pub(crate) async fn call_generic(
         &self,
         setup: &PluginSetup,
@@ -54,7 +55,7 @@ impl Sandbox {
             Ok(values) => values,
             Err(violation) => {
                 let error = ToolError::InvalidArguments { violations: vec![violation] };
-                return Some(CallReport::answered(Err(error)));
+                return Some(CallReport::returned_early(Err(error)));
             }
         };
         let context = &request.context;
@@ -65,14 +66,14 @@ impl Sandbox {
             capabilities.program = Some(Arc::clone(program));
         }
         let (request_bytes, call) = (request.args.len(), (context.id.0.clone(), &context.scope));
-        let lifted_bytes = setup.limits.plain_lifted();
+        let lifted_bytes = setup.limits.generic_lifted();
         let spec = CallSpec { lifted_bytes, request_bytes, ..call_spec(setup, call, wall, capabilities) };
         let run = |store, record| run_call(setup, links, PreparedCall { export, values }, store, record);
-        Some(self.shared.runner.run(spec, run).await.with_answer_bytes())
+        Some(self.shared.runner.run(spec, run).await.with_result_bytes())
     }
 }
 
-/// An export with the values to call it with.
+/// An export, and the argument values of a call to it.
 struct PreparedCall<'a> {
     export: &'a GenericExport,
     values: ArgumentValues,
@@ -133,7 +134,7 @@ async fn call(
     call_function(store, instance, &function.index, &values, results).await
 }
 
-/// Calls a constructor. Returns the new resource, or the constructor's error as text for the model.
+/// Calls a constructor. Returns the new resource, or the constructor's error as a text for the model.
 async fn construct(
     store: &mut GuestStore,
     instance: &Instance,
@@ -184,40 +185,41 @@ async fn run_command(
     if code != 0 {
         return Ok(Err(program.failure(code)));
     }
-    let printed = program.printed();
-    if printed.is_empty() { Ok(Ok(ToolDone::default())) } else { text(printed, bytes).map(Ok) }
+    let printed = program.take_stdout();
+    if printed.is_empty() { Ok(Ok(ToolDone::default())) } else { done_with_text(printed, bytes).map(Ok) }
 }
 
-/// Converts the result of a function. If it is a `result` with an error, the model receives the error as the tool's failure.
+/// Converts the result of a function. If it is a `result` with an error, the model receives the error as the tool's
+/// failure.
 fn outcome(signature: &Signature, value: Option<Val>, bytes: usize) -> Result<Result<ToolDone, String>, Stop> {
     match (&signature.result, value) {
         (Some(Shape::Result { ok, .. }), Some(Val::Result(Ok(value)))) => match (ok, value) {
-            (Some(shape), Some(value)) => done(shape, *value, bytes).map(Ok),
+            (Some(shape), Some(value)) => done_with_value(shape, *value, bytes).map(Ok),
             _ => Ok(Ok(ToolDone::default())),
         },
         (Some(Shape::Result { error, .. }), Some(Val::Result(Err(value)))) => {
             Ok(Err(error_text(error.as_deref(), value)?))
         }
-        (Some(shape), Some(value)) => done(shape, value, bytes).map(Ok),
+        (Some(shape), Some(value)) => done_with_value(shape, value, bytes).map(Ok),
         _ => Ok(Ok(ToolDone::default())),
     }
 }
 
-fn done(shape: &Shape, value: Val, bytes: usize) -> Result<ToolDone, Stop> {
-    // A string is returned as plain text, not as JSON, because it is meant to be read.
+fn done_with_value(shape: &Shape, value: Val, bytes: usize) -> Result<ToolDone, Stop> {
+    // A string is returned as unquoted text, not as JSON, because the model reads it.
     if let Val::String(string) = value {
-        return text(string, bytes);
+        return done_with_text(string, bytes);
     }
     let json = write(shape, value).map_err(|reason| host_error(&reason))?;
     if json.to_string().len() > bytes {
         return Err(result_too_large(bytes));
     }
-    // The content repeats a null, because a structured null alone would look like no result.
+    // A null is also returned as content, because a structured null alone would look like a missing result.
     let content = if json.is_null() { vec![Content::Json(Value::Null)] } else { Vec::new() };
     Ok(ToolDone { content, structured: Some(json) })
 }
 
-fn text(text: String, bytes: usize) -> Result<ToolDone, Stop> {
+fn done_with_text(text: String, bytes: usize) -> Result<ToolDone, Stop> {
     if text.len() > bytes { Err(result_too_large(bytes)) } else { Ok(ToolDone::text(text)) }
 }
 
@@ -233,8 +235,8 @@ fn error_text(shape: Option<&Shape>, value: Option<Box<Val>>) -> Result<String, 
 /// Converts the arguments from JSON to the values for this export.
 fn read_arguments(export: &GenericExport, plugin: &str, text: &str) -> Result<ArgumentValues, Violation> {
     let violation = |rule: &str, message| Violation { pointer: String::new(), rule: Some(rule.to_owned()), message };
-    if text.len() > PLAIN_ARGUMENT_BYTES {
-        let message = format!("the arguments have {} bytes; at most {PLAIN_ARGUMENT_BYTES} are allowed", text.len());
+    if text.len() > GENERIC_ARGUMENT_BYTES {
+        let message = format!("the arguments have {} bytes; at most {GENERIC_ARGUMENT_BYTES} are allowed", text.len());
         return Err(violation("maxLength", message));
     }
     let json: Value = serde_json::from_str(text).map_err(|error| violation("json", error.to_string()))?;
@@ -260,8 +262,8 @@ fn read_arguments(export: &GenericExport, plugin: &str, text: &str) -> Result<Ar
     })
 }
 
-/// Returns the index of the constructor to call, its arguments, and the JSON pointer to them. If there are several constructors,
-/// `self` must be an object whose only key is the name of one.
+/// Returns the index of the constructor to call, its arguments, and the JSON pointer to the arguments. If there are
+/// several constructors, `self` must be an object whose only key is the name of a constructor.
 fn choose_constructor(
     constructors: &[(String, Callable)],
     self_argument: Value,
@@ -275,7 +277,7 @@ fn choose_constructor(
     };
     let mut named = named.into_iter();
     let (Some((name, arguments)), None) = (named.next(), named.next()) else {
-        let message = "it must name exactly one way to make the instance".to_owned();
+        let message = "it must contain exactly one key, which is the name of a constructor".to_owned();
         return Err(Violation {
             pointer: format!("/{SELF_ARGUMENT}"),
             rule: Some("maxProperties".to_owned()),
@@ -292,9 +294,9 @@ fn choose_constructor(
 }
 
 fn host_error(reason: &str) -> Stop {
-    Stop::Refused(RejectedAnswer::Host(reason.to_owned()))
+    Stop::Refused(RejectedResult::Host(reason.to_owned()))
 }
 
 fn result_too_large(bytes: usize) -> Stop {
-    Stop::Refused(RejectedAnswer::Limit(Limit::ResultText(bytes)))
+    Stop::Refused(RejectedResult::Limit(Limit::ResultText(bytes)))
 }

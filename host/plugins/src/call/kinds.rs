@@ -1,5 +1,5 @@
-//! The typed calls, one for each exported function of the contract. Each converts the request, runs the guest in a new instance, and
-//! checks and converts the answer.
+//! The typed calls: one method for each exported function of the contract. Each method converts the request, runs the
+//! guest in a new instance, and checks and converts the result.
 
 use super::plugin_setup::PluginSetup;
 use super::service_request;
@@ -28,13 +28,13 @@ use std::time::Duration;
 /// The context of one tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolCallContext {
-    /// The host's id of the call. It is the same in every attempt.
+    /// Id that the host assigned to the call. All attempts have the same id.
     pub id: CallId,
     /// Number of the attempt, starting at 1.
     pub attempt: u32,
-    /// Limit on the wall time of the call. The plugin's own limit applies as well.
+    /// Maximum wall time of the call. The limit of the plugin applies as well.
     pub time_limit: Duration,
-    /// The agent, session and turn that the call belongs to.
+    /// The agent, session and turn of the call.
     pub scope: Scope,
 }
 
@@ -49,7 +49,8 @@ pub struct ToolCallRequest<'a> {
     pub context: ToolCallContext,
 }
 
-/// The setup, with code that counts fuel if its limits include fuel. Returns from the caller if there is no such code.
+/// Returns the setup, with code that counts fuel if its limits include fuel. If that code cannot be loaded, returns a
+/// failure from the calling function.
 macro_rules! with_metering {
     ($sandbox:expr, $setup:expr) => {
         match $sandbox.with_metering($setup).await {
@@ -60,7 +61,8 @@ macro_rules! with_metering {
 }
 
 impl Sandbox {
-    /// Loads in advance what the first call would otherwise wait for: the code that counts fuel, if the limits include fuel.
+    /// Loads the code that counts fuel, if the limits include fuel. Otherwise the first call would have to wait for
+    /// this code.
     pub async fn prepare(&self, setup: &PluginSetup) -> Result<(), CallFailure> {
         self.with_metering(setup).await.map(drop)
     }
@@ -78,7 +80,7 @@ impl Sandbox {
         }
     }
 
-    /// Calls a tool (P2). New media in the result are stored through the media port before this returns.
+    /// Calls a tool (P2). Stores new media in the result through the media port before it returns.
     pub async fn call_tool(
         &self,
         setup: &PluginSetup,
@@ -124,7 +126,7 @@ impl Sandbox {
                         record.count_bytes_from_guest(tools::new_media_bytes(&outcome));
                         match outcome {
                             exports::tool::Outcome::Pending(request) => {
-                                let request = service_request::request_of(request, (setup, name), &record)?;
+                                let request = service_request::service_request_in(request, (setup, name), &record)?;
                                 Ok(request.map(ToolOutcome::Pending))
                             }
                             exports::tool::Outcome::Done(done) => {
@@ -142,10 +144,10 @@ impl Sandbox {
                 }
             })
             .await
-            .with_answer_bytes()
+            .with_result_bytes()
     }
 
-    /// Asks a context builder for the turn's prompt (L2).
+    /// Calls a context builder, which returns the turn's prompt (L2).
     pub async fn build_context(
         &self,
         setup: &PluginSetup,
@@ -179,10 +181,10 @@ impl Sandbox {
                 }
             })
             .await
-            .with_answer_bytes()
+            .with_result_bytes()
     }
 
-    /// Asks a context builder that exports `step-context` for the sections of this step (L2).
+    /// Calls a context builder that exports `step-context`, which returns the sections of this step (L2).
     pub async fn build_step(
         &self,
         setup: &PluginSetup,
@@ -213,10 +215,10 @@ impl Sandbox {
                 }
             })
             .await
-            .with_answer_bytes()
+            .with_result_bytes()
     }
 
-    /// Asks an output validator for its verdict (L12). It is a pure function and gets no grants and no ports.
+    /// Calls an output validator, which returns a verdict (L12). The validator gets no grants and no ports.
     pub async fn validate(
         &self,
         setup: &PluginSetup,
@@ -245,10 +247,11 @@ impl Sandbox {
                 }
             })
             .await
-            .with_answer_bytes()
+            .with_result_bytes()
     }
 
-    /// Asks a media policy for one decision per medium (P4). It is a pure function and gets no grants and no ports.
+    /// Calls a media policy, which returns one decision for each media item (P4). The policy gets no grants and no
+    /// ports.
     pub async fn decide(
         &self,
         setup: &PluginSetup,
@@ -278,17 +281,17 @@ impl Sandbox {
                 }
             })
             .await
-            .with_answer_bytes()
+            .with_result_bytes()
     }
 }
 
 impl CallSpec {
-    /// Runs the call in the lane of context builders.
+    /// Makes the call run in the lane of context builders.
     fn in_builder_lane(self) -> Self {
         Self { lane: LaneName::Builders, ..self }
     }
 
-    /// Records the size of the request.
+    /// Sets the size of the request, encoded as JSON.
     fn with_request(self, request: &impl Serialize) -> Self {
         Self { request_bytes: json_bytes(request), ..self }
     }
@@ -342,7 +345,7 @@ pub(crate) fn capabilities(setup: &PluginSetup, scope: &Scope, ports: &Ports) ->
     }
 }
 
-/// The name in the log for calls that have no id.
+/// The text that the log shows as the id of calls without an id.
 fn turn(scope: &Scope) -> String {
     format!("turn {}", scope.turn)
 }

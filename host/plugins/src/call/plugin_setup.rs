@@ -1,4 +1,4 @@
-//! A plugin with the grants and limits that one agent gives it.
+//! A plugin with the grants and limits of one agent.
 
 use crate::component::plugin::LoadedPlugin;
 use crate::execution::trial::Trial;
@@ -7,23 +7,24 @@ use crate::grants::{self, Grants, Unmet};
 use crate::limits::CallLimits;
 use std::sync::Arc;
 
-/// A plugin with the grants and limits that one agent gives it.
+/// A plugin with the grants and limits of one agent.
 #[derive(Clone, Debug)]
 pub struct PluginSetup {
     pub(crate) plugin: Arc<LoadedPlugin>,
     pub(crate) grants: Arc<Grants>,
     pub(crate) unmet: Arc<[Unmet]>,
-    /// Needs that are not granted, including guesses from the imports. Used for advice when the plugin reports a denial.
+    /// Needs that are not granted, including guesses from the imports. They are shown as advice when the plugin reports
+    /// a denial.
     pub(crate) guessed: Arc<[Unmet]>,
     pub(crate) limits: CallLimits,
     pub(crate) trial: Option<Arc<Trial>>,
-    /// Secrets that are redacted from everything that the plugin receives.
+    /// Secrets that are removed from the data that the plugin receives.
     pub(crate) secrets: Arc<KnownSecrets>,
 }
 
 impl PluginSetup {
-    /// Creates a setup. The effective grants are the intersection of these grants and the requests of the manifest, and the limits are
-    /// capped at the largest limits of the host.
+    /// Creates a setup. The effective grants are the intersection of `grants` and the needs of the manifest. Each limit
+    /// is lowered to its maximum value.
     pub fn new(plugin: Arc<LoadedPlugin>, grants: Grants, limits: CallLimits) -> Self {
         let unmet: Arc<[Unmet]> = plugin.unmet(&grants).into();
         let guessed = match plugin.manifest() {
@@ -35,7 +36,7 @@ impl PluginSetup {
         Self { plugin, grants, unmet, guessed, limits: limits.bounded(), trial: None, secrets }
     }
 
-    /// Adds the other secrets of the agent, so that they are redacted from everything that servers send to the plugin.
+    /// Adds the other secrets of the agent, so that they are removed from the data that servers send to the plugin.
     #[must_use]
     pub fn with_secrets(self, secrets: &Arc<KnownSecrets>) -> Self {
         let secrets = match self.grants.secrets.is_empty() {
@@ -45,19 +46,20 @@ impl PluginSetup {
         Self { secrets, ..self }
     }
 
-    /// Makes the calls count for a trial.
+    /// Returns the setup with a trial that counts its calls.
     #[must_use]
     pub fn on_trial(self, trial: Option<Arc<Trial>>) -> Self {
         Self { trial, ..self }
     }
 
-    /// Returns the same setup with other grants.
+    /// Returns the setup with other grants.
     #[must_use]
     pub fn with_grants(&self, grants: Grants) -> Self {
         Self::new(self.plugin.clone(), grants, self.limits).on_trial(self.trial.clone()).with_secrets(&self.secrets)
     }
 
-    /// Returns the same setup with its grants limited to these. A grant that was revoked takes effect at once (P10).
+    /// Returns the setup with its grants limited to the current grants, so that a revocation takes effect at once
+    /// (P10).
     #[must_use]
     pub fn within(&self, current: &Grants) -> Self {
         let narrowed = Self::new(self.plugin.clone(), self.grants.within(current), self.limits);
@@ -74,7 +76,7 @@ impl PluginSetup {
         &self.grants
     }
 
-    /// The requests of the manifest that are not granted.
+    /// The needs of the manifest that are not granted.
     pub fn unmet(&self) -> &[Unmet] {
         &self.unmet
     }

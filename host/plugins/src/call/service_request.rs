@@ -1,8 +1,8 @@
-//! Checks the service events that tools ask the host to send. The plugin must have a grant for the event type, and the tool must not
-//! be marked read-only (P2, P6; row 51).
+//! Checks the service events that tools ask the host to send. The plugin must have a grant for the event type, and the
+//! tool must not be marked as read-only (P2, P6, row 51).
 
 use super::plugin_setup::PluginSetup;
-use crate::contract::RejectedAnswer;
+use crate::contract::RejectedResult;
 use crate::contract::v0_1::bindings::exports::agent_host::plugin::tool as wit;
 use crate::contract::v0_1::conversion::{TextBudget, json_in};
 use crate::grants::{GrantAdvice, event_denied};
@@ -11,12 +11,12 @@ use agent_core::change::Denial;
 use agent_core::event_type::ServiceEventType;
 use agent_core::tool::{ServiceRequest, ToolError};
 
-/// Converts and checks a service request. A denial is added to the call's record and returned as the tool's error.
-pub(crate) fn request_of(
+/// Converts and checks a service request. If it is denied, records the denial and returns the tool's error.
+pub(crate) fn service_request_in(
     request: wit::ServiceRequest,
     (setup, tool): (&PluginSetup, &str),
     record: &CallRecord,
-) -> Result<Result<ServiceRequest, ToolError>, RejectedAnswer> {
+) -> Result<Result<ServiceRequest, ToolError>, RejectedResult> {
     let mut budget = TextBudget::new(record.limits.result);
     budget.take(&request.data)?;
     budget.take(&request.event_type)?;
@@ -40,23 +40,25 @@ pub(crate) fn request_of(
     }))
 }
 
-/// Returns the event type if the tool may send it. The error contains what is denied, and how to allow it.
+/// Returns the event type if the tool may send it. The error is the description of the denial, and the advice to allow
+/// it.
 fn check_event_type(
     event_type: &str,
     setup: &PluginSetup,
     tool: &str,
 ) -> Result<ServiceEventType, (String, GrantAdvice)> {
     let event_type = ServiceEventType::parse(event_type).map_err(|error| {
-        let advice = GrantAdvice::without_grant("let the plugin use another type: no grant allows this one".to_owned());
+        let advice =
+            GrantAdvice::without_grant("let the plugin use another type: no grant allows this type".to_owned());
         (format!("sending a service event: {error}"), advice)
     })?;
     let reads_only = setup.plugin.tools().iter().any(|known| known.name == tool && known.traits.read_only);
     if reads_only {
         let thing = format!(
-            "sending the service event {event_type} from `{tool}`, which is marked read-only: such a tool cannot ask for work \
-             outside"
+            "sending the service event {event_type} from `{tool}`, which is marked as read-only: such a tool cannot send service \
+             events"
         );
-        let advice = "let the plugin's author remove that mark: no grant allows it".to_owned();
+        let advice = "ask the plugin's author to remove the mark `read-only`: no grant allows this".to_owned();
         return Err((thing, GrantAdvice::without_grant(advice)));
     }
     if !setup.grants.events.contains(&event_type) {

@@ -1,5 +1,6 @@
-//! `wasi:filesystem` (P6, P13): the file trees that are granted to the call. The host implements the functions that open, change,
-//! read or write; for the others, it checks and records the call and then uses wasmtime-wasi.
+//! `wasi:filesystem` (P6, P13): the file trees that are granted to the call. This module implements the functions that
+//! open, change, read or write. It checks and records the calls of the other functions, and then uses the
+//! implementation of wasmtime-wasi.
 
 mod directory_listing;
 mod file_io;
@@ -19,7 +20,7 @@ use crate::file_trees::{
 use crate::grants::manifest::Access;
 use crate::grants::{Grants, file_change_advice, left_tree, protected, quoted};
 use crate::identity::Authority;
-use crate::recording::files::{Last, ReplayTrees};
+use crate::recording::files::{FinalLink, ReplayTrees};
 use crate::text::clean;
 use rustix::io::Errno;
 use std::fs::File;
@@ -30,10 +31,10 @@ use wasmtime_wasi::FsPerms;
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView};
 use wasmtime_wasi::p2::bindings::filesystem::types::{ErrorCode, PathFlags};
 
-/// Name and version of the instance in wasmtime-wasi.
+/// Name of the interface in the linker of wasmtime-wasi.
 const FILESYSTEM: &str = "wasi:filesystem/types@0.2.12";
 
-/// The result of a host function for the guest.
+/// The result that a host function returns to the guest.
 type Answer<T> = std::result::Result<T, ErrorCode>;
 type Handle = Resource<Descriptor>;
 type OpenFile = std::result::Result<(Arc<CallTree>, Arc<File>), TreeRefusal>;
@@ -55,8 +56,8 @@ pub(crate) trait HasFiles: HasCapability<FilesState> + WasiFilesystemView {}
 impl<T: HasCapability<FilesState> + WasiFilesystemView> HasFiles for T {}
 
 impl FilesState {
-    /// Opens the granted trees, so that a missing tree is reported before the guest runs. In a replay, `recorded` are the trees as
-    /// the original call found them.
+    /// Opens the granted trees, so that a missing tree is reported before the guest runs. In a replay, `recorded`
+    /// contains the trees as the original call found them.
     pub(crate) fn open(
         host: &TreeHost,
         call: &CallContext,
@@ -85,12 +86,12 @@ impl FilesState {
 }
 
 impl FilesView<'_> {
-    /// A directory of a tree that the guest has open.
+    /// The open directory for a handle of the guest.
     fn base(&self, handle: &Handle) -> Result<std::result::Result<OpenDirectory, TreeRefusal>> {
         Ok(self.state.handles.base(handle.rep(), self.table.get(handle)?))
     }
 
-    /// A file or directory that the guest has open and may change.
+    /// The open file or directory for a handle of the guest. Fails if the guest may not change it.
     fn open_object(&self, handle: &Handle) -> Result<OpenFile> {
         let (object, permissions) = match self.table.get(handle)? {
             Descriptor::File(file) => (&file.file, file.perms),
@@ -102,7 +103,7 @@ impl FilesView<'_> {
         })
     }
 
-    /// A file that the guest has open and may change. Directories are refused.
+    /// The open file for a handle of the guest. Fails for directories, and if the guest may not change the file.
     fn open_file(&self, handle: &Handle) -> Result<OpenFile> {
         match self.table.get(handle)? {
             Descriptor::File(_) => self.open_object(handle),
@@ -116,7 +117,7 @@ impl FilesView<'_> {
         tree.check(Access::Read).map_err(|_| ErrorCode::NotPermitted)
     }
 
-    /// The result of a change for the guest. A change that is not permitted is recorded as a denial of the `action`.
+    /// Converts the result of a change for the guest. If the change is not permitted, records a denial of the `action`.
     fn answer_change<T>(&self, done: std::result::Result<T, TreeRefusal>, action: String) -> Answer<T> {
         match done {
             Ok(done) => Ok(done),
@@ -131,7 +132,8 @@ impl FilesView<'_> {
         }
     }
 
-    /// The guest's error code for a refusal. Records the reason, unless the operating system refused.
+    /// Converts a refusal to an error code for the guest. Records the reason, unless the operating system returned the
+    /// error.
     fn error_code(&self, refusal: TreeRefusal, action: &str) -> ErrorCode {
         match refusal {
             TreeRefusal::System(error) => ErrorCode::from(&error),
@@ -164,6 +166,6 @@ fn action_on(action: &str, path: &str) -> String {
 }
 
 /// Whether a link at the end of a path is followed.
-fn last(flags: PathFlags) -> Last {
-    if flags.contains(PathFlags::SYMLINK_FOLLOW) { Last::Follow } else { Last::Keep }
+fn final_link(flags: PathFlags) -> FinalLink {
+    if flags.contains(PathFlags::SYMLINK_FOLLOW) { FinalLink::Follow } else { FinalLink::Keep }
 }

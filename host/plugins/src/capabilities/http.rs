@@ -1,5 +1,5 @@
-//! `wasi:http` (P6, P7): sends the granted requests of a plugin with their secrets. Each request is authorised by its URL and is
-//! sent to an IP address that was checked, so the name is not resolved a second time.
+//! `wasi:http` (P6, P7): sends the granted requests of a plugin with their secrets. Each request is authorised by its
+//! URL and sent to an IP address that was checked. The host's name is not resolved a second time after the check.
 
 mod body;
 mod connect;
@@ -26,9 +26,9 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView};
 /// The HTTP capability of one call.
 pub(crate) struct HttpState {
     network: Arc<Network>,
-    /// Answers requests instead of the network.
+    /// The port that responds to requests instead of the network. None: requests are sent to the network.
     port: Option<Arc<dyn HttpPort>>,
-    /// Created when the guest first uses `wasi:http`.
+    /// The context of wasmtime-wasi-http and its hooks. Created when the guest first uses `wasi:http`.
     context: Option<Box<(WasiHttpCtx, Outgoing)>>,
 }
 
@@ -37,7 +37,7 @@ impl HttpState {
         Self { network, port, context: None }
     }
 
-    /// The view that wasmtime-wasi-http works on.
+    /// The view that the functions of wasmtime-wasi-http use.
     pub(crate) fn view<'a>(
         &'a mut self,
         call: &CallContext,

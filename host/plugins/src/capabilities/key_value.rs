@@ -1,5 +1,5 @@
-//! `wasi:keyvalue`: values that plugins store between calls, through the port that the runtime implements (P5). If granted, a
-//! call can access the buckets of its own agent and plugin.
+//! `wasi:keyvalue`: values that plugins store between calls, through the port that the runtime implements (P5). A call
+//! with the grant can access the buckets of its own agent and plugin.
 
 mod bindings;
 mod draft;
@@ -20,9 +20,9 @@ use wasmtime::component::Resource;
 
 /// The key-value capability of one call.
 pub(crate) struct KeyValueState {
-    /// None: the call has no key-value store.
+    /// The key-value store. None: the call has no key-value store.
     port: Option<Arc<dyn KeyValuePort>>,
-    /// Number of values that the guest holds for compare-and-swap operations.
+    /// Number of compare-and-swap handles that the guest has open.
     cas_values: usize,
 }
 
@@ -34,15 +34,16 @@ impl KeyValueState {
     }
 }
 
-/// A bucket that a guest holds open.
+/// A bucket that a guest has opened.
 #[allow(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct OpenBucket {
     values: Arc<Values>,
-    /// Last keys of the pages that the guest has read. The numeric cursors of the first draft are positions in this list.
+    /// The last key of each page that the guest has read. The numeric cursors of the first draft are positions in this
+    /// list.
     pages: Vec<String>,
 }
 
-/// A value as a guest read it, for a compare-and-swap.
+/// A value that a guest has read for a compare-and-swap operation.
 #[allow(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct CasValue {
     values: Arc<Values>,
@@ -50,7 +51,7 @@ pub struct CasValue {
     value: Option<Vec<u8>>,
 }
 
-/// The reason why an operation failed. Each draft converts it to its own error type.
+/// The reason why an operation failed. Each draft of the interface converts it to its own error type.
 pub(crate) enum Problem {
     Denied,
     Other(String),

@@ -1,4 +1,5 @@
-//! `media-store` of the contract: the media of the call's session, through the port that the runtime implements.
+//! The interface `media-store` of the contract: the media of the call's session, through the port that the runtime
+//! implements.
 
 mod bindings;
 mod host;
@@ -14,9 +15,9 @@ use std::sync::Arc;
 
 /// The media capability of one call.
 pub(crate) struct MediaState {
-    /// None: the call has no media.
+    /// The media of the session. None: the call has no media.
     port: Option<Arc<dyn MediaPort>>,
-    /// Bytes of the new media that the call has written so far.
+    /// Total size of the new media that the call has written so far, in bytes.
     new_media_bytes: usize,
 }
 
@@ -28,15 +29,15 @@ impl MediaState {
     }
 }
 
-/// An open medium of the session.
+/// A media item of the session that the guest has opened.
 #[allow(unreachable_pub, reason = "the generated bindings re-export it")]
-pub struct OpenMedium {
+pub struct OpenMediaItem {
     media: Media,
 }
 
-/// A new medium that the guest is writing.
+/// A new media item that the guest is writing.
 #[allow(unreachable_pub, reason = "the generated bindings re-export it")]
-pub struct GrowingMedium {
+pub struct MediaItemWriter {
     mime_type: String,
     name: Option<String>,
     state: Growth,
@@ -47,8 +48,9 @@ enum Growth {
     Finished,
 }
 
-impl GrowingMedium {
-    /// Cuts the guest's texts immediately, because a call may write many new media at once.
+impl MediaItemWriter {
+    /// Creates an empty media item. Cuts the guest's texts immediately, because a call may write many media items at
+    /// once.
     fn new(mime_type: &str, name: Option<&str>) -> Self {
         Self { mime_type: short(mime_type), name: name.map(short), state: Growth::Open(Vec::new()) }
     }
@@ -57,14 +59,14 @@ impl GrowingMedium {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ports::media::MEDIUM_NAME_BYTES;
+    use crate::ports::media::MEDIA_ITEM_NAME_BYTES;
 
-    // P8: the guest's texts of a new medium are limited in length and in memory.
+    // P8: the texts that the guest passes for a new media item are limited in length and in memory.
     #[test]
-    fn p8_texts_of_a_new_medium_are_cut() {
-        let medium = GrowingMedium::new(&"x".repeat(4096), Some(&"ä".repeat(4096)));
-        let name = medium.name.expect("a name");
-        assert_eq!((medium.mime_type.len(), name.len()), (MEDIUM_NAME_BYTES, MEDIUM_NAME_BYTES - 1));
-        assert!(medium.mime_type.capacity() <= MEDIUM_NAME_BYTES && name.capacity() <= MEDIUM_NAME_BYTES);
+    fn p8_texts_of_a_new_media_item_are_cut() {
+        let item = MediaItemWriter::new(&"x".repeat(4096), Some(&"ä".repeat(4096)));
+        let name = item.name.expect("a name");
+        assert_eq!((item.mime_type.len(), name.len()), (MEDIA_ITEM_NAME_BYTES, MEDIA_ITEM_NAME_BYTES - 1));
+        assert!(item.mime_type.capacity() <= MEDIA_ITEM_NAME_BYTES && name.capacity() <= MEDIA_ITEM_NAME_BYTES);
     }
 }

@@ -1,4 +1,5 @@
-//! `agent-host:model`: the agent's model, through the port that the runtime implements and within a granted budget (P5).
+//! `agent-host:model`: requests to the agent's model, through the port that the runtime implements and within a granted
+//! budget (P5).
 
 mod bindings;
 mod host;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 /// The model capability of one call.
 pub(crate) struct ModelState {
-    /// None: the call has no model.
+    /// The agent's model. None: the call has no model.
     port: Option<Arc<dyn ModelPort>>,
 }
 

@@ -1,4 +1,4 @@
-//! The process of a plugin call: environment, arguments, standard streams, clocks and random numbers.
+//! The process environment of a plugin call: variables, arguments, standard streams, clocks and random numbers.
 
 mod clock;
 mod environment;
@@ -23,42 +23,43 @@ use stdio::GuestStream;
 use wasmtime_wasi::random::Deterministic;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder};
 
-/// Random bytes that pure functions get, repeated endlessly.
+/// The random bytes of a call without authority. They are repeated endlessly.
 const REPEATED: [u8; 8] = *b"repeated";
 
-/// The process of one call.
+/// The process environment of one call.
 pub(crate) struct ProcessState {
-    /// Created when the guest first uses it, which most calls never do.
+    /// The WASI context. Created when the guest first needs it, because most calls never need it.
     context: Option<Box<WasiCtx>>,
     inputs: ProcessInputs,
-    /// Random bytes that the call may still read.
+    /// Number of random bytes that the call may still read.
     random_left: u64,
-    /// Recorded random bytes that a replayed call has read so far.
+    /// Number of recorded random bytes that a replayed call has read so far.
     random_replayed: usize,
 }
 
-/// The inputs from which the process is created.
+/// The inputs from which the process environment is created.
 pub(crate) struct ProcessInputs {
     /// The grants at the start of the call.
     pub(crate) granted: Arc<Grants>,
-    /// The command-line program that the call runs.
+    /// The command-line program that the call runs. None: the call runs a function.
     pub(crate) program: Option<Arc<Program>>,
     pub(crate) trace: Trace,
-    /// None: the call is not a replay.
+    /// The recorded inputs of a replay. None: the call is not a replay.
     pub(crate) replay: Option<Arc<ReplayInputs>>,
 }
 
 type ProcessView<'a> = CapabilityView<'a, ProcessState>;
 
-/// The W3C trace context of a call (P5) and how the guest receives it. The guest's HTTP requests always carry it.
+/// The W3C trace context of a call (P5) and how the guest receives it. The guest's HTTP requests always contain it.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Trace {
     /// The call has no trace context.
     #[default]
     None,
-    /// The guest receives it in the contract's request.
+    /// The guest receives the trace context in the request of the contract.
     InRequest(TraceContext),
-    /// The guest receives it in the environment variables `TRACEPARENT` and `TRACESTATE`, for plain functions and programs.
+    /// The guest is a generic function or a program, and receives the trace context in the environment variables
+    /// `TRACEPARENT` and `TRACESTATE`.
     InEnvironment(TraceContext),
 }
 
@@ -88,14 +89,14 @@ impl ProcessState {
         self.inputs.trace.context()
     }
 
-    /// The context that wasmtime-wasi works on.
+    /// The context that the functions of wasmtime-wasi use.
     pub(crate) fn context(&mut self, call: &CallContext) -> &mut WasiCtx {
         let inputs = &self.inputs;
         self.context.get_or_insert_with(|| Box::new(wasi_context(call, inputs)))
     }
 }
 
-/// Builds a WASI context without file trees, which the capability `files` provides.
+/// Builds a WASI context without file trees. The capability `files` provides the file trees.
 fn wasi_context(call: &CallContext, inputs: &ProcessInputs) -> WasiCtx {
     let ProcessInputs { granted, program, trace, replay } = inputs;
     let record = &call.record;
@@ -135,8 +136,8 @@ fn wasi_context(call: &CallContext, inputs: &ProcessInputs) -> WasiCtx {
     builder.build()
 }
 
-/// The seed for the guest's hash maps. It differs between calls but is the same in every attempt of one call, so that a retry
-/// iterates over maps in the same order.
+/// The seed for the guest's hash maps. Different calls have different seeds. All attempts of one call have the same
+/// seed, so that a retry iterates over maps in the same order.
 fn seed_of(session: &str, call: &str) -> u128 {
     let hash = Sha256::new().chain_update(session).chain_update("/").chain_update(call).finalize();
     hash.iter().take(16).fold(0, |seed, byte| seed << 8 | u128::from(*byte))

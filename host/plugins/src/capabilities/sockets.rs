@@ -1,4 +1,4 @@
-//! Sockets and name lookup: no grant allows them, so every attempt is recorded as a denial (P6, O3).
+//! Sockets and name lookup. No grant allows them, so every attempt is refused and recorded as a denial (P6, O3).
 
 use super::HasCall;
 use crate::grants::GrantAdvice;
@@ -10,15 +10,15 @@ use wasmtime_wasi::p2::bindings::sockets::network::{ErrorCode, IpAddressFamily, 
 use wasmtime_wasi::p2::bindings::sockets::tcp::TcpSocket;
 use wasmtime_wasi::p2::bindings::sockets::udp::UdpSocket;
 
-/// Maximum bytes of a name that a denial shows.
+/// Maximum size of a host name in a denial, in bytes.
 const SHOWN: usize = 128;
 
-/// The result of a host function for the guest.
+/// The result that a host function returns to the guest.
 type Answer<T> = std::result::Result<Resource<T>, ErrorCode>;
 
-/// Replaces WASI's functions with functions that always refuse.
+/// Replaces WASI's functions with functions that always return an error.
 pub(crate) fn add_to_linker<T: HasCall>(linker: &mut Linker<T>) -> Result<()> {
-    // wasmtime-wasi uses this version in its names.
+    // wasmtime-wasi uses this version in the names of its interfaces.
     linker.instance("wasi:sockets/tcp-create-socket@0.2.12")?.func_wrap(
         "create-tcp-socket",
         |mut store: StoreContextMut<'_, T>, (_,): (IpAddressFamily,)| {

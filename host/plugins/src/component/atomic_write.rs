@@ -1,11 +1,12 @@
-//! Replaces files atomically: a reader sees the old content or the new content, never a part of it.
+//! Replaces files atomically: a reader sees either the old content or the complete new content.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Replaces the file at `path` with these bytes in one step. The bytes are first written to a hidden temporary file in the same
-/// folder. Its name contains the process id, so that two processes do not write to the same file, and it has a different extension.
+/// Replaces the file at `path` with these bytes in one step. The bytes are first written to a hidden temporary file in
+/// the same folder. The name of the temporary file contains the process id, so that two processes do not write to the
+/// same file.
 pub fn write_file_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let unfinished = path.with_file_name(format!(".{name}.{}.unfinished", std::process::id()));
@@ -43,7 +44,7 @@ pub(crate) fn write_atomically(
 pub(crate) enum Mutability {
     /// The owner may write to the file.
     Writable,
-    /// The file is read-only; it can only be replaced.
+    /// The file is read-only. It can be replaced but not changed.
     ReadOnly,
 }
 

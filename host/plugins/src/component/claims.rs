@@ -1,9 +1,9 @@
-//! The claims that a component makes about itself in its manifest. They are read before the component is verified: only the headers
-//! of the outermost sections and the manifest are parsed, and nothing is compiled or run.
+//! The claims that a component makes about itself in its manifest. They are read before the component is verified. Only
+//! the headers of the outermost sections and the manifest are parsed, and no code is compiled or run.
 
 use super::load_error::LoadError;
 use super::plugin_store::digest_of;
-use crate::binary::scan::{MadeFor, NotAComponent};
+use crate::binary::scan::{ModuleTarget, NotAComponent};
 use crate::binary::sections::{find_manifest, is_core_module};
 use crate::grants::manifest::{Manifest, name_of_stem};
 use crate::identity::PluginIdentity;
@@ -22,7 +22,7 @@ pub struct ComponentClaims {
 pub fn read_claims(stem: &str, component: &[u8]) -> Result<ComponentClaims, LoadError> {
     let claimed = UnverifiedClaims::read(stem, component, digest_of(component));
     if is_core_module(component) {
-        return Err(NotAComponent::CoreModule(MadeFor::Unknown).into());
+        return Err(NotAComponent::CoreModule(ModuleTarget::Unknown).into());
     }
     match claimed.problem {
         Some(problem) => Err(problem),
@@ -30,8 +30,8 @@ pub fn read_claims(stem: &str, component: &[u8]) -> Result<ComponentClaims, Load
     }
 }
 
-/// The claims in some bytes that may be invalid. There is always a name, because the lock file is checked under this name before
-/// `problem` is reported.
+/// The claims in bytes that may not be a valid component. They always contain a name, because the lock file is checked
+/// for this name before `problem` is reported.
 pub(crate) struct UnverifiedClaims {
     pub(crate) identity: PluginIdentity,
     pub(crate) manifest: Option<Manifest>,
@@ -47,7 +47,7 @@ impl UnverifiedClaims {
         };
         let found = match find_manifest(bytes) {
             Ok(found) => found,
-            // The compiler process finds out what a core module was built for and reports it.
+            // The compiler process determines the target of a core module and reports it.
             Err(_) if is_core_module(bytes) => return without_manifest(digest, None),
             Err(problem) => return without_manifest(digest, Some(problem.into())),
         };

@@ -1,11 +1,13 @@
-//! The cache of compiled code on disk (P9). Loading compiled code means running it, so a file is used only if its keyed hash proves
-//! that this host wrote it for exactly this component and engine. Any other file is ignored and the component is compiled again.
+//! The cache of compiled code on disk (P9). Loading compiled code means running it, so a file is used only if its keyed
+//! hash proves that this host wrote the file for exactly this component and engine. Other files are ignored, and the
+//! component is compiled again.
 //!
-//! The total size of the files is limited. The least recently used file is deleted first. A process holds a shared lock on each file
-//! that it uses, and locked files are not deleted.
+//! The total size of the files is limited. The least recently used file is deleted first. A process holds a shared lock
+//! on each file that it uses, and locked files are not deleted.
 //!
-//! A file consists of the code, the record of the facts about the component, and a trailer. The code comes first so that it can be
-//! mapped into memory page by page. Mapping takes a tenth of the time of copying, and processes share the memory.
+//! A file consists of the code, the record of the facts about the component, and a trailer. The code comes first so
+//! that it can be mapped into memory page by page. Mapping takes a tenth of the time of copying, and processes share
+//! the memory.
 
 use super::atomic_write::{Mutability, make_private_directory, write_atomically};
 use crate::binary::scan::COMPILED_MAGIC;
@@ -16,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-/// Largest record of the facts about a component, in bytes.
+/// Maximum size of the record of the facts about a component, in bytes.
 const MAX_RECORD_BYTES: u64 = 32 * 1024 * 1024;
 /// File name extension of cache entries.
 const EXTENSION: &str = "cwasm";
@@ -24,7 +26,7 @@ const KEY_BYTES: usize = blake3::KEY_LEN;
 const MAC_BYTES: usize = blake3::OUT_LEN;
 const LENGTH_BYTES: usize = size_of::<u32>();
 
-/// Size of each read. A chunk stays in the processor's first-level cache while it is hashed.
+/// Size of each read, in bytes. A chunk of this size stays in the processor's first-level cache while it is hashed.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The compiled components for one engine.
@@ -32,11 +34,11 @@ pub(crate) struct CompiledCache {
     directory: PathBuf,
     engine: blake3::Hash,
     key: [u8; KEY_BYTES],
-    /// Largest total size of all files, in bytes.
+    /// Maximum total size of all files, in bytes.
     max_bytes: u64,
     /// The folder that contains a folder for each engine.
     root: PathBuf,
-    /// Set when code cannot be mapped from its file, so that it must be copied into memory.
+    /// Whether code must be copied into memory because it cannot be mapped from its file.
     must_copy: AtomicBool,
 }
 
@@ -46,7 +48,7 @@ pub(crate) struct CacheEntry {
     pub(crate) record: Vec<u8>,
     /// The compiled code, as returned by `Component::serialize`.
     pub(crate) code: CompiledCode,
-    /// The open file. While it is open, the entry is not deleted to make room.
+    /// The open file. While it is open, the cache does not delete the entry.
     pub(crate) file: File,
 }
 
@@ -63,11 +65,11 @@ pub(crate) enum CompiledCode {
 const TRAILER_BYTES: usize = MAC_BYTES + LENGTH_BYTES + COMPILED_MAGIC.len();
 
 impl CompiledCache {
-    /// Opens the cache in `directory` for this engine. Creates the key if necessary; two processes that create it at the same time get
-    /// the same key. Returns None if the folder belongs to another user.
+    /// Opens the cache in `directory` for this engine. Creates the key if necessary. If two processes create it at the
+    /// same time, both get the same key. Returns None if the folder belongs to another user.
     pub(crate) fn open(directory: &Path, engine: blake3::Hash, max_bytes: u64) -> io::Result<Option<Self>> {
         make_private_directory(directory)?;
-        // A new file belongs to the user that this process runs as.
+        // A new file belongs to the user under which this process runs.
         let user = owner(&tempfile::tempfile_in(directory)?.metadata()?);
         let metadata = directory.metadata()?;
         if owner(&metadata) != user {
@@ -85,7 +87,7 @@ impl CompiledCache {
         Ok(Some(Self { directory, engine, key, max_bytes, root, must_copy: AtomicBool::new(false) }))
     }
 
-    /// Returns the verified entry for this component, or None if there is no valid one.
+    /// Returns the verified entry for this component, or None if there is no valid entry.
     pub(crate) fn get(&self, component: &Digest) -> Option<CacheEntry> {
         let path = self.path(component);
         let metadata = std::fs::metadata(&path).ok()?;
@@ -93,7 +95,7 @@ impl CompiledCache {
             return None;
         }
         let file = File::open(&path).ok()?;
-        // If the file system has no locks, an entry in use may be deleted, but mapped code stays usable.
+        // If the file system has no locks, an entry in use may be deleted, but mapped code remains usable.
         let _ = file.try_lock_shared();
         let _ = file.set_modified(SystemTime::now());
         let entry = self.read(component, file);
@@ -108,15 +110,15 @@ impl CompiledCache {
         self.must_copy.store(true, Ordering::Relaxed);
     }
 
-    /// Stores compiled code. While the returned file is open, the entry is not deleted to make room. Returns None if there is no room
-    /// for the code. If storing fails, the only cost is the time to compile again at the next start.
+    /// Stores compiled code. While the returned file is open, the cache does not delete the entry. Returns None if the
+    /// cache has no space for the code. If storing fails, the component is compiled again at the next start.
     pub(crate) fn put(&self, component: &Digest, record: &[u8], code: &[u8]) -> io::Result<Option<File>> {
         let size = (code.len() + record.len() + TRAILER_BYTES) as u64;
-        if record.len() as u64 > MAX_RECORD_BYTES || !self.make_room(component, size)? {
+        if record.len() as u64 > MAX_RECORD_BYTES || !self.free_space(component, size)? {
             tracing::warn!(
                 %component,
                 size,
-                "compiled code is not stored, because the cache has no room for it; raise `cache_mib` under [host.limits]"
+                "compiled code is not stored, because the cache has no space for it; raise `cache_mib` under [host.limits]"
             );
             return Ok(None);
         }
@@ -130,9 +132,9 @@ impl CompiledCache {
         Ok(Some(file))
     }
 
-    /// Deletes the least recently used files of all engines until `size` more bytes fit. Files in use are not deleted. Returns whether
-    /// there is enough room now.
-    fn make_room(&self, component: &Digest, size: u64) -> io::Result<bool> {
+    /// Deletes the least recently used files of all engines until `size` more bytes fit. Files in use are not deleted.
+    /// Returns whether enough space is free now.
+    fn free_space(&self, component: &Digest, size: u64) -> io::Result<bool> {
         let replaced = self.path(component);
         let mut files = self.files()?;
         files.retain(|file| file.path != replaced);
@@ -150,7 +152,8 @@ impl CompiledCache {
         Ok(size <= self.max_bytes && total <= largest_total)
     }
 
-    /// Lists every file of compiled code, including those of other engines and the leftovers of interrupted writers.
+    /// Lists every file of compiled code, including the files of other engines and the incomplete files of interrupted
+    /// processes.
     fn files(&self) -> io::Result<Vec<CachedFile>> {
         let mut found = Vec::new();
         for folder in std::fs::read_dir(&self.root)?.flatten() {
@@ -170,7 +173,8 @@ impl CompiledCache {
         Ok(found)
     }
 
-    /// Reads and verifies a file. The trailer is read first, then the record, then the code, and a wrong length ends the check early.
+    /// Reads and verifies a file. Reads first the trailer, then the record, then the code. Stops early if a length is
+    /// wrong.
     fn read(&self, component: &Digest, mut file: File) -> Option<CacheEntry> {
         let length = file.metadata().ok()?.len().min(self.max_bytes);
         let record_end = length.checked_sub(TRAILER_BYTES as u64)?;
@@ -193,10 +197,10 @@ impl CompiledCache {
         file.rewind().ok()?;
         let can_map = !self.must_copy.load(Ordering::Relaxed) && is_immutable(&file);
         let mut code = Vec::with_capacity(if can_map { 0 } else { usize::try_from(code_end).ok()? });
-        let mut rest = (&file).take(code_end);
+        let mut unread_code = (&file).take(code_end);
         let mut chunk = [0; CHUNK_BYTES];
         loop {
-            match rest.read(&mut chunk) {
+            match unread_code.read(&mut chunk) {
                 Ok(0) => break,
                 Ok(read) => {
                     hasher.update(&chunk[..read]);
@@ -221,7 +225,8 @@ impl CompiledCache {
         hasher.finalize()
     }
 
-    /// A keyed hasher that has hashed the engine and the component. Both have a fixed length, so the parts cannot be confused.
+    /// A keyed hasher that has already hashed the engine and the component. Both have a fixed length, so the hash is
+    /// unambiguous.
     fn hasher(&self, component: &Digest) -> blake3::Hasher {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher.update(self.engine.as_bytes()).update(component.as_str().as_bytes());
@@ -252,18 +257,19 @@ fn delete_unused(path: &Path) -> bool {
     matches!(file.try_lock(), Ok(())) && std::fs::remove_file(path).is_ok()
 }
 
-/// Which users could write to the folder before it was opened.
+/// The users who could write to the folder before it was opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FolderAccess {
-    /// Only the owner.
+    /// Only the owner could write to the folder.
     Private,
-    /// Other users as well.
+    /// Other users could also write to the folder.
     Open,
 }
 
-/// Returns true if the file does not change while its code runs. It must be read-only, so that no program writes to it by mistake,
-/// and it must be on a local file system, so that no other machine changes it. This host replaces its files and never writes to
-/// them. The folder belongs to the user, and programs that run as this user could do harm without this file.
+/// Whether the file does not change while its code runs. The file must be read-only, so that no program writes to it by
+/// mistake, and it must be on a local file system, so that no other machine changes it. This host replaces its files
+/// and never writes to them. The folder belongs to the user, so malicious programs of the same user are not considered:
+/// they do not need this file to do harm.
 #[cfg(target_os = "linux")]
 fn is_immutable(file: &File) -> bool {
     /// Magic numbers of statfs(2): ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS, bcachefs.
@@ -273,7 +279,7 @@ fn is_immutable(file: &File) -> bool {
     is_read_only && rustix::fs::fstatfs(file).is_ok_and(|system| LOCAL.contains(&(system.f_type as u32)))
 }
 
-/// On other systems the code is always copied.
+/// On other systems, code is always copied into memory.
 #[cfg(not(target_os = "linux"))]
 fn is_immutable(_: &File) -> bool {
     false
@@ -281,15 +287,15 @@ fn is_immutable(_: &File) -> bool {
 
 fn open_key(directory: &Path, user: u32, access: FolderAccess) -> io::Result<[u8; KEY_BYTES]> {
     let path = directory.join("key");
-    // This is checked first: if the key appears later, another process has just created it.
+    // This check comes first, because a key that appears later was just created by another process.
     let existed = path.symlink_metadata().is_ok();
     if access == FolderAccess::Private
         && let Some(key) = read_key(&path, user)
     {
         return Ok(key);
     }
-    // A key that another user created or can read, or that has the wrong length, is not secret. It is replaced, so that the
-    // entries made with it are no longer trusted.
+    // A key that another user created or can read, or that has the wrong length, is not secret. It is replaced, so that
+    // entries that were written with the old key are no longer trusted.
     let mut key = [0; KEY_BYTES];
     getrandom::fill(&mut key).map_err(io::Error::other)?;
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
@@ -334,7 +340,7 @@ fn make_private(directory: &Path) -> io::Result<()> {
     std::fs::set_permissions(directory, std::os::unix::fs::PermissionsExt::from_mode(0o700))
 }
 
-/// On other systems the user's own folders are not accessible to other users.
+/// On other systems, other users cannot access the user's folders.
 #[cfg(not(unix))]
 fn owner(_: &Metadata) -> u32 {
     0
@@ -423,11 +429,14 @@ mod tests {
         let code: Vec<u8> = (0..3 * CHUNK_BYTES + 7).map(|index| (index % 251) as u8).collect();
         cache.put(&digest_of(b"long"), b"record", &code).expect("stored");
         let entry = cache.get(&digest_of(b"long")).expect("verified");
-        assert!(matches!(entry.code, CompiledCode::InFile) == cfg!(target_os = "linux"), "it is mapped");
+        assert!(
+            matches!(entry.code, CompiledCode::InFile) == cfg!(target_os = "linux"),
+            "code is mapped on Linux and copied on other systems"
+        );
         assert!(code_of(entry)[..code.len()] == code);
     }
 
-    // Row 37: the total size is limited; the least recently used entry is deleted first, and entries in use are not deleted.
+    // Row 37: the least recently used entry is deleted first, and entries in use are not deleted.
     #[test]
     fn row_37_cache_is_bounded_and_keeps_entries_in_use() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -446,7 +455,7 @@ mod tests {
         drop(put(&cache, 2));
         wait();
         drop(put(&cache, 3));
-        assert!(older.get(&digests[0]).is_none(), "the oldest entry is deleted, whichever engine it is for");
+        assert!(older.get(&digests[0]).is_none(), "the oldest entry is deleted, even if it is for another engine");
         wait();
         assert!(cache.get(&digests[2]).is_some(), "reading the second entry counts as a use");
         drop(put(&cache, 4));
@@ -454,16 +463,16 @@ mod tests {
         assert!(
             cache.get(&digests[1]).is_some() && cache.get(&digests[2]).is_some() && cache.get(&digests[4]).is_some()
         );
-        let all: Vec<_> = [1, 2, 4].map(|number| cache.get(&digests[number]).expect("there")).into();
+        let entries: Vec<_> = [1, 2, 4].map(|number| cache.get(&digests[number]).expect("the entry is cached")).into();
         assert!(put(&cache, 5).is_none(), "all entries are in use");
         assert!(cache.get(&digests[5]).is_none());
-        drop((all, in_use));
+        drop((entries, in_use));
         assert!(put(&cache, 5).is_some());
         assert!(cache.put(&digest_of(b"large"), b"record", &[0; 1000]).expect("not stored").is_none());
         assert!(cache.get(&digests[5]).is_some(), "nothing is deleted for an entry that is larger than the cache");
     }
 
-    // P9: code in a writable file is copied before it runs, and the copy is what was verified.
+    // P9: code in a writable file is copied before it runs, and the copy is verified.
     #[cfg(unix)]
     #[test]
     fn p9_code_in_a_writable_file_is_copied() {
@@ -478,14 +487,15 @@ mod tests {
         assert_eq!(code, b"code");
     }
 
-    // P9: the key is created once, even by several threads at the same time, and a key that other users can read is replaced.
+    // P9: the key is created once, even by several threads at the same time, and a key that other users can read is
+    // replaced.
     #[test]
     fn p9_key_is_created_once_and_replaced_if_readable_by_others() {
         let directory = tempfile::tempdir().expect("a directory");
         let open = || open(&directory, "a").key;
         let keys: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
-            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+            threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
         });
         assert!(keys.iter().all(|key| *key == keys[0]));
         assert_eq!(open(), keys[0]);

@@ -1,5 +1,6 @@
-//! Examines and compiles a component in a child process of the same program, the compiler process (P9, P15; rows 11 and 36). If the
-//! bytes make a parser or the compiler misbehave, only a process with its own limits is affected, and the host reads a bounded answer.
+//! Examines and compiles a component in the compiler process, a child process of the same program (P9, P15, rows 11 and
+//! 36). If the bytes make a parser or the compiler misbehave, only this process is affected. It has its own limits, and
+//! the host reads only a limited amount of output from it.
 
 mod child;
 mod confinement;
@@ -27,25 +28,28 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdout, Command};
 
-/// Largest part of the child's error output that is kept, in bytes.
+/// Maximum size of the child's error output that the host stores, in bytes. Further output is discarded.
 const MAX_ERROR_OUTPUT: u64 = 4 * 1024;
-/// How many times the limit on processor time may pass on the clock. On a busy machine the child gets only a part of each second.
+/// The limit on wall time, as a multiple of the limit on processor time. On a busy machine, the child gets only a part
+/// of each second.
 const CLOCK_FACTOR: u32 = 10;
-/// The time limit grows with the size of a component: a component of this many bytes has twice the time of the smallest one.
+/// Size of a component for which the time limit is twice the limit for the smallest components, in bytes. The time
+/// limit grows linearly with the size.
 const BYTES_PER_TIME_LIMIT: u64 = 10 * MIB as u64;
-/// Memory limit of a child: this much, plus `MEMORY_PER_BYTE` for each byte of the component. Cranelift needs about 20 times the size
-/// of a component.
+/// Memory limit of a child for the smallest components, in bytes.
 const MIN_MEMORY: usize = 512 * MIB;
+/// Number of bytes that are added to the memory limit for each byte of the component. Cranelift needs about 20 times
+/// the size of a component.
 const MEMORY_PER_BYTE: usize = 48;
-/// Largest memory limit of one child, and of all children together.
+/// Maximum memory limit of one child, and of all children together, in bytes.
 pub(crate) const MAX_MEMORY: usize = 2048 * MIB;
 /// Limit on compiled code for the smallest components, in bytes.
 const MIN_CODE: u64 = 16 * MIB as u64;
 
-/// The message if the child's output shows that the program file was replaced by another version.
-const OTHER_VERSION: &str = "it was made by another version of this program; restart this program";
+/// The error if the output of the child shows that another version has replaced the program file.
+const OTHER_VERSION: &str = "another version of this program has written it; restart this program";
 
-/// How to start the compiler process: this program, with arguments that make it call [`serve_compiler`].
+/// The command that starts the compiler process: this program, with arguments that make it call [`serve_compiler`].
 #[derive(Clone, Debug)]
 pub struct CompilerCommand {
     /// Path of the program.
@@ -54,10 +58,10 @@ pub struct CompilerCommand {
     pub arguments: Vec<OsString>,
 }
 
-/// The reason why there is no compiled code.
+/// The reason why a component could not be compiled.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CompilerError {
-    /// The child could not do its work. Contains its error message.
+    /// The child process failed. Contains the error message of the child process.
     #[error("{0}")]
     Refused(String),
     /// Cranelift or wasmtime refused the component.
@@ -72,10 +76,10 @@ pub(crate) enum CompilerError {
     /// The child exceeded its time limit.
     #[error(transparent)]
     Time(#[from] CompileTimeout),
-    /// The child was ended by a signal, for example because of its memory limit.
+    /// A signal ended the child, for example because of its memory limit.
     #[error("the process that compiles it was stopped ({status}); its memory limit is {} MiB", memory / MIB)]
     Stopped { status: ExitStatus, memory: usize },
-    /// The child's output is damaged, or the program file was replaced by another version.
+    /// The child's output is damaged, or another version has replaced the program file.
     #[error("the output of the process that compiles it cannot be used: {0}")]
     Output(&'static str),
     /// The child cannot be started, or its pipes failed.
@@ -84,18 +88,18 @@ pub(crate) enum CompilerError {
 }
 
 impl CompilerError {
-    /// Returns true if the component itself ended the child, so that the same would happen at every start. Signals that people and the
-    /// system send to whole process groups say nothing about the component.
+    /// Whether the component itself caused the end of the child, so that the child would end in the same way at every
+    /// start. Signals that users and the system send to whole process groups are not caused by the component.
     pub(crate) fn is_caused_by_component(&self) -> bool {
         match self {
             Self::Time(CompileTimeout::Processor(_)) => true,
-            Self::Stopped { status, .. } => !was_ended_from_outside(*status),
+            Self::Stopped { status, .. } => !is_external_signal(*status),
             _ => false,
         }
     }
 }
 
-/// The compiled code of a component is larger than allowed.
+/// The error if the compiled code of a component is larger than allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "its compiled code has {size} bytes; the limit for a component of its size is {most} bytes (`compiled_ratio` and \
@@ -104,19 +108,19 @@ impl CompilerError {
 pub struct CodeTooLarge {
     /// Size of the compiled code in bytes.
     pub size: u64,
-    /// Largest allowed size in bytes.
+    /// Maximum allowed size in bytes.
     pub most: u64,
 }
 
-/// The time limit that compiling exceeded.
+/// The error if compiling exceeded a time limit. Contains the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileTimeout {
-    /// The limit on processor time of all threads together.
+    /// The limit on the total processor time of all threads.
     #[error(
         "compiling it takes more than {0:?} of processor time; make it smaller, or raise `compile_ms` under [host.limits]"
     )]
     Processor(Duration),
-    /// The limit on elapsed time.
+    /// The limit on wall time.
     #[error("it was not compiled within {0:?}, because the machine is busy; try again later")]
     Clock(Duration),
 }
@@ -151,7 +155,7 @@ impl CompileLimits {
         self.time
     }
 
-    /// Returns an error if code of this size is too large.
+    /// Fails if code of this size is too large.
     pub(crate) fn check_code(&self, size: u64) -> Result<(), CodeTooLarge> {
         if size > self.code { Err(CodeTooLarge { size, most: self.code }) } else { Ok(()) }
     }
@@ -168,7 +172,7 @@ impl CompileLimits {
     }
 }
 
-/// The time limit for a component of `bytes` bytes, if `time` is the limit for a small component.
+/// The time limit for a component of `bytes` bytes. `time` is the limit for the smallest components.
 fn time_for(time: Duration, bytes: usize) -> Duration {
     let extra = time.as_millis() * bytes as u128 / u128::from(BYTES_PER_TIME_LIMIT);
     time + Duration::from_millis(u64::try_from(extra).unwrap_or(u64::MAX))
@@ -183,26 +187,26 @@ fn code_for(limits: &HostLimits, bytes: u64) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) facts: BytesFacts,
-    answer: Vec<u8>,
-    code_at: usize,
+    output_bytes: Vec<u8>,
+    code_offset: usize,
 }
 
 impl Compiled {
     /// The compiled code. It is empty if the component was not compiled because of its imports or exports.
     pub(crate) fn code(&self) -> &[u8] {
-        &self.answer[self.code_at..]
+        &self.output_bytes[self.code_offset..]
     }
 }
 
-/// Examines a component in this process. For tests, and for hosts that compile only components that they trust.
+/// Examines a component in this process. Used in tests, and by hosts that compile only trusted components.
 pub(crate) fn examine_here(bytes: &[u8], limits: &CompileLimits) -> Result<BytesFacts, CompilerError> {
     BytesFacts::read(bytes, limits.structure).map_err(|verdict| refusal(verdict, limits))
 }
 
 /// Compiles a component in a child and returns its verified result. Dropping the future ends the child.
 ///
-/// The limit applies to the processor time of all threads of the child. The child runs with low priority, so elapsed time says little
-/// about its work, and the clock ends it only after a multiple of the limit.
+/// The limit applies to the processor time of all threads of the child. The child runs with low priority, so that wall
+/// time says little about its work. The limit on wall time is therefore a multiple of the limit on processor time.
 pub(crate) async fn compile(
     command: &CompilerCommand,
     context: &EngineContext,
@@ -231,7 +235,7 @@ async fn compile_in_child(
     let request = serde_json::to_vec(&limits.request(context.code_options())).map_err(io::Error::other)?;
     let output = exchange(&mut child, [&(request.len() as u32).to_le_bytes(), &request, component], limits).await?;
     let error_output = clean(String::from_utf8_lossy(&output.errors).trim(), MAX_ERROR_OUTPUT as usize);
-    // If the host refuses to read the answer, the closed pipe ends the child, which is not the component's fault.
+    // If the host refuses to read the output, the closed pipe ends the child. The component does not cause this.
     let was_cut_off = Header::parse(&output.header).is_some_and(|header| !header.fits(limits));
     match output.status.code() {
         _ if was_cut_off => Err(CompilerError::Output(OTHER_VERSION)),
@@ -243,7 +247,7 @@ async fn compile_in_child(
 }
 
 impl Header {
-    /// Returns true if the answer is small enough for the host to read.
+    /// Whether the output is small enough for the host to read.
     fn fits(&self, limits: &CompileLimits) -> bool {
         self.report <= MAX_REPORT as u64 && self.code <= limits.code
     }
@@ -253,8 +257,8 @@ impl Header {
 struct ChildOutput {
     status: ExitStatus,
     header: Vec<u8>,
-    answer: Vec<u8>,
-    /// The beginning of the error output.
+    output_bytes: Vec<u8>,
+    /// The first bytes of the error output.
     errors: Vec<u8>,
 }
 
@@ -264,7 +268,7 @@ fn is_out_of_time(status: ExitStatus) -> bool {
 }
 
 #[cfg(unix)]
-fn was_ended_from_outside(status: ExitStatus) -> bool {
+fn is_external_signal(status: ExitStatus) -> bool {
     use rustix::process::Signal;
     let outside = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::PIPE].map(Signal::as_raw);
     signal_of(status).is_some_and(|signal| outside.contains(&signal))
@@ -283,18 +287,19 @@ fn is_out_of_time(_: ExitStatus) -> bool {
 }
 
 #[cfg(not(unix))]
-fn was_ended_from_outside(_: ExitStatus) -> bool {
+fn is_external_signal(_: ExitStatus) -> bool {
     false
 }
 
-/// Writes the request to the child and reads everything that it writes.
+/// Writes the request to the child and reads the output of the child.
 async fn exchange(child: &mut Child, parts: [&[u8]; 3], limits: &CompileLimits) -> io::Result<ChildOutput> {
     let no_pipe = || io::Error::other("its pipes are missing");
     let mut input = child.stdin.take().ok_or_else(no_pipe)?;
     let output = child.stdout.take().ok_or_else(no_pipe)?;
     let mut errors = child.stderr.take().ok_or_else(no_pipe)?;
     let write_input = async move {
-        // A child that ends before it has read everything writes the reason, which is more useful than the broken pipe.
+        // A child that ends early writes the reason to its error output, which is more useful than the error of the
+        // broken pipe.
         for part in parts {
             if input.write_all(part).await.is_err() {
                 break;
@@ -304,30 +309,30 @@ async fn exchange(child: &mut Child, parts: [&[u8]; 3], limits: &CompileLimits) 
     let read_errors = async {
         let mut error_output = Vec::new();
         (&mut errors).take(MAX_ERROR_OUTPUT).read_to_end(&mut error_output).await?;
-        // The rest is read and discarded, so that the child does not block.
+        // The remaining error output is read and discarded, so that the child does not block.
         tokio::io::copy(&mut errors, &mut tokio::io::sink()).await?;
         Ok::<_, io::Error>(error_output)
     };
-    let ((), answer, errors) = tokio::join!(write_input, read_answer(output, limits), read_errors);
-    let (header, answer) = answer?;
-    Ok(ChildOutput { status: child.wait().await?, header, answer, errors: errors? })
+    let ((), output_bytes, errors) = tokio::join!(write_input, read_output(output, limits), read_errors);
+    let (header, output_bytes) = output_bytes?;
+    Ok(ChildOutput { status: child.wait().await?, header, output_bytes, errors: errors? })
 }
 
-/// Reads the header and then as many bytes as the header announces, unless that is too much. The pipe is closed after that, even if
-/// the child writes more.
-async fn read_answer(mut output: ChildStdout, limits: &CompileLimits) -> io::Result<(Vec<u8>, Vec<u8>)> {
+/// Reads the header and then the number of bytes that the header announces. If the number is too large, reads only the
+/// header. Then the pipe is closed, even if the child writes more.
+async fn read_output(mut output: ChildStdout, limits: &CompileLimits) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let mut header = Vec::with_capacity(HEADER_BYTES);
     (&mut output).take(HEADER_BYTES as u64).read_to_end(&mut header).await?;
-    let mut answer = Vec::new();
+    let mut output_bytes = Vec::new();
     if let Some(Header { report, code, .. }) = Header::parse(&header).filter(|header| header.fits(limits)) {
         let length = report + code;
-        answer.reserve_exact(length as usize);
-        output.take(length).read_to_end(&mut answer).await?;
+        output_bytes.reserve_exact(length as usize);
+        output.take(length).read_to_end(&mut output_bytes).await?;
     }
-    Ok((header, answer))
+    Ok((header, output_bytes))
 }
 
-/// Checks the answer against its header and the expected engine, and reads the report.
+/// Checks the output against its header and the expected engine, and parses the report.
 fn parse_output(
     output: ChildOutput,
     expected: &blake3::Hash,
@@ -337,8 +342,8 @@ fn parse_output(
     if header.engine != *expected.as_bytes() {
         return Err(CompilerError::Output(OTHER_VERSION));
     }
-    let code_at = usize::try_from(header.report).unwrap_or(usize::MAX);
-    let Some((report, code)) = output.answer.split_at_checked(code_at) else {
+    let code_offset = usize::try_from(header.report).unwrap_or(usize::MAX);
+    let Some((report, code)) = output.output_bytes.split_at_checked(code_offset) else {
         return Err(CompilerError::Output("it is damaged"));
     };
     if header.code != code.len() as u64 || header.digest != report::digest(report, code) {
@@ -349,7 +354,7 @@ fn parse_output(
     report_missing_confinement(confinement);
     match verdict {
         Verdict::Compiled(facts) | Verdict::UnsupportedInterface(facts) => {
-            Ok(Compiled { facts: *facts, answer: output.answer, code_at })
+            Ok(Compiled { facts: *facts, output_bytes: output.output_bytes, code_offset })
         }
         verdict => Err(refusal(verdict, limits)),
     }
@@ -367,7 +372,7 @@ fn refusal(verdict: Verdict, limits: &CompileLimits) -> CompilerError {
     }
 }
 
-/// Logs once per process which confinement features the kernel lacks.
+/// Logs the confinement features that the kernel does not have. Logs only once per process.
 fn report_missing_confinement(confinement: Confinement) {
     static REPORTED: AtomicBool = AtomicBool::new(false);
     if let Some(missing) = confinement.missing()

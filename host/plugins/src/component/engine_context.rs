@@ -1,6 +1,6 @@
-//! An engine with everything that depends on it: the linkers, the cache of compiled code and the thread that advances epochs. A
-//! sandbox has one context. It creates a second one, whose engine counts fuel, when a plugin needs it, because counting slows down
-//! every loop.
+//! An engine with the objects that depend on it: the linkers, the cache of compiled code and the thread that advances
+//! epochs. A sandbox has one context. When a plugin needs fuel, it creates a second context, whose engine counts fuel.
+//! The first engine does not count fuel, because counting slows down every loop.
 
 use super::code_cache::CompiledCache;
 use super::quarantine::ExaminerId;
@@ -16,7 +16,7 @@ use wasmtime::Engine;
 /// The reason why a sandbox cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// The engine refused its settings, or the system did not give it enough address space.
+    /// The engine refused its settings, or the system did not provide enough address space.
     #[error("the WebAssembly engine cannot start: {reason}")]
     Engine {
         /// The engine's error message.
@@ -35,19 +35,20 @@ pub enum SandboxError {
     Ticker(std::io::Error),
 }
 
-/// An engine and everything that was created for it.
+/// An engine and the objects that were created for it.
 pub(crate) struct EngineContext {
     pub(crate) engine: Engine,
     pub(crate) metering: Metering,
     pub(crate) space: AddressSpace,
     pub(crate) linkers: Linkers,
     pub(crate) cache: Option<CompiledCache>,
-    /// Identifies in the quarantine what components are examined with.
+    /// Identifies this engine, the host version and the limits in the quarantine.
     pub(crate) examiner: ExaminerId,
     _ticker: Ticker,
 }
 
-/// The engine contexts of a sandbox: one without metering, and one with metering that is created when it is first needed.
+/// The engine contexts of a sandbox: one without metering, and one with metering that is created when it is first
+/// needed.
 pub(crate) struct EngineContexts {
     unmetered: Arc<EngineContext>,
     metered: Mutex<Option<Arc<EngineContext>>>,
@@ -57,7 +58,7 @@ pub(crate) struct EngineContexts {
 }
 
 impl EngineContext {
-    /// The options that code for this engine is compiled with.
+    /// The options with which code for this engine is compiled.
     pub(crate) fn code_options(&self) -> CodeOptions {
         CodeOptions { metering: self.metering, space: self.space }
     }

@@ -1,5 +1,6 @@
-//! Components of any WIT world (P3): each exported function that takes and returns data becomes a tool that is described by its WIT
-//! types. A method becomes a tool if one call can construct the resource and use it. A command-line program becomes one tool.
+//! Components of any WIT world (P3). Each exported function that takes and returns data becomes a tool, whose schema is
+//! derived from the function's WIT types. Such functions are called generic functions. A method becomes a tool if one
+//! call can construct the resource and call the method. A command-line program becomes one tool.
 
 pub(crate) mod arguments;
 mod command;
@@ -25,10 +26,11 @@ pub(crate) use discovery::{KnownFacts, discover};
 
 /// The argument of a method that contains the constructor's arguments. No parameter of a WIT method can have this name.
 pub(crate) const SELF_ARGUMENT: &str = "self";
-/// The error if an export that was found when the component was first loaded is missing now.
+/// The error if an export is missing that was found when the component was first loaded.
 pub(crate) const EXPORT_CHANGED: &str = "an export has changed since the component was first loaded";
 
-/// The facts about the exports that are not part of the contract. They depend only on the component's bytes and on this host.
+/// The facts about the exports that are not part of the contract. The facts depend only on the component's bytes and on
+/// this host.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct GenericFacts {
@@ -44,22 +46,22 @@ pub(crate) struct GenericFunction {
     pub(crate) tool: String,
     /// Name of the exported interface, or None if the world itself exports the function.
     interface: Option<String>,
-    /// Name of the function as it is exported. Example: `[method]counter.increment`.
+    /// Name under which the component exports the function. Example: `[method]counter.increment`.
     function: String,
     pub(crate) form: Form,
 }
 
-/// How a function is called.
+/// The way in which a function is called.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Form {
     Function,
-    /// A method. One of these functions constructs the resource for the call.
+    /// A method. One of the functions in `constructors` constructs the resource for the call.
     Method {
         #[serde(rename = "makers")]
         constructors: Vec<String>,
     },
-    /// `wasi:cli/run`.
+    /// The function `wasi:cli/run` of a command-line program.
     Command,
 }
 
@@ -68,7 +70,7 @@ pub(crate) enum Form {
 pub struct SkippedExport {
     /// The interface and the name of the function. Example: `docs:words/store@0.1.0 open`.
     pub function: String,
-    /// The reason. It completes the sentence "it is not offered: ".
+    /// The reason why the function is not a tool. It completes the sentence "it is not offered: ".
     pub reason: String,
 }
 
@@ -79,19 +81,20 @@ impl fmt::Display for SkippedExport {
 }
 
 impl GenericFacts {
-    /// If the component is a command-line program, names its tool after the plugin. The plugin's name may come from the file, so it is
-    /// not part of the stored facts.
+    /// If the component is a command-line program, names its tool after the plugin. The name of the plugin may come
+    /// from the file, so it is not part of the stored facts.
     pub(crate) fn name_command(&mut self, plugin: &str, tools: &mut [ToolDefinition]) {
         let Some(function) = self.functions.iter_mut().find(|function| function.form == Form::Command) else { return };
         let Some(index) = tools.iter().position(|tool| tool.name == function.tool) else { return };
-        let others = tools.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, tool)| tool.name.as_str());
-        let name = names::for_command(plugin, others);
+        let other_names =
+            tools.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, tool)| tool.name.as_str());
+        let name = names::for_command(plugin, other_names);
         function.tool.clone_from(&name);
         tools[index].name = name;
     }
 }
 
-/// The component, linked with the authority of tools, and its plain functions.
+/// The component, linked with the authority of tools, and its generic functions.
 pub(crate) struct GenericLinks {
     instance: InstancePre<CallState>,
     pub(crate) exports: Vec<GenericExport>,
@@ -110,7 +113,7 @@ pub(crate) struct Callable {
     pub(crate) signature: Signature,
 }
 
-/// Finds the functions from the facts in the compiled component.
+/// Finds the functions that the facts describe in the compiled component.
 pub(crate) fn link(facts: &GenericFacts, instance: InstancePre<CallState>) -> Result<GenericLinks, String> {
     let component = instance.component();
     let changed = || EXPORT_CHANGED.to_owned();
@@ -138,7 +141,7 @@ pub(crate) fn link(facts: &GenericFacts, instance: InstancePre<CallState>) -> Re
 }
 
 impl GenericLinks {
-    /// The linked component, to be instantiated for each call.
+    /// The linked component, which is instantiated for each call.
     pub(crate) fn instance(&self) -> &InstancePre<CallState> {
         &self.instance
     }

@@ -1,5 +1,5 @@
-//! Loads a component (P15). The order is: check the size and the digest, verify the lock and the signature, get the compiled code
-//! from the cache or from the compiler process, link the component, and ask it once for its tools.
+//! Loads a component (P15) in these steps: check the size and the digest, verify the lock and the signature, get the
+//! compiled code from the cache or from the compiler process, link the component, and get its tool definitions once.
 
 mod compile_lock;
 mod compiled_code;
@@ -35,7 +35,7 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 use wasmtime::component::Component;
 
-/// A step in loading a component, to be shown to the user.
+/// A step in loading a component, shown to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadEvent {
     /// The component is not in the cache and is being compiled.
@@ -54,12 +54,12 @@ pub enum LoadEvent {
     Loaded {
         /// Name of the plugin.
         name: String,
-        /// Where the compiled code came from.
+        /// The source of the compiled code.
         code: CodeSource,
     },
 }
 
-/// Where the compiled code of a plugin came from.
+/// The source of a plugin's compiled code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeSource {
     /// The code was compiled now.
@@ -84,8 +84,8 @@ impl Sandbox {
         self.load_path(path, &Origin::Named, progress).await.map(|(plugin, _)| plugin)
     }
 
-    /// Loads a component from a file of a plugin folder and reports the progress. Before any of its code runs, the verifier must allow
-    /// the component to be used from that folder.
+    /// Loads a component from a file of a plugin folder and reports the progress. Before any of its code runs, the
+    /// verifier must allow the component to be used from that folder.
     pub async fn load_verified_file_with(
         &self,
         path: &Path,
@@ -94,8 +94,9 @@ impl Sandbox {
         self.load_path(path, &Origin::Folder(path.to_owned()), progress).await.map(|(plugin, _)| plugin)
     }
 
-    /// Loads a component from a file. Also returns the bytes of the file if they had to be read into memory. If the component is known
-    /// and the plugin store has a copy, the file is only hashed, because reading it whole takes as long as everything else.
+    /// Loads a component from a file. Also returns the bytes of the file if they had to be read into memory. If the
+    /// compiled code is available and the plugin store has a copy, the file is only hashed, because reading it into
+    /// memory would double the time.
     pub(crate) async fn load_path(
         &self,
         path: &Path,
@@ -137,7 +138,7 @@ impl Sandbox {
         self.load_with_context(self.engine_context()?, (name, &Origin::Store), Arc::new(bytes), &|_| {}).await
     }
 
-    /// Asks the verifier whether a plugin of the store that is already loaded may be used.
+    /// Checks with the verifier that an already loaded plugin of the store may be used.
     pub(crate) async fn verify_stored(&self, plugin: &LoadedPlugin) -> Result<(), LoadError> {
         self.verify(&Origin::Store, plugin.identity(), None).await
     }
@@ -146,7 +147,7 @@ impl Sandbox {
     pub(crate) async fn load_metered(&self, name: &str, bytes: Arc<Vec<u8>>) -> Result<Arc<LoadedPlugin>, LoadError> {
         let context = self.shared.engines.get(Metering::Fuel);
         let context = context.map_err(|error| LoadError::Stopped(error.to_string()))?;
-        // The same component is loaded without metering, so it has been verified.
+        // The same component is already loaded without metering, so it has been verified.
         self.load_with_context(context, (name, &Origin::Named), bytes, &|_| {}).await
     }
 
@@ -250,10 +251,11 @@ impl Sandbox {
         let mut links = link(&context, &component, &facts)?;
         let new = NewComponent::of(identity, context);
         links.generic = match self.introspect(&new, (&component, &docs), &links, &mut facts).await {
-            // The default limits are too small. The agent may configure larger ones; if not, each call reports the limit.
-            Err(LoadError::Start(CallFailure::Limit { limit, .. })) if limit.is_room() => {
-                let roomy = NewComponent { limits: new.limits.roomy(), ..new.clone() };
-                self.introspect(&roomy, (&component, &docs), &links, &mut facts).await?
+            // The component needs more memory than the default limits allow. It is loaded anyway, because its agent may
+            // configure larger limits. If the agent does not, each call fails with the limit.
+            Err(LoadError::Start(CallFailure::Limit { limit, .. })) if limit.is_memory_limit() => {
+                let generous = NewComponent { limits: new.limits.with_maximum_memory(), ..new.clone() };
+                self.introspect(&generous, (&component, &docs), &links, &mut facts).await?
             }
             result => result?,
         };
@@ -292,16 +294,16 @@ impl AvailablePlugin {
     }
 }
 
-/// What is known about a component before it is verified.
+/// The information about a component before it is verified.
 enum KnownOrNew {
     /// The compiled code is available.
     Known(AvailablePlugin),
-    /// Only the claims in the bytes are known.
+    /// The compiled code is not available. Only the claims in the bytes are known.
     New(Box<UnverifiedClaims>),
 }
 
-/// Finds the plugin and the size of a file whose compiled code is available. If there is a plugin store, it must have a copy of the
-/// file; otherwise the result is None.
+/// Finds the plugin and the size of a file whose compiled code is available. Returns None if there is a plugin store
+/// that has no copy of the file.
 fn find_available_file(
     shared: &Shared,
     context: &EngineContext,
@@ -309,7 +311,7 @@ fn find_available_file(
 ) -> Result<Option<(AvailablePlugin, u64)>, LoadError> {
     let (digest, size) = reading::digest_of_file(path, shared.largest_component)?;
     let is_stored =
-        |store: &PluginStore| reading::open_without_waiting(path).is_ok_and(|file| store.holds(&digest, file));
+        |store: &PluginStore| reading::open_without_waiting(path).is_ok_and(|file| store.contains(&digest, file));
     if !shared.store.as_ref().is_none_or(is_stored) {
         return Ok(None);
     }

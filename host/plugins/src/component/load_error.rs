@@ -13,7 +13,7 @@ use agent_core::message::Digest;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The reason why a component cannot be loaded. The caller puts the file name before the message: "`file`: …".
+/// The reason why a component cannot be loaded. The caller shows the message after the file name: "`file`: …".
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file cannot be read.
@@ -24,7 +24,7 @@ pub enum LoadError {
     TooLarge {
         /// Size of the component in bytes.
         size: u64,
-        /// Largest allowed size in bytes.
+        /// Maximum allowed size in bytes.
         most: u64,
     },
     /// The bytes are not a WebAssembly component.
@@ -39,7 +39,7 @@ pub enum LoadError {
     /// The manifest in the component is invalid.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// The component exports nothing that the host can call.
+    /// The component exports no function that the host can call.
     #[error(
         "it exports none of the four plugin kinds (tool, context-builder, output-validator, media-policy of \
          agent-host:plugin@0.1.x) and no function that can be offered as a tool{}",
@@ -61,7 +61,7 @@ pub enum LoadError {
     /// The compiled code is larger than allowed.
     #[error(transparent)]
     CodeTooLarge(#[from] CodeTooLarge),
-    /// The component crashed the compiler process earlier, so the host does not try it again.
+    /// The component crashed the compiler process earlier, so the host does not compile it again.
     #[error(
         "it is in quarantine: {reason}; the host tries it again when the file, this program or [host.limits] changes, or after \
          `agent-host plugin quarantine --release {digest}`"
@@ -69,13 +69,13 @@ pub enum LoadError {
     Quarantined {
         /// Digest of the component.
         digest: Digest,
-        /// What the component did when it was compiled.
+        /// Explains how compiling the component failed.
         reason: String,
     },
     /// An import has a different type from the host's implementation.
     #[error("its imports do not match this host: {reason}; rebuild it against agent-host:plugin@0.1.x and WASI 0.2")]
     Link {
-        /// The import, and how its type differs.
+        /// The import, and the difference of its type.
         reason: String,
     },
     /// An export has a different type from the contract.
@@ -83,7 +83,7 @@ pub enum LoadError {
     Export {
         /// The plugin kind whose export has the wrong type.
         kind: Kind,
-        /// How the type differs.
+        /// The difference of the type.
         reason: String,
     },
     /// The component failed when the host started it or asked for its tool definitions.
@@ -92,9 +92,9 @@ pub enum LoadError {
     /// The component returned invalid tool definitions.
     #[error("the tool definitions of {plugin} are not valid: {reason}")]
     Definitions {
-        /// The plugin that returned them.
+        /// The plugin that returned the definitions.
         plugin: Arc<PluginIdentity>,
-        /// The tool, and what is wrong with its definition.
+        /// The tool, and the problem with its definition.
         reason: String,
     },
     /// Another plugin in the directory has the same name.
@@ -117,7 +117,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// Returns true if this host will always refuse these bytes, and false if a later attempt may succeed.
+    /// Whether this host will always refuse these bytes. False if a later attempt may succeed.
     pub fn is_lasting(&self) -> bool {
         match self {
             LoadError::TooLarge { .. }
@@ -152,7 +152,7 @@ fn reasons(skipped: &[SkippedExport]) -> String {
         + "; build it with the SDK, from the contract in wit/, or with exports that take and return data"
 }
 
-/// The end of the message for a file that cannot be read: what to do.
+/// The last part of the message for a file that cannot be read: advice for the user.
 fn advice(error: &std::io::Error) -> &'static str {
     match error.kind() {
         std::io::ErrorKind::NotFound => "; `agent-host plugin build` builds a component from a plugin project",

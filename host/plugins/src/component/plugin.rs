@@ -28,7 +28,8 @@ pub struct LoadedPlugin {
     pub(crate) _pin: Option<File>,
 }
 
-/// The facts about a component that the host finds out when it first loads it. They depend only on its bytes and on this host.
+/// The facts about a component that the host collects when it first loads the component. They depend only on the
+/// component's bytes and on this host.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Facts {
     pub(crate) manifest: Option<Manifest>,
@@ -37,7 +38,7 @@ pub(crate) struct Facts {
     pub(crate) imports: Vec<String>,
     /// Names of all imports and exports.
     pub(crate) interfaces: Interfaces,
-    /// The tools that the component defines itself, followed by its plain functions.
+    /// The tools that the component defines itself, followed by its generic functions.
     pub(crate) tools: Vec<ToolDefinition>,
     #[serde(default, rename = "plain")]
     pub(crate) generic: GenericFacts,
@@ -86,13 +87,13 @@ impl LoadedPlugin {
         &self.facts.kinds
     }
 
-    /// Returns true if the component exports this kind.
+    /// Whether the component exports this plugin kind.
     pub fn has(&self, kind: Kind) -> bool {
         self.facts.kinds.contains(&kind)
     }
 
-    /// Labels for everything that the plugin offers: the names of its kinds, `functions` if it has plain functions that are tools (P3),
-    /// and `command` if it is a command-line program.
+    /// Labels for the kinds of functions that the plugin offers: the names of its plugin kinds, `functions` if generic
+    /// functions are tools (P3), and `command` if it is a command-line program.
     pub fn kind_labels(&self) -> Vec<&'static str> {
         let has_generic = |is_command: bool| {
             let functions = &self.facts.generic.functions;
@@ -103,12 +104,14 @@ impl LoadedPlugin {
         kinds.chain(generic.into_iter().filter_map(|(is_present, label)| is_present.then_some(label))).collect()
     }
 
-    /// Exported functions that are not tools, each with the reason. At most 64 are listed; a last entry counts the rest.
+    /// Exported functions that are not tools, each with the reason. At most 64 functions are listed. A last entry
+    /// counts the others.
     pub fn skipped_exports(&self) -> &[SkippedExport] {
         &self.facts.generic.skipped
     }
 
-    /// Names of the imports that need an implementation. An import is not a request for a grant; only the manifest requests grants.
+    /// Names of the imports that need an implementation. An import does not ask for a grant. Only the manifest asks for
+    /// grants.
     pub fn imports(&self) -> &[String] {
         &self.facts.imports
     }
@@ -128,12 +131,12 @@ impl LoadedPlugin {
         &self.facts.tools
     }
 
-    /// The requests of the manifest that these grants do not cover (P6).
+    /// The needs of the manifest that these grants do not meet (P6).
     pub fn unmet(&self, grants: &Grants) -> Vec<Unmet> {
         grants::unmet(self.manifest(), grants)
     }
 
-    /// The requests of the manifest that these grants cover only in part (P6).
+    /// The needs of the manifest that these grants meet only in part (P6).
     pub fn partially_met(&self, grants: &Grants) -> Vec<PartialGrant> {
         grants::partial_grants(self.manifest(), grants)
     }

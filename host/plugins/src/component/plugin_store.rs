@@ -1,4 +1,5 @@
-//! The plugin store: components by digest, so that a suspended turn can continue with the generation that it started with (P10).
+//! The plugin store: stores components by digest, so that a suspended turn can continue with its original generation
+//! (P10).
 
 use super::atomic_write::{Mutability, write_atomically};
 use agent_core::message::Digest;
@@ -8,13 +9,13 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// Buffer size for comparing two files.
+/// Size of the buffers for comparing two files, in bytes.
 const COMPARED_BYTES: usize = 64 * 1024;
 
-/// Largest total size of the vouching statements for a component, in bytes.
+/// Maximum total size of the vouching statements for a component, in bytes.
 const VOUCHED_BYTES: usize = 64 * 1024;
 
-/// A directory of components, each under the digest of its bytes.
+/// A directory of components. The name of each file is the digest of its bytes.
 #[derive(Clone, Debug)]
 pub struct PluginStore {
     directory: PathBuf,
@@ -55,17 +56,18 @@ pub struct StoredComponent {
     pub digest: Digest,
     /// Size of the component in bytes.
     pub bytes: u64,
-    /// Time when it was stored.
+    /// Time at which the component was stored.
     pub modified: SystemTime,
 }
 
 impl PluginStore {
-    /// The store in this directory, which is created when the first component is stored.
+    /// Creates a store in this directory. The directory is created when the first component is stored.
     pub fn new(directory: PathBuf) -> Self {
         Self { directory }
     }
 
-    /// Stores these bytes. Storing them again changes nothing, but a damaged copy is replaced.
+    /// Stores these bytes under their digest. Replaces a damaged copy. Does nothing if the same bytes are already
+    /// stored.
     pub fn put(&self, digest: &Digest, bytes: &[u8]) -> Result<(), PluginStoreError> {
         let path = self.path(digest);
         if File::open(&path).is_ok_and(|stored| are_equal(stored, bytes)) {
@@ -75,12 +77,12 @@ impl PluginStore {
             .map_err(|source| PluginStoreError::Io { path, source })
     }
 
-    /// Returns true if the store has this file's bytes under this digest.
-    pub(crate) fn holds(&self, digest: &Digest, file: File) -> bool {
+    /// Whether the store contains the bytes of this file under this digest.
+    pub(crate) fn contains(&self, digest: &Digest, file: File) -> bool {
         File::open(self.path(digest)).is_ok_and(|stored| are_equal(stored, file))
     }
 
-    /// Stores a statement that vouches for a component, in addition to the statements that are already stored.
+    /// Stores a statement that vouches for a component, in addition to the stored statements.
     pub fn vouch(&self, digest: &Digest, statement: &str) -> Result<(), PluginStoreError> {
         let stored = self.vouched(digest)?.unwrap_or_default();
         if stored.contains(statement) {
@@ -93,7 +95,7 @@ impl PluginStore {
             .map_err(|source| PluginStoreError::Io { path, source })
     }
 
-    /// The stored vouching statements for a component. None if there are none, as for the user's own plugins.
+    /// The stored vouching statements for a component. None if there are no statements, as for the user's own plugins.
     pub fn vouched(&self, digest: &Digest) -> Result<Option<String>, PluginStoreError> {
         let path = self.vouched_path(digest);
         match std::fs::read_to_string(&path) {
@@ -162,12 +164,13 @@ impl PluginStore {
     }
 }
 
-/// Returns true if two files have the same content. They are compared in chunks, because each start does this for every plugin.
-fn are_equal(one: impl Read, other: impl Read) -> bool {
-    let mut one = BufReader::with_capacity(COMPARED_BYTES, one);
-    let mut other = BufReader::with_capacity(COMPARED_BYTES, other);
+/// Whether two files have the same content. They are compared in chunks, to keep the start fast: it compares a file for
+/// each plugin.
+fn are_equal(left: impl Read, right: impl Read) -> bool {
+    let mut left_reader = BufReader::with_capacity(COMPARED_BYTES, left);
+    let mut right_reader = BufReader::with_capacity(COMPARED_BYTES, right);
     loop {
-        let (Ok(left), Ok(right)) = (one.fill_buf(), other.fill_buf()) else { return false };
+        let (Ok(left), Ok(right)) = (left_reader.fill_buf(), right_reader.fill_buf()) else { return false };
         let length = left.len().min(right.len());
         if left[..length] != right[..length] {
             return false;
@@ -175,8 +178,8 @@ fn are_equal(one: impl Read, other: impl Read) -> bool {
         if length == 0 {
             return left.is_empty() && right.is_empty();
         }
-        one.consume(length);
-        other.consume(length);
+        left_reader.consume(length);
+        right_reader.consume(length);
     }
 }
 
@@ -189,7 +192,7 @@ pub fn digest_of(bytes: &[u8]) -> Digest {
 mod tests {
     use super::*;
 
-    // P10: the store returns components by digest and reports when one is missing or damaged.
+    // P10: a damaged component is replaced when it is stored again.
     #[test]
     fn p10_missing_and_damaged_components_are_reported() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -197,11 +200,11 @@ mod tests {
         let digest = digest_of(b"component");
         assert!(matches!(store.get(&digest), Err(PluginStoreError::Missing { .. })));
         store.put(&digest, b"component").expect("stored");
-        assert_eq!(store.get(&digest).expect("there"), b"component");
+        assert_eq!(store.get(&digest).expect("the component is stored"), b"component");
         std::fs::write(store.path(&digest), b"componenz").expect("damaged");
         assert!(matches!(store.get(&digest), Err(PluginStoreError::Damaged { .. })));
         store.put(&digest, b"component").expect("stored again");
-        assert_eq!(store.get(&digest).expect("healed"), b"component");
+        assert_eq!(store.get(&digest).expect("replaced"), b"component");
         std::fs::write(directory.path().join("plugins/notes.txt"), b"nothing of ours").expect("written");
         let listed = store.list().expect("listed");
         assert_eq!(listed.iter().map(|stored| (&stored.digest, stored.bytes)).collect::<Vec<_>>(), [(&digest, 9)]);
@@ -210,7 +213,10 @@ mod tests {
         }
         assert_eq!(store.vouched(&digest).expect("read").as_deref(), Some("by one\nby another\n"));
         assert_eq!(store.list().expect("listed").len(), 1);
-        assert!(store.remove(&digest).expect("removed") && !store.remove(&digest).expect("gone"));
+        assert!(
+            store.remove(&digest).expect("removed")
+                && !store.remove(&digest).expect("removing an absent component succeeds")
+        );
         assert_eq!(store.list().expect("listed"), []);
         assert_eq!(store.vouched(&digest).expect("read"), None);
     }

@@ -1,5 +1,6 @@
-//! The quarantine: components that crashed the compiler process and are therefore not compiled again at every start. An entry holds
-//! for exactly these bytes, this version of the host and these limits. If one of them changes, the host tries the component again.
+//! The quarantine: components that crashed the compiler process and are therefore not compiled again at every start. An
+//! entry applies to the exact bytes of a component, one version of the host and its limits. If any of these changes,
+//! the host compiles the component again.
 
 use super::atomic_write::{Mutability, make_private_directory, write_atomically};
 use crate::limits::HostLimits;
@@ -12,9 +13,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Name of the quarantine's folder inside the folder for compiled code.
 const FOLDER: &str = "quarantine";
-/// Largest entry that is read.
+/// Maximum size of an entry that is read, in bytes.
 const ENTRY_BYTES: u64 = 16 * 1024;
-/// Largest number of entries. When there are more, the oldest is deleted and the host tries that component again.
+/// Maximum number of entries. When the limit is reached, the oldest entry is deleted, so that its component is compiled
+/// again.
 const MAX_ENTRIES: usize = 1_000;
 
 /// The quarantine in one cache folder.
@@ -32,14 +34,14 @@ pub struct QuarantineEntry {
     pub name: String,
     /// The error that put the component in quarantine.
     pub reason: String,
-    /// Time when it was put in quarantine, in seconds since 1970.
+    /// Time at which the component was put in quarantine, in seconds since 1970.
     pub since: u64,
-    /// Identifies the host version and the limits that the entry holds for.
+    /// Identifies the host version, the engine and the limits to which the entry applies.
     #[serde(rename = "judge")]
     examiner: String,
 }
 
-/// Identifies the host version, the engine and the limits that a component was examined with.
+/// Identifies the host version, the engine and the limits with which a component was examined.
 #[derive(Clone, Debug)]
 pub(crate) struct ExaminerId(String);
 
@@ -54,12 +56,13 @@ impl ExaminerId {
 }
 
 impl Quarantine {
-    /// The quarantine inside this folder for compiled code. Its own folder is created with the first entry.
+    /// The quarantine inside this folder for compiled code. The quarantine's own folder is created with the first
+    /// entry.
     pub fn new(cache: &Path) -> Self {
         Self { directory: cache.join(FOLDER) }
     }
 
-    /// Returns the component's entry if it was made by this host version with these limits.
+    /// Returns the component's entry if it applies to this host version and these limits.
     pub(crate) fn find(&self, digest: &Digest, examiner: &ExaminerId) -> Option<QuarantineEntry> {
         read(&self.path(digest)).filter(|entry| entry.digest == *digest && entry.examiner == examiner.0)
     }
@@ -71,11 +74,11 @@ impl Quarantine {
         let entry = QuarantineEntry { digest: digest.clone(), name, reason, since, examiner: examiner.0.clone() };
         let text = serde_json::to_vec(&entry).map_err(io::Error::other)?;
         make_private_directory(&self.directory)?;
-        self.make_room();
+        self.free_space();
         write_atomically(&self.directory, (&self.path(digest), Mutability::Writable), &[&text])
     }
 
-    /// Returns all entries, including those of other host versions, newest first.
+    /// Returns all entries, including the entries of other host versions, newest first.
     pub fn list(&self) -> Vec<QuarantineEntry> {
         let entries = std::fs::read_dir(&self.directory).into_iter().flatten().flatten();
         let mut found: Vec<_> = entries.filter_map(|entry| read(&entry.path())).take(2 * MAX_ENTRIES).collect();
@@ -83,7 +86,7 @@ impl Quarantine {
         found
     }
 
-    /// Takes a component out of quarantine, so that the host tries it again. Returns whether it was in quarantine.
+    /// Removes a component from quarantine, so that the host compiles it again. Returns whether it was in quarantine.
     pub fn release(&self, digest: &Digest) -> io::Result<bool> {
         match std::fs::remove_file(self.path(digest)) {
             Ok(()) => Ok(true),
@@ -92,7 +95,7 @@ impl Quarantine {
         }
     }
 
-    fn make_room(&self) {
+    fn free_space(&self) {
         let entries = self.list();
         for oldest in entries.iter().skip(MAX_ENTRIES - 1) {
             let _ = self.release(&oldest.digest);
@@ -124,28 +127,31 @@ mod tests {
         ExaminerId::new(&blake3::hash(engine), limits)
     }
 
-    // Row 36: the same host does not try a component again that crashed the compiler; another version or other limits do.
+    // Row 36: a host with another version or other limits compiles the component again.
     #[test]
-    fn row_36_entry_holds_until_component_engine_or_limits_change() {
+    fn row_36_entry_applies_until_component_engine_or_limits_change() {
         let directory = tempfile::tempdir().expect("a directory");
         let quarantine = Quarantine::new(directory.path());
         let (limits, digest) = (HostLimits::default(), digest_of(b"bomb"));
         let this = examiner(b"one", &limits);
         assert_eq!(quarantine.find(&digest, &this), None);
         quarantine.put(&digest, "bomb", "it was stopped", &this).expect("stored");
-        let found = quarantine.find(&digest, &this).expect("there");
+        let found = quarantine.find(&digest, &this).expect("the component is in quarantine");
         assert_eq!((found.name.as_str(), found.reason.as_str()), ("bomb", "it was stopped"));
         assert_eq!(quarantine.find(&digest_of(b"changed"), &this), None);
         assert_eq!(quarantine.find(&digest, &examiner(b"another", &limits)), None);
         let patient = HostLimits { compile_time: Duration::from_secs(60), ..limits };
         assert_eq!(quarantine.find(&digest, &examiner(b"one", &patient)), None);
         assert_eq!(quarantine.list(), [found]);
-        assert!(quarantine.release(&digest).expect("removed") && !quarantine.release(&digest).expect("gone"));
+        assert!(
+            quarantine.release(&digest).expect("removed")
+                && !quarantine.release(&digest).expect("releasing an absent component succeeds")
+        );
         assert_eq!(quarantine.find(&digest, &this), None);
     }
 
     #[test]
-    fn entries_for_another_digest_or_too_large_are_ignored() {
+    fn entries_that_are_too_large_or_for_another_digest_are_ignored() {
         let directory = tempfile::tempdir().expect("a directory");
         let quarantine = Quarantine::new(directory.path());
         let this = examiner(b"one", &HostLimits::default());

@@ -29,22 +29,22 @@ const CONCURRENT_COMPILATIONS: usize = 2;
 /// The configuration of a sandbox.
 #[derive(Clone, Debug, Default)]
 pub struct SandboxOptions {
-    /// Directory for compiled code. Without one, every start compiles all components again.
+    /// Directory for compiled code. If None, every start compiles all components again.
     pub cache_directory: Option<PathBuf>,
-    /// Directory of the plugin store. Without one, a suspended turn cannot continue with a plugin that has changed since.
+    /// Directory of the plugin store. If None, a suspended turn cannot continue after one of its plugins has changed.
     pub store_directory: Option<PathBuf>,
-    /// Command that starts the compiler process. Without one, components are compiled in this process, where a malicious component can
-    /// attack the parser and the compiler. Leave it out only if all components are trusted.
+    /// Command that starts the compiler process. If None, components are compiled in this process, where a malicious
+    /// component can attack the parser and the compiler. Use None only if all components are trusted.
     pub compiler: Option<CompilerCommand>,
     /// Limits that apply to all calls together.
     pub limits: HostLimits,
-    /// Resolver of host names for `wasi:http`. The default is the system's resolver.
+    /// Resolver of host names for `wasi:http`. If None, the system's resolver is used.
     pub resolver: Option<Arc<dyn NameResolver>>,
-    /// Decides which files of a plugin folder may be used. Without one, all of them may.
+    /// Verifier that decides whether a file of a plugin folder may be used. If None, all files may be used.
     pub verifier: Option<Arc<dyn ComponentVerifier>>,
 }
 
-/// Loads plugins and calls them. A sandbox is cheap to clone; the engine stops when the last clone is dropped.
+/// Loads plugins and calls them. A sandbox is cheap to clone. The engine stops when the last clone is dropped.
 #[derive(Clone)]
 pub struct Sandbox {
     pub(crate) shared: Arc<Shared>,
@@ -55,19 +55,19 @@ pub(crate) struct Shared {
     pub(crate) engines: EngineContexts,
     pub(crate) runner: CallRunner,
     pub(crate) compiling: Arc<Semaphore>,
-    /// Memory for all concurrent compilations, in MiB.
+    /// Permits for the memory of all concurrent compilations. One permit is one MiB.
     pub(crate) compile_memory: Arc<Semaphore>,
     pub(crate) limits: HostLimits,
     pub(crate) quarantine: Option<Quarantine>,
-    /// Size of the largest component that is read, in bytes.
+    /// Maximum size of a component that is read, in bytes.
     pub(crate) largest_component: u64,
     pub(crate) compiler: Option<CompilerCommand>,
     pub(crate) store: Option<PluginStore>,
     loaded: Mutex<HashMap<LoadedKey, Weak<LoadedPlugin>>>,
 }
 
-/// The digest, the file name and the metering of a loaded plugin. A component without a manifest takes its name from the file, so the
-/// same bytes may be two plugins.
+/// The digest, the file name and the metering of a loaded plugin. A component without a manifest gets its name from the
+/// file, so two files with the same bytes may be two plugins.
 type LoadedKey = (Digest, String, Metering);
 
 impl Sandbox {
@@ -99,8 +99,8 @@ impl Sandbox {
         Ok(Self { shared: Arc::new(shared), verifier: options.verifier })
     }
 
-    /// Returns a sandbox with the same engine whose components must also be allowed by a second verifier. This sandbox's own verifier is
-    /// asked first.
+    /// Returns a sandbox with the same engine and a second verifier, which must also allow each component. The verifier
+    /// of this sandbox is called first.
     #[must_use]
     pub fn verified_by(&self, verifier: Arc<dyn ComponentVerifier>) -> Self {
         let verifier = match self.verifier.clone() {
@@ -110,18 +110,18 @@ impl Sandbox {
         Self { shared: Arc::clone(&self.shared), verifier: Some(verifier) }
     }
 
-    /// Protects these paths from now on. No grant covers a protected path (P13).
+    /// Adds protected paths. No grant covers a protected path (P13).
     pub fn protect(&self, paths: impl IntoIterator<Item = ProtectedPath>) {
         self.shared.runner.trees.protected.add(paths);
     }
 
-    /// The paths that are protected from all grants.
+    /// The protected paths, which no grant covers.
     pub fn protected(&self) -> Vec<ProtectedPath> {
         self.shared.runner.trees.protected.all().to_vec()
     }
 
-    /// Opens granted trees before any guest runs, so that no guest can change what the paths refer to. Returns the trees that cannot be
-    /// opened. This call blocks.
+    /// Opens granted trees before any guest runs, so that no guest can redirect their paths. Returns the trees that
+    /// cannot be opened. This call blocks.
     pub fn open_trees(&self, trees: &[TreeGrant]) -> Vec<TreeProblem> {
         self.shared.runner.trees.open_all(trees)
     }
@@ -138,8 +138,8 @@ impl Sandbox {
 }
 
 impl ReplayTrees {
-    /// Creates the recorded trees in a temporary folder. Files that were not recorded are read from the granted trees of the same
-    /// names. Returns None if no trees were recorded.
+    /// Creates the recorded trees in a temporary folder. Files that were not recorded are copied from the granted trees
+    /// with the same names. Returns None if no trees were recorded.
     pub fn create(
         recorded: &HostCallLog,
         granted: &[TreeGrant],
@@ -155,7 +155,7 @@ impl Shared {
         lock(&self.loaded).get(&(digest.clone(), file_name.to_owned(), metering))?.upgrade()
     }
 
-    /// Remembers a plugin until its last reference is dropped.
+    /// Stores a plugin until its last reference is dropped, so that it is not loaded again.
     pub(crate) fn remember(&self, file_name: &str, plugin: &Arc<LoadedPlugin>) {
         let mut loaded = lock(&self.loaded);
         loaded.retain(|_, plugin| plugin.strong_count() > 0);

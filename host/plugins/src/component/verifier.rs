@@ -1,21 +1,23 @@
-//! The interface for verifying components. An implementation in another crate decides, for example with the lock file of a plugin
-//! folder, whether a component may be used, before it is compiled or run.
+//! The interface for verifying components. Before a component is compiled or run, an implementation in another crate
+//! decides whether the component may be used, for example with the lock file of a plugin folder.
 
 use crate::identity::PluginIdentity;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Reads the bytes of the component. A start with many plugins does not read them all, so a verifier calls this only if it needs the
-/// bytes.
+/// A function that reads the bytes of the component. A verifier calls it only if it needs the bytes, so that a start
+/// with many plugins does not read all components.
 pub type ReadComponent<'r> = dyn Fn() -> io::Result<Arc<Vec<u8>>> + 'r;
 
-/// Decides whether a component may be used. The name in `plugin` is the component's own claim; none of its code has run.
+/// Decides whether a component may be used. The name in `plugin` is the component's own claim, which is not verified.
+/// The methods are called before any code of the component has run.
 pub trait ComponentVerifier: Send + Sync + std::fmt::Debug {
     /// Checks a file of a plugin folder.
     ///
-    /// Returns the statement that vouches for the component, which is stored next to it in the plugin store, or None for the user's own
-    /// plugin. The error is the reason why the component may not be used; the caller puts the file name before it: "`file`: …".
+    /// Returns the statement that vouches for the component, or None for the user's own plugin. The statement is stored
+    /// with the component in the plugin store. The error is the reason why the component may not be used. The caller
+    /// shows it after the file name: "`file`: …".
     fn verify_file(
         &self,
         file: &Path,
@@ -23,8 +25,8 @@ pub trait ComponentVerifier: Send + Sync + std::fmt::Debug {
         component: &ReadComponent<'_>,
     ) -> Result<Option<String>, String>;
 
-    /// Checks a component of the plugin store. `vouched` contains all statements that were stored with it; None means that it is the
-    /// user's own plugin. The error is the reason why the component may not be used.
+    /// Checks a component of the plugin store. `vouched` contains all statements that were stored with the component.
+    /// None: the component is the user's own plugin. The error is the reason why the component may not be used.
     fn verify_stored(
         &self,
         vouched: Option<&str>,
@@ -32,11 +34,12 @@ pub trait ComponentVerifier: Send + Sync + std::fmt::Debug {
         component: &ReadComponent<'_>,
     ) -> Result<(), String>;
 
-    /// Name of the file in the plugin folder that the decision depends on. When it changes, refused components are checked again.
+    /// Name of the file in the plugin folder on which the decision depends. When it changes, refused components are
+    /// checked again.
     fn lock_file(&self) -> &'static str;
 }
 
-/// A verifier that allows a component only if both of its verifiers do.
+/// A verifier that allows a component only if both of its inner verifiers allow it.
 #[derive(Debug)]
 pub(crate) struct VerifierPair {
     pub(crate) first: Arc<dyn ComponentVerifier>,

@@ -1,14 +1,14 @@
-//! The reasons why the host rejects a plugin's answer.
+//! The error for results of plugins that the host rejects.
 
 use crate::limits::Limit;
 
-/// The reason why the host rejects a plugin's answer.
+/// The reason why the host rejects the result of a plugin's function.
 #[derive(Debug)]
-pub(crate) enum RejectedAnswer {
-    /// The answer violates the contract, for the reason in the text.
+pub(crate) enum RejectedResult {
+    /// The result violates the contract. The text explains why.
     Invalid(String),
-    /// The answer is larger than a limit allows.
+    /// The result is larger than a limit allows.
     Limit(Limit),
-    /// The host itself failed to process the answer.
+    /// The host failed to process the result.
     Host(String),
 }

@@ -1,4 +1,4 @@
-//! Version 0.1 of the contract.
+//! Version 0.1 of the plugin contract.
 
 pub(crate) mod bindings;
 pub(crate) mod conversion;

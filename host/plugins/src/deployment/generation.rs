@@ -1,4 +1,5 @@
-//! A generation: the immutable set of plugins that an agent has at one moment, identified by its digest (P10). Each turn pins one.
+//! A generation: the immutable set of plugins that an agent has at one moment, identified by its digest (P10). Each
+//! turn pins one generation.
 
 use crate::component::load::stored::GenerationError;
 use crate::component::load::{Origin, Progress};
@@ -31,14 +32,14 @@ pub struct Generation {
 pub struct LoadProblem {
     /// Path of the file.
     pub path: PathBuf,
-    /// The reason why it cannot be loaded.
+    /// The reason why the file cannot be loaded.
     #[source]
     pub reason: LoadError,
 }
 
 impl Generation {
-    /// Loads all components (`*.wasm`) of a directory, but not those of its subdirectories, and stores each one in the plugin store.
-    /// Files that cannot be loaded are returned as problems.
+    /// Loads all components (`*.wasm`) of a directory without its subdirectories, and stores each component in the
+    /// plugin store. Files that cannot be loaded are returned as problems.
     pub async fn load(
         sandbox: &Sandbox,
         directory: &Path,
@@ -69,7 +70,7 @@ impl Generation {
         Ok((Self::of_files(plugins.into_values()), problems))
     }
 
-    /// Creates a generation of plugins with their files. If two plugins have the same name, the last one is used.
+    /// Creates a generation of plugins with their files. If two plugins have the same name, the last of them is used.
     pub fn of_files(plugins: impl IntoIterator<Item = (PathBuf, Arc<LoadedPlugin>)>) -> Self {
         let files: Vec<_> = plugins.into_iter().collect();
         let origins = files.iter().map(|(path, plugin)| (plugin.name().to_owned(), path.clone())).collect();
@@ -85,7 +86,7 @@ impl Generation {
         Self { origins, ..Self::new(remaining) }
     }
 
-    /// Loads a pinned generation from the plugin store. It is an error if one of its plugins cannot be loaded.
+    /// Loads a pinned generation from the plugin store. Fails if one of its plugins cannot be loaded.
     pub async fn from_digests(sandbox: &Sandbox, pinned: &[(String, Digest)]) -> Result<Self, GenerationError> {
         // The items are cloned, because a future that borrows them could not be sent to another task.
         let loads =
@@ -95,7 +96,7 @@ impl Generation {
         Ok(Self::new(plugins.into_iter().collect::<Result<Vec<_>, _>>()?))
     }
 
-    /// Creates a generation of these plugins. If two plugins have the same name, the last one is used.
+    /// Creates a generation of these plugins. If two plugins have the same name, the last of them is used.
     pub fn new(plugins: impl IntoIterator<Item = Arc<LoadedPlugin>>) -> Self {
         let plugins: BTreeMap<_, _> = plugins.into_iter().map(|plugin| (plugin.name().to_owned(), plugin)).collect();
         let mut names = String::new();
@@ -120,7 +121,7 @@ impl Generation {
         self.plugins.values()
     }
 
-    /// The file that the plugin was loaded from, or None if it did not come from a file.
+    /// The file from which the plugin was loaded, or None if the plugin was not loaded from a file.
     pub fn origin(&self, name: &str) -> Option<&Path> {
         self.origins.get(name).map(PathBuf::as_path)
     }
@@ -152,7 +153,7 @@ pub(crate) async fn load_and_store(
     progress: &Progress<'_>,
 ) -> Result<Arc<LoadedPlugin>, LoadError> {
     let (plugin, bytes) = sandbox.load_path(path, &Origin::Folder(path.to_owned()), progress).await?;
-    // If the bytes were not read, the store already has them.
+    // If `bytes` is None, the store already contains the component.
     if let (Some(store), Some(bytes)) = (sandbox.store(), bytes) {
         let (store, digest) = (store.clone(), plugin.digest().clone());
         let stored = tokio::task::spawn_blocking(move || store.put(&digest, &bytes)).await;

@@ -1,6 +1,7 @@
 //! A watched plugin directory: reports its plugins when every file is complete and no longer changes (P10).
 //!
-//! The directory is polled. Polling works on every file system, and whether a file still changes can only be seen by looking twice.
+//! The directory is polled. Polling works on every file system, and only a second look shows whether a file still
+//! changes.
 
 use super::generation::load_and_store;
 use crate::component::load::stored::GenerationError;
@@ -12,9 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long a file must stay unchanged before it is read.
+/// Time for which a file must remain unchanged before it is read.
 const QUIET_PERIOD: Duration = Duration::from_millis(250);
-/// How long a file that cannot be loaded must stay unchanged before it is reported. It may still be being written.
+/// Time for which a file that cannot be loaded must remain unchanged before it is reported. A program may still be
+/// writing to it.
 const FAILURE_DELAY: Duration = Duration::from_secs(2);
 
 /// A watched plugin directory.
@@ -22,14 +24,14 @@ pub struct PluginDirectory {
     sandbox: Sandbox,
     path: PathBuf,
     files: BTreeMap<PathBuf, WatchedFile>,
-    /// Stamp of the lock file, which decides which plugins may be used.
+    /// Stamp of the lock file, which lists the plugins that may be used.
     lock: Option<Stamp>,
 }
 
 /// The result of one scan of the directory.
 #[derive(Debug)]
 pub enum DirectoryScan {
-    /// A file is changing; scan again soon.
+    /// A file is changing. The directory must be scanned again soon.
     Changing,
     /// Every file is either loaded or has failed to load, and no file is changing.
     Settled(DirectoryContents),
@@ -42,14 +44,14 @@ pub struct DirectoryContents {
     pub files: BTreeSet<PathBuf>,
     /// The loaded plugins with their files.
     pub plugins: Vec<(PathBuf, Arc<LoadedPlugin>)>,
-    /// Files that cannot be loaded. Each is reported once until it changes.
+    /// Files that cannot be loaded. A file is reported again only after it has changed.
     pub problems: Vec<(PathBuf, LoadError)>,
 }
 
 /// One component file.
 struct WatchedFile {
     stamp: Stamp,
-    /// Time of its last change.
+    /// Time of the file's last change.
     since: Instant,
     status: FileStatus,
 }
@@ -64,12 +66,12 @@ enum FileStatus {
     Deleted,
 }
 
-/// Metadata that shows whether a file has changed, without reading it.
+/// Metadata that shows whether a file has changed, so that the file does not have to be read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     length: u64,
     modified: Option<SystemTime>,
-    /// Inode, and time of the last status change in seconds and nanoseconds. All zero on systems that do not have them.
+    /// Inode, and time of the last status change in seconds and nanoseconds. All zero on systems without these values.
     node: (u64, i64, i64),
 }
 

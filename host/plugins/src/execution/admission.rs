@@ -1,22 +1,22 @@
-//! Admission of calls (P8). A call runs only when it gets a place in its lane together with its guest memory; other calls wait in a
-//! bounded queue. Because every instance needs a place first, the pool of instances is never exhausted. Agents share the places, the
-//! memory and the queue; see [`queue`].
+//! Admission of calls (P8). A call runs only when it gets a permit of its lane together with its guest memory. Other
+//! calls wait in a bounded queue. Because every instance needs a permit first, the pool of instances is never
+//! exhausted. Agents share the permits, the memory and the queue, as described in [`queue`].
 
 mod queue;
 
-use crate::limits::{HostLimits, LOADING, MIB, PURE_CALLS};
+use crate::limits::{HostLimits, MAX_LOADING_INSTANCES, MAX_PURE_CALLS, MIB};
 use crate::sync::lock;
 use queue::{Admitted, Bounds, Entry, Queue, QueuePolicy, Sharing};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot::{self, Receiver, Sender};
 
-/// The lane that a call runs in. Output validators and media policies have their own lane, so that they do not wait for tools.
+/// The lane of a call. Output validators and media policies have their own lane, so that they do not wait for tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LaneName {
     Calls,
-    /// The same lane as `Calls`, but a call may join the queue even if it is full, because a turn cannot continue without its context.
-    /// There is at most one such call for each turn.
+    /// The same lane as `Calls`, but a call may wait even if the queue is full, because a turn cannot continue without
+    /// its context. There is at most one such call for each turn.
     Builders,
     Pure,
     Loading,
@@ -48,10 +48,10 @@ pub(crate) struct Admission {
     loading: Arc<Lane>,
 }
 
-struct Lane(Mutex<Queue<Sender<Place>>>);
+struct Lane(Mutex<Queue<Sender<Permit>>>);
 
-/// A place in a lane, with its memory. Dropping it frees both.
-pub(crate) struct Place {
+/// The permission to run one call in a lane, with its memory. Dropping the permit frees both.
+pub(crate) struct Permit {
     lane: Arc<Lane>,
     agent: Arc<str>,
     memory: u32,
@@ -67,21 +67,22 @@ struct QueuedCall<'a> {
 impl Admission {
     pub(crate) fn new(limits: HostLimits) -> Self {
         let reserved = limits.guest_memory / 8;
-        let lane = |places, memory, queue, sharing| {
-            let bounds = Bounds { places, memory: mebibytes(memory), queue, sharing };
+        let lane = |permits, memory, queue, sharing| {
+            let bounds = Bounds { permits, memory: mebibytes(memory), queue, sharing };
             Arc::new(Lane(Mutex::new(Queue::new(bounds))))
         };
         let (calls, memory) = (limits.concurrent_calls.max(1), limits.guest_memory - 2 * reserved);
         Self {
             calls: lane(calls, memory, limits.queue, Sharing::ByAgent),
-            pure: lane(PURE_CALLS, reserved, limits.queue, Sharing::ByAgent),
-            // The loader already bounds the number of these calls, and they belong to no agent.
-            loading: lane(LOADING, reserved, usize::MAX, Sharing::Whole),
+            pure: lane(MAX_PURE_CALLS, reserved, limits.queue, Sharing::ByAgent),
+            // The queue of this lane needs no limit, because the loader limits the number of calls. The lane has no
+            // shares, because these calls belong to no agent.
+            loading: lane(MAX_LOADING_INSTANCES, reserved, usize::MAX, Sharing::Whole),
         }
     }
 
-    /// Waits for a place together with `memory` bytes. Dropping the future removes the call from the queue.
-    pub(crate) async fn enter(&self, lane: LaneName, memory: usize, agent: &Arc<str>) -> Result<Place, QueueFull> {
+    /// Waits for a permit with `memory` bytes. Dropping the future removes the call from the queue.
+    pub(crate) async fn enter(&self, lane: LaneName, memory: usize, agent: &Arc<str>) -> Result<Permit, QueueFull> {
         let (lane, policy) = match lane {
             LaneName::Calls => (&self.calls, QueuePolicy::IfNotFull),
             LaneName::Builders => (&self.calls, QueuePolicy::Always),
@@ -91,21 +92,21 @@ impl Admission {
         let memory = mebibytes(memory);
         loop {
             let (queued, receiver) = match lane.request(agent, memory, policy)? {
-                Ok(place) => return Ok(place),
+                Ok(permit) => return Ok(permit),
                 Err(queued) => queued,
             };
-            let place = receiver.await;
+            let permit = receiver.await;
             drop(queued);
-            // Receiving cannot fail here: the sender is in the queue until it sends a place.
-            if let Ok(place) = place {
-                return Ok(place);
+            // Receiving cannot fail, because the sender remains in the queue until it sends a permit.
+            if let Ok(permit) = permit {
+                return Ok(permit);
             }
         }
     }
 }
 
-/// The place, or the queued call with the receiver for its place.
-type EnterResult<'a> = Result<Place, (QueuedCall<'a>, Receiver<Place>)>;
+/// The permit, or the queued call with the receiver for its permit.
+type EnterResult<'a> = Result<Permit, (QueuedCall<'a>, Receiver<Permit>)>;
 
 impl Lane {
     fn request<'a>(
@@ -124,24 +125,24 @@ impl Lane {
         Ok(match (entry, receiver) {
             (Entry::Queued(number), Some(receiver)) => Err((QueuedCall { lane: self, agent, number }, receiver)),
             (Entry::Queued(_), None) => unreachable!("a queued call has a notifier"),
-            (Entry::Admitted { memory }, _) => Ok(self.place(agent, memory)),
+            (Entry::Admitted { memory }, _) => Ok(self.permit(agent, memory)),
         })
     }
 
-    fn place(self: &Arc<Self>, agent: &Arc<str>, memory: u32) -> Place {
-        Place { lane: Arc::clone(self), agent: Arc::clone(agent), memory }
+    fn permit(self: &Arc<Self>, agent: &Arc<str>, memory: u32) -> Permit {
+        Permit { lane: Arc::clone(self), agent: Arc::clone(agent), memory }
     }
 
-    /// Sends places to admitted calls. This must not run under the lock, because a place whose receiver is gone is dropped, which
-    /// takes the lock.
-    fn admit(self: &Arc<Self>, admitted: Vec<Admitted<Sender<Place>>>) {
+    /// Sends permits to admitted calls. The caller must not hold the lock: if the receiver is gone, the permit is
+    /// dropped, which takes the lock.
+    fn admit(self: &Arc<Self>, admitted: Vec<Admitted<Sender<Permit>>>) {
         for Admitted { agent, memory, notifier } in admitted {
-            drop(notifier.send(self.place(&agent, memory)));
+            drop(notifier.send(self.permit(&agent, memory)));
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         let admitted = lock(&self.lane.0).release(&self.agent, self.memory);
         self.lane.admit(admitted);
@@ -172,21 +173,21 @@ mod tests {
     async fn p8_total_memory_and_queue_are_bounded() {
         let agent: Arc<str> = "a".into();
         let admission = admission(64, 256 * MIB, 1);
-        let first = admission.enter(LaneName::Calls, 128 * MIB, &agent).await.expect("room");
+        let first = admission.enter(LaneName::Calls, 128 * MIB, &agent).await.expect("admitted");
         let mut second = Box::pin(admission.enter(LaneName::Calls, 128 * MIB, &agent));
-        assert!(futures::poll!(&mut second).is_pending(), "192 MiB hold one call of 128 MiB");
+        assert!(futures::poll!(&mut second).is_pending(), "192 MiB are enough for only one call of 128 MiB");
         let full = admission.enter(LaneName::Calls, 128 * MIB, &"b".into()).await;
         assert_eq!(full.err(), Some(QueueFull::All(1)));
         drop(first);
-        second.await.expect("the place is free again");
+        second.await.expect("the permit is free again");
     }
 
-    // P8: an agent fills no more than its share of the queue, and a cancelled call frees its room at once.
+    // P8: an agent cannot use more than its share of the queue, and a cancelled call leaves the queue at once.
     #[tokio::test]
     async fn p8_queue_is_shared_by_agents() {
         let (many, one): (Arc<str>, Arc<str>) = ("many".into(), "one".into());
         let admission = admission(1, 256 * MIB, 4);
-        let running = admission.enter(LaneName::Calls, MIB, &many).await.expect("room");
+        let running = admission.enter(LaneName::Calls, MIB, &many).await.expect("admitted");
         let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(admission.enter(LaneName::Calls, MIB, &many))).collect();
         for waiting in &mut waiting {
             assert!(futures::poll!(waiting).is_pending());
@@ -195,47 +196,47 @@ mod tests {
         assert_eq!(full.err(), Some(QueueFull::OfAgent(3)));
         waiting.pop();
         let mut next = Box::pin(admission.enter(LaneName::Calls, MIB, &many));
-        assert!(futures::poll!(&mut next).is_pending(), "the cancelled call has freed its room");
+        assert!(futures::poll!(&mut next).is_pending(), "the cancelled call has left the queue");
         let mut other = Box::pin(admission.enter(LaneName::Calls, MIB, &one));
-        assert!(futures::poll!(&mut other).is_pending(), "there is room for others");
+        assert!(futures::poll!(&mut other).is_pending(), "the queue accepts calls of other agents");
         drop(running);
-        other.await.expect("it is the other agent's turn");
+        other.await.expect("the other agent is next");
     }
 
-    // P8: a full queue does not fail a turn, because its context builder may always wait.
+    // P8: a turn does not fail if the queue is full, because its context builder may always wait.
     #[tokio::test]
     async fn p8_context_builder_may_join_a_full_queue() {
         let agent: Arc<str> = "a".into();
         let admission = admission(1, 256 * MIB, 0);
-        let running = admission.enter(LaneName::Calls, MIB, &agent).await.expect("room");
+        let running = admission.enter(LaneName::Calls, MIB, &agent).await.expect("admitted");
         assert!(admission.enter(LaneName::Calls, MIB, &agent).await.is_err());
         let mut builder = Box::pin(admission.enter(LaneName::Builders, MIB, &agent));
-        assert!(futures::poll!(&mut builder).is_pending(), "there is one place");
+        assert!(futures::poll!(&mut builder).is_pending(), "there is only one permit");
         drop(running);
-        builder.await.expect("the place is free again");
+        builder.await.expect("the permit is free again");
     }
 
-    // Row 35: the validators' lane has room while the tools' lane is full.
+    // Row 35: validators have their own lane.
     #[tokio::test]
     async fn row_35_validators_run_while_the_tool_lane_is_full() {
         let agent: Arc<str> = "a".into();
         let admission = admission(1, 256 * MIB, 0);
-        let _tool = admission.enter(LaneName::Calls, MIB, &agent).await.expect("room");
+        let _tool = admission.enter(LaneName::Calls, MIB, &agent).await.expect("admitted");
         assert!(admission.enter(LaneName::Calls, MIB, &agent).await.is_err());
         admission.enter(LaneName::Pure, MIB, &agent).await.expect("the other lane is empty");
     }
 
-    // Row 10: if a place is given to a call that is being cancelled, the next call gets it.
+    // Row 10: if a permit was sent to a call that is being cancelled, the next call gets the permit.
     #[tokio::test]
-    async fn row_10_place_of_a_cancelled_call_goes_to_the_next_call() {
+    async fn row_10_permit_of_a_cancelled_call_is_used_by_the_next_call() {
         let agent: Arc<str> = "a".into();
         let admission = admission(1, 256 * MIB, 8);
-        let running = admission.enter(LaneName::Calls, MIB, &agent).await.expect("room");
+        let running = admission.enter(LaneName::Calls, MIB, &agent).await.expect("admitted");
         let mut first = Box::pin(admission.enter(LaneName::Calls, MIB, &agent));
         let mut second = Box::pin(admission.enter(LaneName::Calls, MIB, &agent));
         assert!(futures::poll!(&mut first).is_pending() && futures::poll!(&mut second).is_pending());
         drop(running);
         drop(first);
-        second.await.expect("the place of the cancelled call");
+        second.await.expect("the permit of the cancelled call");
     }
 }

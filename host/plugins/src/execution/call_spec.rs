@@ -25,48 +25,48 @@ use wasmtime::Engine;
 pub struct Ports {
     /// Access to the session's media.
     pub media: Option<Arc<dyn MediaPort>>,
-    /// The plugin's key-value data, which lives longer than a call.
+    /// The plugin's key-value data, which persists between calls.
     pub key_value: Option<Arc<dyn KeyValuePort>>,
     /// Access to the agent's model.
     pub model: Option<Arc<dyn ModelPort>>,
-    /// Answers HTTP requests instead of the network. If None, requests go to the network.
+    /// Responds to HTTP requests instead of the network. If None, requests are sent to the network.
     pub http: Option<Arc<dyn HttpPort>>,
     /// In a replay, the recorded time, random numbers and files of the original call.
     pub replay: Option<Arc<ReplayInputs>>,
-    /// The agent's grants at each moment. If None, the grants do not change during the call.
+    /// The agent's current grants. If None, the grants do not change during the call.
     pub grants: Option<Arc<dyn CurrentGrants>>,
     /// Collects the denials of calls that are stopped before they can report them. If None, they are lost.
     pub stopped: Option<Arc<StoppedCalls>>,
 }
 
-/// Everything about a call except the function that is called.
+/// The properties of a call except the function that is called.
 pub(crate) struct CallSpec {
     pub(crate) plugin: Arc<PluginIdentity>,
     /// The engine that the plugin is compiled for.
     pub(crate) engine: Engine,
     pub(crate) metering: Metering,
-    /// The call's id, for the log.
+    /// Id of the call, shown in the log.
     pub(crate) call: String,
     /// The agent that makes the call.
     pub(crate) agent: Arc<str>,
-    /// Size of the request as JSON, in bytes.
+    /// Size of the request encoded as JSON, in bytes.
     pub(crate) request_bytes: usize,
     pub(crate) lane: LaneName,
     pub(crate) wall: Duration,
     /// Limits of the call. The fuel limit applies only if `metering` counts fuel.
     pub(crate) limits: CallLimits,
-    /// Limit on the values that the guest may pass to the host at once, in bytes.
+    /// Maximum number of bytes that the guest may pass to the host at once.
     pub(crate) lifted_bytes: usize,
     pub(crate) capabilities: CallCapabilities,
     /// Needs of the plugin that are not granted, including guesses from its imports.
     pub(crate) unmet: Arc<[Unmet]>,
-    /// Requests of the manifest that are not granted.
+    /// Needs of the plugin's manifest that are not granted.
     pub(crate) declared: Arc<[Unmet]>,
-    /// The trial of a new version that the call counts for.
+    /// The trial that counts the call. None: the plugin's version is not on trial.
     pub(crate) trial: Option<Arc<Trial>>,
 }
 
-/// What a call can access.
+/// The capabilities and services that a call can access.
 #[derive(Clone)]
 pub(crate) struct CallCapabilities {
     pub(crate) authority: Authority,
@@ -75,25 +75,25 @@ pub(crate) struct CallCapabilities {
     pub(crate) agent: String,
     pub(crate) session: String,
     pub(crate) media: Option<Arc<dyn MediaPort>>,
-    /// The command-line program that the call runs.
+    /// The command-line program that the call runs. None: the call runs a function.
     pub(crate) program: Option<Arc<Program>>,
     pub(crate) key_value: Option<Arc<dyn KeyValuePort>>,
     pub(crate) model: Option<Arc<dyn ModelPort>>,
     pub(crate) http: Option<Arc<dyn HttpPort>>,
     pub(crate) replay: Option<Arc<ReplayInputs>>,
-    /// The agent's grants at each moment, so that a revocation takes effect during the call.
+    /// The agent's current grants, so that a revocation takes effect during the call.
     pub(crate) current_grants: Option<Arc<dyn CurrentGrants>>,
     /// Collects the call's denials if it is stopped.
     pub(crate) stopped_calls: Option<Arc<StoppedCalls>>,
     /// Number of the turn in its session.
     pub(crate) turn: u32,
     pub(crate) trace: Trace,
-    /// Secrets that are redacted from everything that the guest receives.
+    /// Secrets that are removed from the data that the guest receives.
     pub(crate) secrets: Arc<KnownSecrets>,
 }
 
 impl CallCapabilities {
-    /// A call that can access nothing.
+    /// The capabilities of a call that cannot access anything.
     pub(crate) fn nothing(authority: Authority) -> Self {
         Self {
             authority,

@@ -9,20 +9,21 @@ use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Strategy, WasmBacktraceDetails,
 };
 
-/// Bytes of each memory that stay resident between calls. Used only if the kernel can report which pages were touched; otherwise
-/// keeping memory resident costs more than it saves.
+/// Number of bytes of each memory that stay resident between calls. Used only if the kernel can report which pages were
+/// touched. Without these reports, resident memory costs more than it saves.
 const KEEP_RESIDENT: usize = limits::MIB;
-/// Bytes of each table that stay resident between calls. This is enough for the default number of elements.
+/// Number of bytes of each table that stay resident between calls. Enough for the default number of elements.
 const KEEP_TABLE_RESIDENT: usize = 10_000 * size_of::<usize>();
 
-/// A memory up to this size is compiled into one image, however few bytes its data segments contain. A larger memory gets an image
-/// only if the segments fill at least half of it, so that a few bytes cannot produce gigabytes of code (row 37).
+/// Maximum size of a memory that is always compiled into one image, in bytes. A larger memory gets an image only if its
+/// data segments fill at least half of it, so that a few bytes of data cannot produce gigabytes of code (row 37).
 const SPARSE_IMAGE: u64 = limits::MIB as u64;
 
-/// Version of the cache. Increase it when this crate changes how it uses compiled code or which facts it stores about a component.
+/// Version of the code cache. Increment it when this crate changes how it uses compiled code or which facts it stores
+/// about a component.
 const CACHE_LAYOUT: u32 = 5;
 
-/// The text of the contract. The facts that are stored with compiled code were checked against exactly this text.
+/// The WIT text of the contract. The facts that are stored with compiled code were checked against this text.
 const CONTRACT: [&str; 8] = [
     include_str!("../../../../wit/types.wit"),
     include_str!("../../../../wit/tool.wit"),
@@ -37,7 +38,7 @@ const CONTRACT: [&str; 8] = [
 /// Whether compiled code counts the instructions that it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Metering {
-    /// The code counts nothing.
+    /// The code does not count instructions.
     Off,
     /// The code counts instructions as fuel.
     Fuel,
@@ -48,24 +49,28 @@ pub(crate) enum Metering {
 pub(crate) enum AddressSpace {
     /// The engine reserves several TiB. Calls start quickly, and the code needs no bounds checks.
     Reserved,
-    /// The engine reserves nothing, because the process may not have that much address space. Memories are allocated for each call, and
-    /// the code checks bounds.
+    /// The engine reserves no address space, because the process may not have enough. Memories are allocated for each
+    /// call, and the code checks bounds.
     Small,
 }
 
-/// The options that compiled code depends on, in addition to the limits.
+/// The options on which compiled code depends, in addition to the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CodeOptions {
     pub(crate) metering: Metering,
     pub(crate) space: AddressSpace,
 }
 
-/// Creates an engine with a slot for each instance that may exist at the same time, which is one for each place in a lane.
+/// Creates an engine with a slot for each instance that may exist at the same time: one for each permit of each lane.
 pub(crate) fn engine(limits: HostLimits, options: CodeOptions) -> wasmtime::Result<Engine> {
-    engine_with_slots(limits.concurrent_calls.max(1) + limits::PURE_CALLS + limits::LOADING, limits, options)
+    engine_with_slots(
+        limits.concurrent_calls.max(1) + limits::MAX_PURE_CALLS + limits::MAX_LOADING_INSTANCES,
+        limits,
+        options,
+    )
 }
 
-/// Creates an engine with this number of slots for instances. Compiled code does not depend on the number.
+/// Creates an engine with this number of slots for instances. Compiled code does not depend on the number of slots.
 pub(crate) fn engine_with_slots(slots: usize, limits: HostLimits, options: CodeOptions) -> wasmtime::Result<Engine> {
     let mut config = Config::new();
     match options.space {
@@ -92,7 +97,8 @@ pub(crate) fn engine_with_slots(slots: usize, limits: HostLimits, options: CodeO
         .max_wasm_stack(limits.wasm_stack)
         .async_stack_size(limits.async_stack)
         .memory_guaranteed_dense_image_size(SPARSE_IMAGE)
-        // Unwind information is only for debuggers, and it is a sixth of the code that each load must read.
+        // Except on Windows, only debuggers use the unwind information. It makes up a sixth of the code that each load
+        // must read.
         .native_unwind_info(cfg!(windows))
         .generate_address_map(false)
         .wasm_backtrace_details(WasmBacktraceDetails::Disable);
@@ -103,20 +109,20 @@ fn pool(slots: usize) -> PoolingAllocationConfig {
     let slots = slots as u32;
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(slots)
-        .total_core_instances(slots * limits::MOST_CORE_INSTANCES as u32)
-        .total_memories(slots * limits::MOST_MEMORIES as u32)
-        .total_tables(slots * limits::MOST_TABLES as u32)
+        .total_core_instances(slots * limits::MAX_CORE_INSTANCES as u32)
+        .total_memories(slots * limits::MAX_MEMORIES as u32)
+        .total_tables(slots * limits::MAX_TABLES as u32)
         .total_stacks(slots * 2)
         .total_gc_heaps(slots)
-        .max_core_instances_per_component(limits::MOST_CORE_INSTANCES as u32)
-        .max_memories_per_component(limits::MOST_MEMORIES as u32)
-        .max_tables_per_component(limits::MOST_TABLES as u32)
-        .max_memories_per_module(limits::MOST_MEMORIES as u32)
-        .max_tables_per_module(limits::MOST_TABLES as u32)
+        .max_core_instances_per_component(limits::MAX_CORE_INSTANCES as u32)
+        .max_memories_per_component(limits::MAX_MEMORIES as u32)
+        .max_tables_per_component(limits::MAX_TABLES as u32)
+        .max_memories_per_module(limits::MAX_MEMORIES as u32)
+        .max_tables_per_module(limits::MAX_TABLES as u32)
         .max_component_instance_size(4 * limits::MIB)
         .max_core_instance_size(limits::MIB)
-        .table_elements(limits::MOST_TABLE_ELEMENTS)
-        .max_memory_size(limits::MOST_MEMORY)
+        .table_elements(limits::MAX_TABLE_ELEMENTS)
+        .max_memory_size(limits::MAX_MEMORY)
         .max_unused_warm_slots(slots.min(16));
     if PoolingAllocationConfig::is_pagemap_scan_available() {
         pool.pagemap_scan(Enabled::Yes)
@@ -126,8 +132,8 @@ fn pool(slots: usize) -> PoolingAllocationConfig {
     pool
 }
 
-/// A hash of everything that compiled code depends on: the version and settings of wasmtime, the processor, the contract, and the
-/// version of this crate's cache.
+/// A hash of everything on which compiled code depends: the version and settings of wasmtime, the processor, the
+/// contract, and the version of this crate's code cache.
 pub(crate) fn compatibility_hash(engine: &Engine) -> blake3::Hash {
     let mut hasher = Blake3Hasher(blake3::Hasher::new());
     CACHE_LAYOUT.hash(&mut hasher);
@@ -136,7 +142,7 @@ pub(crate) fn compatibility_hash(engine: &Engine) -> blake3::Hash {
     hasher.0.finalize()
 }
 
-/// Feeds the engine's own hash into a hash that is stable and long enough for a directory name.
+/// A hasher for the engine's compatibility hash. Its result is stable and long enough for a directory name.
 struct Blake3Hasher(blake3::Hasher);
 
 impl Hasher for Blake3Hasher {

@@ -1,8 +1,8 @@
-//! The ways in which a call can end without an answer: a trap, a limit, a broken contract, a full queue, or a failure of the host.
-//! A typed error of the guest is not a failure; it is an answer.
+//! The ways in which a call can end without a result: a trap, a limit, a violation of the contract, a full queue, or a
+//! failure of the host. A typed error of the guest is a result and not a failure.
 
 use super::admission::QueueFull;
-use crate::contract::RejectedAnswer;
+use crate::contract::RejectedResult;
 use crate::file_trees::TreeProblem;
 use crate::identity::{Kind, PluginIdentity};
 use crate::limits::{Limit, REASON_BYTES};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use wasmtime::Trap;
 use wasmtime::component::ResourceTableError;
 
-/// The reason why a call has no answer.
+/// The reason why a call has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum CallFailure {
     /// The guest trapped or exited.
@@ -32,12 +32,12 @@ pub enum CallFailure {
         /// The limit with its value.
         limit: Limit,
     },
-    /// The guest's answer violates the contract.
+    /// The guest's result violates the contract.
     #[error("{plugin} broke the contract: {reason}")]
     InvalidResult {
         /// The plugin that was called.
         plugin: Arc<PluginIdentity>,
-        /// How the answer violates the contract.
+        /// Explains how the result violates the contract.
         reason: String,
     },
     /// Too many calls are already waiting.
@@ -54,15 +54,15 @@ pub enum CallFailure {
     Grant {
         /// The plugin that was called.
         plugin: Arc<PluginIdentity>,
-        /// The directory, and why it cannot be opened.
+        /// The directory, and the reason why it cannot be opened.
         problem: TreeProblem,
     },
-    /// The component does not export this kind.
+    /// The component does not export this plugin kind.
     #[error("{plugin} exports no {kind}")]
     NotExported {
         /// The plugin that was called.
         plugin: Arc<PluginIdentity>,
-        /// The kind that was called.
+        /// The plugin kind that was called.
         kind: Kind,
     },
     /// The component has no such tool.
@@ -70,7 +70,7 @@ pub enum CallFailure {
     NoSuchTool {
         /// The plugin that was called.
         plugin: Arc<PluginIdentity>,
-        /// The name that was called.
+        /// The tool name that was called.
         name: String,
         /// The names of the component's tools, for the message.
         available: String,
@@ -96,11 +96,11 @@ impl CallFailure {
     }
 }
 
-/// The reason why a guest was stopped, or why its answer was refused.
+/// The reason why a guest was stopped, or why its result was rejected.
 #[derive(Debug)]
 pub(crate) enum Stop {
     Guest(wasmtime::Error),
-    Refused(RejectedAnswer),
+    Refused(RejectedResult),
 }
 
 impl From<wasmtime::Error> for Stop {
@@ -109,28 +109,29 @@ impl From<wasmtime::Error> for Stop {
     }
 }
 
-impl From<RejectedAnswer> for Stop {
-    fn from(refusal: RejectedAnswer) -> Self {
+impl From<RejectedResult> for Stop {
+    fn from(refusal: RejectedResult) -> Self {
         Stop::Refused(refusal)
     }
 }
 
 impl From<Limit> for Stop {
     fn from(limit: Limit) -> Self {
-        Stop::Refused(RejectedAnswer::Limit(limit))
+        Stop::Refused(RejectedResult::Limit(limit))
     }
 }
 
 impl Stop {
-    /// Converts the reason to a failure. If a limit was reached before a trap, the limit is reported, because it explains the trap.
+    /// Converts the reason to a failure. If a limit was reached before a trap, returns the limit, because it explains
+    /// the trap.
     pub(crate) fn into_failure(self, record: &CallRecord, (lifted, wasm_stack): (usize, usize)) -> CallFailure {
         let plugin = Arc::clone(&record.plugin);
         match self {
-            Stop::Refused(RejectedAnswer::Invalid(reason)) => {
+            Stop::Refused(RejectedResult::Invalid(reason)) => {
                 CallFailure::InvalidResult { plugin, reason: clean(&reason, REASON_BYTES) }
             }
-            Stop::Refused(RejectedAnswer::Limit(limit)) => CallFailure::Limit { plugin, limit },
-            Stop::Refused(RejectedAnswer::Host(reason)) => CallFailure::Host { plugin, reason },
+            Stop::Refused(RejectedResult::Limit(limit)) => CallFailure::Limit { plugin, limit },
+            Stop::Refused(RejectedResult::Host(reason)) => CallFailure::Host { plugin, reason },
             Stop::Guest(error) => {
                 let engine_limit = || limit_of(&error, record, (lifted, wasm_stack));
                 match record.limit().or_else(engine_limit).or_else(|| record.reported_limit()) {
@@ -142,7 +143,8 @@ impl Stop {
     }
 }
 
-/// Recognises limits that wasmtime enforces itself. Some of its errors have no public type, so they are recognised by their text.
+/// Recognises the errors of limits that wasmtime enforces itself. Some of these errors have no public type, so they are
+/// recognised by their text.
 fn limit_of(error: &wasmtime::Error, record: &CallRecord, (lifted, wasm_stack): (usize, usize)) -> Option<Limit> {
     let limits = &record.limits;
     if error.downcast_ref::<Trap>() == Some(&Trap::StackOverflow) {

@@ -1,4 +1,5 @@
-//! The linkers: one with the host functions for calls with grants, and one with inert functions for pure calls.
+//! The linkers: one with the host functions for calls that can have grants, and one with inert functions for calls
+//! without authority.
 
 use super::state::CallState;
 use crate::binary::imports::{self, Imports};
@@ -25,7 +26,7 @@ impl Linkers {
         Ok(Self { granted, inert })
     }
 
-    /// Resolves the component's imports with the functions for this authority.
+    /// Links the component's imports to the functions for this authority.
     pub(crate) fn link(
         &self,
         component: &Component,
@@ -45,8 +46,8 @@ impl Linkers {
     }
 }
 
-/// Defines the functions of interfaces that the host knows but does not offer, so that calling one fails. An unknown function of any
-/// other interface stays undefined, and linking fails (P5).
+/// Defines the functions of interfaces that the host knows but does not implement, so that a call to such a function
+/// fails. An unknown function of any other interface remains undefined, so that linking fails (P5).
 fn refuse_denied(linker: &mut Linker<CallState>, component: &Component) -> Result<()> {
     let engine = component.engine();
     for (interface, import) in component.component_type().imports(engine) {
@@ -71,12 +72,13 @@ fn refuse_denied(linker: &mut Linker<CallState>, component: &Component) -> Resul
     Ok(())
 }
 
-/// The error for calling a function of an interface that the host knows but does not offer.
+/// The error for a call to a function of an interface that the host knows but does not implement.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("it called `{0}`, which this host does not offer to plugins")]
 struct NotOffered(String);
 
-/// The functions in both linkers: WASI, whose context limits what it can access, and the capabilities that check grants themselves.
+/// Creates a linker with the functions that both linkers contain: WASI, which is restricted by its context, and the
+/// capabilities that check grants themselves.
 fn common(engine: &Engine) -> Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;

@@ -1,4 +1,5 @@
-//! Enforces the limits on the memories and tables of a call. The functions correspond to those of `wasmtime::ResourceLimiter`.
+//! Enforces the limits on the memories and tables of a call. The functions correspond to the methods of
+//! `wasmtime::ResourceLimiter`.
 
 use crate::limits::Limit;
 use crate::recording::CallRecord;
@@ -38,8 +39,8 @@ impl MemoryLimiter {
     }
 
     pub(super) fn memory_grow_failed(&mut self, error: &wasmtime::Error) {
-        // Only growth that the system refused was counted before. Growth beyond the memory's type is not passed to
-        // `memory_growing`.
+        // Growth that the operating system refused was counted in `memory_growing`. Growth beyond the maximum of the
+        // memory's type is not passed to `memory_growing`, so it was not counted.
         if error.is::<std::io::Error>() {
             self.bytes -= std::mem::take(&mut self.growth);
         }

@@ -11,23 +11,23 @@ use std::io;
 /// The result of a call with its cost and its side effects. The cost is known even if the call failed (P8).
 #[derive(Debug)]
 pub struct CallReport<T> {
-    /// The answer, or the reason why there is none.
+    /// The result of the call, or the reason why the call failed.
     pub result: Result<T, CallFailure>,
     /// The time, memory and other resources that the call used.
     pub cost: CallCost,
     /// The accesses that the guest was denied.
     pub denials: Vec<Denial>,
-    /// How much of the guest's log was cut.
+    /// The amount of the guest's log that was dropped.
     pub lost_log: LostLog,
-    /// The recorded answers to the guest's host calls. None if the guest made no host call that is recorded.
+    /// The recorded results of the guest's host calls. None if the guest made no host call that is recorded.
     pub answers: Option<Box<HostCallLog>>,
-    /// In a replay, the differences between the files that the call left now and those that it left originally.
+    /// In a replay, the differences between the files after the replay and the files after the original call.
     pub effects: Vec<String>,
 }
 
 impl<T> CallReport<T> {
-    /// The report of a call that was answered before the guest ran.
-    pub(crate) fn answered(answer: T) -> Self {
+    /// The report of a call for which the host returned a result before the guest ran.
+    pub(crate) fn returned_early(answer: T) -> Self {
         Self {
             result: Ok(answer),
             cost: CallCost::default(),
@@ -52,8 +52,8 @@ impl<T> CallReport<T> {
 }
 
 impl<A: Serialize, E: Serialize> CallReport<Result<A, E>> {
-    /// Adds the size of the answer as JSON to the cost.
-    pub(crate) fn with_answer_bytes(mut self) -> Self {
+    /// Adds the size of the result, encoded as JSON, to the cost.
+    pub(crate) fn with_result_bytes(mut self) -> Self {
         let bytes = match &self.result {
             Ok(Ok(answer)) => json_bytes(answer),
             Ok(Err(error)) => json_bytes(error),
@@ -64,7 +64,7 @@ impl<A: Serialize, E: Serialize> CallReport<Result<A, E>> {
     }
 }
 
-/// The size of a value as JSON, in bytes.
+/// The size of a value encoded as JSON, in bytes.
 pub(crate) fn json_bytes(value: &impl Serialize) -> usize {
     struct Count(usize);
     impl io::Write for Count {
@@ -78,7 +78,7 @@ pub(crate) fn json_bytes(value: &impl Serialize) -> usize {
         }
     }
     let mut count = Count(0);
-    // Every domain type can be written as JSON, so this does not fail.
+    // All types of this crate can be written as JSON, so this does not fail.
     let _ = serde_json::to_writer(&mut count, value);
     count.0
 }

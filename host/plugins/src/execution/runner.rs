@@ -1,4 +1,5 @@
-//! Runs one call of any kind: waits for a place, creates a new store, runs the guest within its limits, and writes the report.
+//! Runs one call of any kind: waits for a permit, creates a new store, runs the guest within its limits, and returns
+//! the report.
 
 use super::admission::Admission;
 use super::call_spec::CallSpec;
@@ -20,7 +21,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use wasmtime::{AsContext, AsContextMut, Engine, Store, StoreContext, StoreContextMut};
 
-/// Runs calls. Contains everything that all calls of a sandbox share.
+/// Runs calls. Contains the state that all calls of a sandbox share.
 pub(crate) struct CallRunner {
     pub(crate) admission: Admission,
     pub(crate) scheduler: Arc<Scheduler>,
@@ -28,12 +29,12 @@ pub(crate) struct CallRunner {
     pub(crate) trees: TreeHost,
     /// Time between two interruptions of a running guest.
     pub(crate) epoch_tick: Duration,
-    /// Size of a guest's stack in bytes, for the message when it overflows.
+    /// Size of a guest's stack in bytes, for the error message after an overflow.
     pub(crate) wasm_stack: usize,
 }
 
 impl CallRunner {
-    /// Runs a guest. Dropping the future at any time stops the guest and frees its instance and its place.
+    /// Runs a guest. Dropping the future at any time stops the guest and frees its instance and its permit.
     pub(crate) async fn run<T, Run>(
         &self,
         spec: CallSpec,
@@ -43,8 +44,8 @@ impl CallRunner {
         Run: Future<Output = Result<T, Stop>>,
     {
         let queued_at = Instant::now();
-        let _place = match self.admission.enter(spec.lane, spec.limits.memory, &spec.agent).await {
-            Ok(place) => place,
+        let _permit = match self.admission.enter(spec.lane, spec.limits.memory, &spec.agent).await {
+            Ok(permit) => permit,
             Err(full) => return CallReport::refused(CallFailure::Busy { plugin: spec.plugin, full }),
         };
         let queued = queued_at.elapsed();
@@ -75,7 +76,7 @@ impl CallRunner {
         record.finish_warnings();
         let lost_log = record.finish_log();
         let mut cost = record.cost(queued);
-        // Code that is stopped for another reason has not stored its latest fuel count.
+        // A guest that was stopped for another reason has not stored its latest fuel count.
         if !matches!(result, Ok(_) | Err(CallFailure::Limit { limit: Limit::Fuel(_), .. })) {
             cost.fuel = None;
         }
@@ -85,8 +86,9 @@ impl CallRunner {
     }
 }
 
-/// Runs a guest until it ends or its wall time is over. Each poll needs a turn of the scheduler and gives it back afterwards. The
-/// guest has no turn while it waits for the host, and its time does not run while it waits for a turn.
+/// Runs a guest until it ends or reaches its wall-time limit. Each poll needs a turn from the scheduler, and the turn
+/// ends with the poll. The guest has no turn while it waits for the host. The time that it waits for a turn does not
+/// count as wall time.
 async fn run_in_turns<F: Future>(guest: F, record: &CallRecord, mut waiter: Waiter<'_>) -> Result<F::Output, Limit> {
     let (mut guest, mut alarm) = (pin!(guest), pin!(tokio::time::sleep(record.time_left())));
     let mut waiting: Option<Instant> = None;
@@ -131,7 +133,7 @@ fn new_store(state: CallState, (engine, metering): (&Engine, Metering), lifted: 
     store
 }
 
-/// A guest's store. When it is dropped, however the call ends, the used fuel is recorded.
+/// A guest's store. Records the used fuel when it is dropped.
 pub(crate) struct GuestStore {
     store: Store<CallState>,
     /// The fuel at the start of the call, if fuel is counted.

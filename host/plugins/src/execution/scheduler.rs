@@ -1,5 +1,6 @@
-//! The scheduler of guests (P8). A guest needs a turn for each poll and gives it back afterwards. There are fewer turns than threads,
-//! so that a thread is always free for the host's own work. If no turn is free, the guest waits; [`order`] decides who is next.
+//! The scheduler of guests (P8). A guest needs a turn for each poll and returns the turn afterwards. There are fewer
+//! turns than threads, so that a thread is always free for the host's own work. If no turn is free, the guest waits.
+//! The module [`order`] selects the guest that gets the next turn.
 
 mod order;
 
@@ -11,26 +12,28 @@ use std::task::{Context, Poll, Waker};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-/// For how many epoch ticks a turn is reserved for a guest that was woken. A future that is not polled by then is held somewhere
-/// without being run, and must not block the other guests.
+/// Number of epoch ticks for which a turn is reserved for a guest that was woken. A future that is not polled in this
+/// time must not block the other guests.
 const OFFER_TICKS: u32 = 10;
-/// Threads that stay free for the host's own work, however busy the guests are.
+/// Number of threads that remain free for the host's own work when all guests are busy.
 const HOST_THREADS: usize = 2;
 
-/// The turns of each lane. Output validators and media policies never wait for tools or for plugins that are being loaded.
+/// The turns of each lane. Because of the lanes, output validators and media policies never wait for tools or for the
+/// loading of plugins.
 pub(crate) struct Scheduler {
     calls: TurnPool,
     pure: TurnPool,
     loading: TurnPool,
 }
 
-/// The number of worker threads that an async runtime needs, so that threads remain for the host when all turns are in use.
+/// The number of worker threads that an async runtime needs, so that threads remain free for the host when all turns
+/// are in use.
 pub fn worker_threads() -> usize {
     let (calls, short) = counts();
     calls + 2 * short + HOST_THREADS
 }
 
-/// The number of turns of the lane for calls, and of each other lane.
+/// The number of turns of the lane for calls, and the number of turns of each other lane.
 fn counts() -> (usize, usize) {
     let calls = available_parallelism().map_or(1, |processors| processors.get().saturating_sub(1).max(1));
     (calls, calls.div_ceil(4))
@@ -60,19 +63,19 @@ impl Scheduler {
     }
 }
 
-/// The turns of a lane, and the guests that wait for one.
+/// The turns of a lane, and the guests that wait for a turn.
 pub(crate) struct TurnPool {
     order: Mutex<Order>,
-    /// How long a turn is reserved for a guest that was woken.
+    /// Time for which a turn is reserved for a guest that was woken.
     offer_time: Duration,
 }
 
-/// A guest that takes turns.
+/// A guest that requests turns.
 pub(crate) struct Waiter<'a> {
     turns: &'a TurnPool,
     agent: Arc<str>,
-    /// Its place in the order while it waits.
-    place: Option<u64>,
+    /// Id of the guest in the order while it waits for a turn.
+    queue_id: Option<u64>,
 }
 
 /// Whether a guest needs another turn at the end of its turn.
@@ -80,15 +83,15 @@ pub(crate) struct Waiter<'a> {
 pub(crate) enum NextTurn {
     /// The guest can continue at once.
     Wanted,
-    /// The guest waits for something or has ended.
+    /// The guest waits for the host or has ended.
     NotWanted,
 }
 
-/// A turn in use. Dropping it gives the turn back, even if the guest panics.
+/// A turn in use. Dropping it ends the turn, even if the guest panics.
 struct Turn<'w, 'a> {
     waiter: &'w mut Waiter<'a>,
     started: Instant,
-    /// The guest's waker, if it needs another turn.
+    /// The guest's waker, if the guest needs another turn.
     next: Option<&'w Waker>,
 }
 
@@ -98,7 +101,7 @@ impl TurnPool {
     }
 
     pub(crate) fn waiter(&self, agent: &Arc<str>) -> Waiter<'_> {
-        Waiter { turns: self, agent: Arc::clone(agent), place: None }
+        Waiter { turns: self, agent: Arc::clone(agent), queue_id: None }
     }
 
     fn expire_offers(&self, now: Instant) {
@@ -109,19 +112,19 @@ impl TurnPool {
 }
 
 impl Waiter<'_> {
-    /// Runs `run` in a turn. If no turn is free, the result is pending and the guest is woken later.
+    /// Calls `run` in a turn. If no turn is free, returns `Poll::Pending` and wakes the guest later.
     ///
-    /// `run` also returns whether the guest needs another turn. If so, the guest is queued again before the next guest is woken, so
-    /// that an agent gains nothing from having many guests.
+    /// `run` also returns whether the guest needs another turn. If it does, the guest is queued again before the next
+    /// guest is woken, so that an agent with many guests has no advantage.
     pub(crate) fn take<T>(
         &mut self,
         context: &mut Context<'_>,
         run: impl FnOnce(&mut Context<'_>) -> (T, NextTurn),
     ) -> Poll<T> {
-        match lock(&self.turns.order).request(&self.agent, self.place, context.waker()) {
-            TurnRequest::Granted => self.place = None,
-            TurnRequest::Waiting(place) => {
-                self.place = Some(place);
+        match lock(&self.turns.order).request(&self.agent, self.queue_id, context.waker()) {
+            TurnRequest::Granted => self.queue_id = None,
+            TurnRequest::Waiting(queue_id) => {
+                self.queue_id = Some(queue_id);
                 return Poll::Pending;
             }
         }
@@ -135,8 +138,8 @@ impl Waiter<'_> {
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        if let Some(place) = self.place {
-            let wakers = lock(&self.turns.order).cancel(&self.agent, place, Instant::now());
+        if let Some(queue_id) = self.queue_id {
+            let wakers = lock(&self.turns.order).cancel(&self.agent, queue_id, Instant::now());
             wake(wakers);
         }
     }
@@ -145,16 +148,16 @@ impl Drop for Waiter<'_> {
 impl Drop for Turn<'_, '_> {
     fn drop(&mut self) {
         let now = Instant::now();
-        let Waiter { turns, agent, place } = &mut *self.waiter;
+        let Waiter { turns, agent, queue_id } = &mut *self.waiter;
         let mut order = lock(&turns.order);
-        *place = self.next.map(|waker| order.enqueue(agent, waker));
+        *queue_id = self.next.map(|waker| order.enqueue(agent, waker));
         let wakers = order.end(agent, now - self.started, now);
         drop(order);
         wake(wakers);
     }
 }
 
-/// Wakes guests. This must not run under the lock, because a woken guest may request a turn at once.
+/// Wakes guests. The caller must not hold the lock of the order, because a woken guest may request a turn at once.
 fn wake(wakers: Vec<Waker>) {
     for waker in wakers {
         waker.wake();
@@ -169,7 +172,7 @@ mod tests {
 
     const TICK: Duration = Duration::from_millis(10);
 
-    /// Keeps a processor busy in turns until `stop` is set, and returns for how long.
+    /// Keeps a processor busy in turns until `stop` is set. Returns the total time of the turns.
     async fn spin(turns: &TurnPool, agent: &Arc<str>, (busy, stop): (&AtomicUsize, &AtomicBool)) -> Duration {
         let (mut waiter, mut served) = (turns.waiter(agent), Duration::ZERO);
         std::future::poll_fn(|context| {
@@ -194,8 +197,8 @@ mod tests {
         served
     }
 
-    // P8, row 35: on real threads, no more guests are polled than there are turns, no wake-up is lost, and an agent with one loop
-    // gets its share next to an agent with sixteen loops.
+    // P8, row 35: uses real threads. Also checks that no wake-up is lost and that the number of polled guests never
+    // exceeds the number of turns.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn p8_row_35_agent_with_many_loops_gets_only_its_share() {
         let turns = Arc::new(TurnPool::new(2, TICK));
@@ -210,18 +213,18 @@ mod tests {
         let mut served: BTreeMap<&str, Duration> = BTreeMap::new();
         for task in loops {
             tokio::task::yield_now().await;
-            // A waiting guest is woken by those that end before it.
+            // A guest that ends wakes the next waiting guest.
             let (agent, time) = task.await.expect("no more than two at once");
             *served.entry(agent).or_default() += time;
         }
         let total: Duration = served.values().sum();
-        // Each agent should get a third; a busy machine makes this less exact.
+        // Each agent should get a third of the time. The check is less exact, because the machine may be busy.
         for agent in ["one", "two"] {
             assert!(served[agent] * 6 > total, "{served:?}");
         }
     }
 
-    // A future that was woken but is neither polled nor dropped blocks the others only for a short time.
+    // A future that was woken but is neither polled nor dropped blocks other guests only for a short time.
     #[tokio::test(flavor = "multi_thread")]
     async fn woken_guest_that_is_not_polled_loses_its_turn() {
         let turns = TurnPool::new(1, TICK);
@@ -237,7 +240,7 @@ mod tests {
             ((), NextTurn::NotWanted)
         });
         assert!(in_turn.is_ready(), "the turn is free");
-        assert!(!poll(&mut last), "the turn is reserved for the guest before");
+        assert!(!poll(&mut last), "the turn is reserved for the guest that was woken");
         turns.expire_offers(Instant::now());
         assert!(!poll(&mut last), "the turn is still reserved");
         turns.expire_offers(Instant::now() + TICK * (OFFER_TICKS + 1));

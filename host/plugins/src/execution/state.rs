@@ -21,7 +21,7 @@ use wasmtime_wasi_http::{WasiHttpCtxView, WasiHttpView};
 
 pub(crate) struct CallState {
     call: CallContext,
-    /// The resources that the guest has handles to.
+    /// The resources to which the guest has handles.
     table: ResourceTable,
     process: ProcessState,
     files: FilesState,
@@ -72,7 +72,7 @@ impl HasCall for CallState {
     }
 }
 
-/// Implements [`HasCapability`] for the types of these fields.
+/// Implements [`HasCapability`] for the type of each field in the list.
 macro_rules! has_capability {
     ($($field:ident: $state:ty),* $(,)?) => {
         $(impl HasCapability<$state> for CallState {

@@ -1,4 +1,4 @@
-//! The trial of a new version of a plugin: counts how many of its first calls fail (P10).
+//! The trial of a new version of a plugin. Counts how many of its first calls fail (P10).
 
 use super::failure::CallFailure;
 use std::sync::Arc;
@@ -7,36 +7,37 @@ use tokio::sync::Notify;
 
 /// Number of calls in a trial.
 pub const TRIAL_CALLS: u32 = 10;
-/// Number of calls that must crash, reach a limit or break the contract for the trial to fail.
+/// Number of failed calls after which the trial has failed. A call fails if it crashes, reaches a limit or breaks the
+/// contract.
 pub const TRIAL_TRAPS: u32 = 3;
 
-/// Call counts of a trial.
+/// The numbers of calls in a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrialCounts {
-    /// All counted calls.
+    /// Number of counted calls.
     pub calls: u32,
-    /// The calls that crashed, reached a limit or broke the contract.
+    /// Number of calls that crashed, reached a limit or broke the contract.
     pub traps: u32,
 }
 
 impl TrialCounts {
-    /// Returns true if so many calls have failed that the trial has failed.
+    /// Whether the trial has failed because too many calls failed.
     pub fn is_failed(self) -> bool {
         self.traps >= TRIAL_TRAPS
     }
 
-    /// Returns true if the trial has failed or all its calls have been made.
+    /// Whether the trial has failed or all of its calls have been made.
     pub fn is_over(self) -> bool {
         self.is_failed() || self.calls >= TRIAL_CALLS
     }
 }
 
-/// The trial of one version, counted over all its callers. Counting takes no lock.
+/// The trial of one version, which counts the calls of all callers. Counting takes no lock.
 #[derive(Debug)]
 pub struct Trial {
-    /// All calls in the upper half, and the failed calls in the lower half.
+    /// The number of calls in the upper 32 bits, and the number of failed calls in the lower 32 bits.
     counts: AtomicU64,
-    /// The part of the counts that is already stored.
+    /// The part of `counts` that is already stored, in the same format.
     written: AtomicU64,
     trapped: Arc<Notify>,
 }
@@ -59,26 +60,26 @@ impl Trial {
         TrialCounts { calls: all.calls.saturating_sub(written.calls), traps: all.traps.saturating_sub(written.traps) }
     }
 
-    /// Takes the part of the counts that is not stored yet, so that no other task stores it too. The caller must store it, or give it
-    /// back with [`Trial::give_back`].
+    /// Takes the part of the counts that is not stored yet, so that no other task stores it too. The caller must store
+    /// this part, or return it with [`Trial::give_back`].
     pub fn take_unwritten(&self) -> TrialCounts {
         let now = self.counts.load(Ordering::Acquire);
         let (all, written) = (split(now), split(self.written.swap(now, Ordering::AcqRel)));
         TrialCounts { calls: all.calls.saturating_sub(written.calls), traps: all.traps.saturating_sub(written.traps) }
     }
 
-    /// Gives back counts from [`Trial::take_unwritten`] that could not be stored.
+    /// Returns counts from [`Trial::take_unwritten`] that could not be stored.
     pub fn give_back(&self, counts: TrialCounts) {
         self.written.fetch_sub(join(counts), Ordering::AcqRel);
     }
 
-    /// Counts a call that ran. A typed error is an answer and not a failure. A full queue or a missing directory is not the guest's
-    /// fault, so such a call is not counted.
+    /// Counts a call for which the guest ran. A typed error of the guest does not count as a failure. A full queue or a
+    /// missing directory is not caused by the guest, so such a call is not counted.
     pub(crate) fn note<T>(&self, result: &Result<T, CallFailure>) {
         let traps = match result {
             Ok(_) => 0,
-            // The guest reported a limit on its requests. What servers outside do is not its fault.
-            Err(CallFailure::Limit { limit, .. }) if limit.is_of_requests() => 0,
+            // The guest reported a limit on its requests. The guest does not cause the behaviour of external servers.
+            Err(CallFailure::Limit { limit, .. }) if limit.is_request_limit() => 0,
             Err(CallFailure::Trap { .. } | CallFailure::Limit { .. } | CallFailure::InvalidResult { .. }) => 1,
             Err(_) => return,
         };
@@ -123,31 +124,31 @@ mod tests {
         trial
     }
 
-    /// P10: three of the first ten calls fail the trial; later calls do not count.
+    /// P10: calls after the first ten do not count.
     #[test]
     fn p10_trial_fails_after_three_traps_in_ten_calls() {
         let (works, traps) = (true, false);
         assert!(trial_fails(&[traps, traps, traps]));
         assert!(!trial_fails(&[traps, traps, works]));
         let late = [[works; 7].as_slice(), &[traps; 3]].concat();
-        assert!(trial_fails(&late), "the tenth counts");
+        assert!(trial_fails(&late), "the tenth call counts");
         let too_late = [[works; 8].as_slice(), &[traps; 9]].concat();
-        assert!(!trial_fails(&too_late), "the eleventh does not");
+        assert!(!trial_fails(&too_late), "the eleventh call does not count");
     }
 
-    /// P10: all processes share one trial; each process stores the calls that it has added.
+    /// P10: all processes share one trial. Each process stores the calls that it has added.
     #[test]
     fn p10_trial_continues_from_the_counts_of_another_process() {
         let (works, traps) = (true, false);
-        let left = TrialCounts { calls: 4, traps: 2 };
-        let trial = trial_from(left, &[works, traps]);
+        let stored = TrialCounts { calls: 4, traps: 2 };
+        let trial = trial_from(stored, &[works, traps]);
         assert!(trial.counts().is_failed() && trial.counts().is_over());
         assert_eq!(trial.unwritten(), TrialCounts { calls: 2, traps: 1 });
         let taken = trial.take_unwritten();
         assert_eq!((taken, trial.unwritten()), (TrialCounts { calls: 2, traps: 1 }, TrialCounts::default()));
         trial.give_back(taken);
         assert_eq!(trial.take_unwritten(), taken);
-        let trial = trial_from(left, &[works; 6]);
+        let trial = trial_from(stored, &[works; 6]);
         assert!(trial.counts().is_over() && !trial.counts().is_failed());
     }
 

@@ -1,4 +1,4 @@
-//! The trees of one call, with the tree of each handle and the check whether the tree is still granted.
+//! The granted trees of one call. Finds the tree of a guest's handle and checks whether the tree is still granted.
 
 use super::operations::OpenDirectory;
 use super::quota::{TreeLimits, TreeUsage};
@@ -44,7 +44,7 @@ impl CallTree {
         &self.grant.guest
     }
 
-    /// A new descriptor of the tree's directory for the guest.
+    /// Opens a new descriptor of the tree's directory for the guest.
     pub(crate) fn descriptor(&self) -> std::io::Result<Descriptor> {
         let (permissions, mode) = match self.grant.access {
             Access::Read => (FsPerms::ReadOnly, OpenMode::READ),
@@ -79,7 +79,7 @@ impl TreeHandles {
         self.0.get(&handle).cloned()
     }
 
-    /// A directory that the guest has open, with its tree. Anything else is refused.
+    /// The directory of an open handle of the guest, with its tree. Fails if the handle is not a directory of a tree.
     pub(crate) fn base(&self, handle: u32, descriptor: &Descriptor) -> Result<OpenDirectory, TreeRefusal> {
         let tree = self.tree(handle).ok_or(TreeRefusal::NotPermitted)?;
         match descriptor {

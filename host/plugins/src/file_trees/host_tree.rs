@@ -2,7 +2,7 @@
 
 use super::protected::ProtectedPaths;
 use super::quota::Quotas;
-use super::resolve::{self, Entry, Last};
+use super::resolve::{self, Entry, FinalLink};
 use super::roots::TreeRoots;
 use super::{OpenTree, TreeProblem, TreeRefusal};
 use crate::grants::TreeGrant;
@@ -23,14 +23,14 @@ pub(crate) struct TreeHost {
 }
 
 impl TreeHost {
-    /// Opens granted trees before any guest runs, so that no guest can redirect their paths. Blocks. Returns the trees that
-    /// cannot be opened.
+    /// Opens granted trees before any guest runs, so that no guest can redirect their paths. Blocks. Returns the trees
+    /// that cannot be opened.
     pub(crate) fn open_all(&self, trees: &[TreeGrant]) -> Vec<TreeProblem> {
         let opened = self.roots.open(trees).into_iter().zip(trees);
         opened.filter_map(|(opened, tree)| Some(TreeProblem::new(tree, &opened.err()?))).collect()
     }
 
-    /// Opens a granted tree for the host to read. Blocks.
+    /// Opens a granted tree so that the host can read it. Blocks.
     pub(crate) fn tree(&self, tree: &TreeGrant) -> Result<HostTree, TreeProblem> {
         let opened = self.roots.open(std::slice::from_ref(tree)).into_iter().next();
         let missing = || TreeProblem::new(tree, &io::Error::from(io::ErrorKind::NotFound).into());
@@ -58,8 +58,8 @@ pub enum HostObject {
 }
 
 impl HostTree {
-    /// Opens a file or directory of the tree, without blocking on a pipe. Fails if the path leads out of the tree or into a folder
-    /// that plugins must not read.
+    /// Opens a file or directory of the tree, without blocking on a pipe. Fails if the path leads out of the tree or
+    /// into a folder that plugins must not read.
     pub fn open(&self, path: &str) -> io::Result<HostObject> {
         self.opened(path).map_err(|refusal| match refusal {
             TreeRefusal::System(error) => error,
@@ -68,7 +68,7 @@ impl HostTree {
     }
 
     fn opened(&self, path: &str) -> Result<HostObject, TreeRefusal> {
-        let Entry { parent, name, names_directory } = resolve::resolve(&self.root.directory, path, Last::Follow)?;
+        let Entry { parent, name, names_directory } = resolve::resolve(&self.root.directory, path, FinalLink::Follow)?;
         let protection = self.protected.private_now();
         protection.check_directory(parent.as_fd())?;
         let name = name.unwrap_or_else(|| ".".into());

@@ -1,7 +1,7 @@
 //! Opens files and directories of granted trees for guests.
 
 use super::operations::OpenDirectory;
-use super::resolve::{self, Entry, Last};
+use super::resolve::{self, Entry, FinalLink};
 use super::{FileId, TreeRefusal};
 use crate::grants::manifest::Access;
 use rustix::fd::{AsFd, OwnedFd};
@@ -14,20 +14,20 @@ use wasmtime_wasi::FsPerms;
 use wasmtime_wasi::filesystem::{Descriptor, Dir, File as GuestFile, OpenMode};
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, OpenFlags};
 
-/// Attempts to open a file that other processes create and remove at the same time.
+/// Number of attempts to open a file that other processes create and remove at the same time.
 const OPEN_ATTEMPTS: usize = 8;
 
 /// A guest's arguments of `open-at`.
 pub(crate) struct OpenRequest {
     pub(crate) base: OpenDirectory,
     pub(crate) path: String,
-    pub(crate) last: Last,
+    pub(crate) final_link: FinalLink,
     pub(crate) open: OpenFlags,
     pub(crate) access: DescriptorFlags,
 }
 
 impl OpenRequest {
-    /// Whether opening, or later using the handle, could change anything.
+    /// Whether opening the file or using the handle later could change anything.
     fn writes(&self) -> bool {
         self.open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE) || self.access.contains(DescriptorFlags::WRITE)
     }
@@ -49,8 +49,8 @@ impl OpenRequest {
             self.base.tree.check(Access::Read)?;
         }
         let is_exclusive = self.open.contains(OpenFlags::CREATE | OpenFlags::EXCLUSIVE);
-        let last = if is_exclusive { Last::Keep } else { self.last };
-        let entry = resolve::resolve(&self.base.directory, &self.path, last)?;
+        let final_link = if is_exclusive { FinalLink::Keep } else { self.final_link };
+        let entry = resolve::resolve(&self.base.directory, &self.path, final_link)?;
         let opened = match &entry.name {
             None => self.open_parent(&entry)?,
             Some(name) => self.open_entry(&entry, name)?,
@@ -79,7 +79,7 @@ impl OpenRequest {
         Ok(())
     }
 
-    /// Opens the directory itself, for a path that ends at the parent.
+    /// Opens the directory of `entry` itself, if the path does not name an entry in it.
     fn open_parent(&self, entry: &Entry) -> Result<OwnedFd, TreeRefusal> {
         if self.writes() {
             return Err(Errno::ISDIR.into());
@@ -127,7 +127,7 @@ impl OpenRequest {
                     }
                     return Ok(file);
                 }
-                // Another process created or removed it in the meantime.
+                // Another process created or removed the file in the meantime.
                 Err(Errno::EXIST | Errno::NOENT) => {}
                 Err(errno) => return Err(errno.into()),
             }

@@ -1,9 +1,9 @@
-//! Changes of granted trees. Each change applies to an open parent directory and one name in it, after a check that nothing
-//! protected depends on that name, so that no guest can redirect the name between the check and the change.
+//! Changes of granted trees. Each change applies to one name in an open parent directory, so that no guest can redirect
+//! the name between the check and the change. The check ensures that no protected file depends on the name.
 
 use super::protected::Protection;
 use super::quota::Counted;
-use super::resolve::{self, Entry, Last};
+use super::resolve::{self, Entry, FinalLink};
 use super::{CallTree, FileId, TreeRefusal};
 use crate::grants::manifest::Access;
 use rustix::fd::AsFd;
@@ -33,7 +33,7 @@ pub(crate) enum TreeChange {
     Symlink { base: OpenDirectory, target: String, path: String },
     Link { from: (OpenDirectory, String), to: (OpenDirectory, String) },
     Rename { from: (OpenDirectory, String), to: (OpenDirectory, String) },
-    SetTimesAt { base: OpenDirectory, path: String, last: Last, times: Times },
+    SetTimesAt { base: OpenDirectory, path: String, final_link: FinalLink, times: Times },
     SetTimes { tree: Arc<CallTree>, file: Arc<File>, times: Times },
     SetSize { tree: Arc<CallTree>, file: Arc<File>, bytes: u64 },
 }
@@ -67,7 +67,7 @@ impl TreeChange {
                 Ok(())
             }
             TreeChange::Unlink { base, path } => {
-                let target = Target::find(&base, &path, Errno::ISDIR)?.not_a_directory()?;
+                let target = Target::find(&base, &path, Errno::ISDIR)?.require_non_directory()?;
                 let mut counted = base.tree.usage.lock();
                 let before = target.stat();
                 unlinkat(&target.entry.parent, &target.name, AtFlags::empty())?;
@@ -75,33 +75,33 @@ impl TreeChange {
                 Ok(())
             }
             TreeChange::Symlink { base, target: to, path } => {
-                // A link with `..` could lead out of the tree, if not here, then after it was moved.
+                // A link with `..` could lead out of the tree, at the latest after the link was moved.
                 if to.starts_with('/') || to.split('/').any(|component| component == "..") {
                     return Err(TreeRefusal::NotPermitted);
                 }
-                let target = Target::find(&base, &path, Errno::EXIST)?.not_a_directory()?;
+                let target = Target::find(&base, &path, Errno::EXIST)?.require_non_directory()?;
                 base.add_entry(|| Ok(symlinkat(&*to, &target.entry.parent, &target.name)?))
             }
             TreeChange::Link { from: (from, from_path), to: (to, to_path) } => {
-                let source = Target::find(&from, &from_path, Errno::PERM)?.not_a_directory()?;
-                let target = Target::find(&to, &to_path, Errno::EXIST)?.not_a_directory()?;
+                let source = Target::find(&from, &from_path, Errno::PERM)?.require_non_directory()?;
+                let target = Target::find(&to, &to_path, Errno::EXIST)?.require_non_directory()?;
                 let (old, new) = (&source.entry.parent, &target.entry.parent);
                 to.add_entry(|| Ok(linkat(old, &source.name, new, &target.name, AtFlags::empty())?))
             }
             TreeChange::Rename { from: (from, from_path), to: (to, to_path) } => {
                 rename((&from, &from_path), (&to, &to_path))
             }
-            TreeChange::SetTimesAt { base, path, last, times } => set_times_at(&base, &path, last, times),
+            TreeChange::SetTimesAt { base, path, final_link, times } => set_times_at(&base, &path, final_link, times),
             TreeChange::SetTimes { tree, file, times } => tree.set_times(&file, times),
             TreeChange::SetSize { tree, file, bytes } => tree.set_size(&file, bytes),
         }
     }
 }
 
-fn set_times_at(base: &OpenDirectory, path: &str, last: Last, times: Times) -> Result<(), TreeRefusal> {
+fn set_times_at(base: &OpenDirectory, path: &str, final_link: FinalLink, times: Times) -> Result<(), TreeRefusal> {
     base.check_writable()?;
     let protection = base.tree.protected.now();
-    let Entry { parent, name, .. } = resolve::resolve(&base.directory, path, last)?;
+    let Entry { parent, name, .. } = resolve::resolve(&base.directory, path, final_link)?;
     match &name {
         Some(name) => protection.check_entry(parent.as_fd(), name)?,
         None => protection.check_directory(parent.as_fd())?,
@@ -118,13 +118,14 @@ fn rename((from, from_path): (&OpenDirectory, &str), (to, to_path): (&OpenDirect
     if (source.entry.names_directory || target.entry.names_directory) && !is_directory {
         return Err(Errno::NOTDIR.into());
     }
-    // A file may be protected code in one place and not in the other. After this error, libraries copy the directory instead.
+    // A file may be protected code in one of the two directories and not in the other, so the whole content of a moved
+    // directory would have to be checked. After this error, libraries copy the directory instead.
     let has_same_code =
         |protection: &Protection| protection.has_same_code(source.entry.parent.as_fd(), target.entry.parent.as_fd());
     if is_directory && !has_same_code(&to.tree.protected.now())? {
         return Err(Errno::XDEV.into());
     }
-    // If both names refer to the same file, the operating system keeps both.
+    // If both names refer to the same file, the operating system keeps both names.
     let is_same =
         target.stat().is_some_and(|target| Some(FileId::from(&target)) == source.stat().as_ref().map(FileId::from));
     if is_same {
@@ -137,7 +138,8 @@ fn rename((from, from_path): (&OpenDirectory, &str), (to, to_path): (&OpenDirect
         count_removal(&mut counted, replaced);
         return Ok(());
     }
-    // The content of a directory would have to be counted for the other tree. After this error, libraries copy it instead.
+    // If a directory were moved to another tree, its whole content would have to be counted for the quota of that tree.
+    // After this error, libraries copy the directory instead.
     if is_directory {
         return Err(Errno::XDEV.into());
     }
@@ -163,7 +165,7 @@ fn rename((from, from_path): (&OpenDirectory, &str), (to, to_path): (&OpenDirect
     Ok(())
 }
 
-/// Returns the quota of a removed entry: the entry and, if it was the last name of a file, the file's bytes.
+/// Returns a removed entry to the quota. If the entry was the last name of a file, also returns the file's bytes.
 fn count_removal(counted: &mut Counted, before: Option<Stat>) {
     let Some(stat) = before else { return };
     counted.remove_entry();
@@ -172,7 +174,7 @@ fn count_removal(counted: &mut Counted, before: Option<Stat>) {
     }
 }
 
-/// Bytes of a regular file; 0 for anything else.
+/// Size of a regular file in bytes. 0 for other entries.
 fn size(stat: &Stat) -> u64 {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => u64::try_from(stat.st_size).unwrap_or_default(),
@@ -180,29 +182,29 @@ fn size(stat: &Stat) -> u64 {
     }
 }
 
-/// A directory entry that may be changed.
+/// A directory entry that the guest may change, because it is in a writable tree and not protected.
 struct Target {
     entry: Entry,
     name: OsString,
 }
 
 impl Target {
-    /// Finds the entry that a path names. A path such as `.` names the directory itself instead of an entry in it. For such a path,
-    /// this fails with `without_name`, like the system call.
+    /// Finds the entry that a path names. Fails with `without_name`, like the system call, if the path names the
+    /// directory itself instead of an entry in it, as `.` does.
     fn find(base: &OpenDirectory, path: &str, without_name: Errno) -> Result<Self, TreeRefusal> {
         base.check_writable()?;
-        let entry = resolve::resolve(&base.directory, path, Last::Keep)?;
+        let entry = resolve::resolve(&base.directory, path, FinalLink::Keep)?;
         let name = entry.name.clone().ok_or(without_name)?;
         base.tree.protected.now().check_entry(entry.parent.as_fd(), &name)?;
         Ok(Self { entry, name })
     }
 
     /// Fails for a path that ends with a slash and therefore names a directory.
-    fn not_a_directory(self) -> Result<Self, TreeRefusal> {
+    fn require_non_directory(self) -> Result<Self, TreeRefusal> {
         if self.entry.names_directory { Err(Errno::NOTDIR.into()) } else { Ok(self) }
     }
 
-    /// The metadata of the entry. None: it does not exist.
+    /// The metadata of the entry. None: the entry does not exist.
     fn stat(&self) -> Option<Stat> {
         statat(&self.entry.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW).ok()
     }

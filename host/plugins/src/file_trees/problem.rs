@@ -12,7 +12,7 @@ pub struct TreeProblem {
     pub guest: String,
     /// Path of the tree on the host.
     pub host: std::path::PathBuf,
-    /// Line of the grant in agent.toml.
+    /// Text of the line in agent.toml that grants the tree. Example: `read = ["docs"]`.
     pub line: String,
     /// Error message of the operating system, or another reason.
     pub reason: String,

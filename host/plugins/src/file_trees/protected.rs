@@ -1,6 +1,6 @@
-//! Protected files, which no grant covers because agent-host reads them to decide what plugins may do (P13): configurations, plugin
-//! folders, the lock file, the data folder and the outbox. A guest may not change any directory entry on the way to a protected
-//! path either, so that it cannot redirect the path.
+//! Protected files: configurations, plugin folders, the lock file, the data folder and the outbox. No grant covers
+//! them, because agent-host reads them to decide what plugins may do (P13). A guest may not change any directory entry
+//! on the way to a protected path either, so that the guest cannot redirect the path.
 
 use super::resolve::SEARCH;
 use super::{FileId, TreeRefusal};
@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// File names that are protected in every folder, with their descriptions.
-const READ_EVERYWHERE: [(&str, &str); 2] =
+const PROTECTED_NAMES: [(&str, &str); 2] =
     [("agent.toml", "an agent's configuration"), ("plugins.lock", "the lock file of a plugin folder")];
-/// TOML files of other programs, which are never agent files.
+/// Names of TOML files of other programs, which are never agent files.
 const OTHER_PROGRAMS: [&str; 8] = [
     "cargo.toml",
     "pyproject.toml",
@@ -34,16 +34,16 @@ const MAX_DEPTH: usize = 1024;
 /// Maximum number of entries of protected folders that are compared with a file that has several names.
 const MAX_COMPARED: usize = 50_000;
 
-/// An entry for the endings of [`ProtectedKind::CodeFiles`] that stands for names without an ending, such as `tool`. It covers files
-/// that exist and new files that would be loaded instead of another one (`tool` instead of `tool.js`).
+/// A special ending in [`ProtectedKind::CodeFiles`] that matches names without an ending, such as `tool`. It matches
+/// existing files, and new files that would be loaded instead of another file (`tool` instead of `tool.js`).
 pub const WITHOUT_ENDING: &str = "/";
 
 /// A file or folder that plugins must not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProtectedPath {
-    /// The path, which need not exist.
+    /// Path of the file or folder, which may not exist yet.
     pub path: PathBuf,
-    /// Description for people. Example: `the agent's configuration`.
+    /// Description for users. Example: `the agent's configuration`.
     pub what: String,
     /// The part of the path that is protected.
     pub kind: ProtectedKind,
@@ -58,22 +58,23 @@ pub enum ProtectedKind {
     Folder,
     /// The folder with everything in it, which plugins must not read either.
     PrivateFolder,
-    /// The files `*.toml` in the folder, which may define agents. Those of other well-known programs are not protected.
+    /// The files `*.toml` in the folder, which may define agents. The TOML files of well-known programs are not
+    /// protected.
     AgentFiles,
-    /// The files below the folder, at any depth, whose names in lower case have one of these endings: code that an
-    /// interpreter loads from there. Example: `&[".py", ".pth", WITHOUT_ENDING]`.
+    /// The files below the folder, at any depth, whose names in lower case have one of these endings. These files are
+    /// code that an interpreter loads from the folder. Example: `&[".py", ".pth", WITHOUT_ENDING]`.
     CodeFiles(&'static [&'static str]),
 }
 
 impl ProtectedKind {
-    /// Whether this protects files by their names instead of the whole folder.
-    pub fn is_about_names(self) -> bool {
+    /// Whether the kind protects files by their names instead of the whole folder.
+    pub fn protects_by_name(self) -> bool {
         matches!(self, Self::AgentFiles | Self::CodeFiles(_))
     }
 }
 
 impl ProtectedPath {
-    /// Whether this protects a folder with everything below it.
+    /// Whether a folder with everything below it is protected.
     pub fn is_folder(&self) -> bool {
         matches!(self.kind, ProtectedKind::Folder | ProtectedKind::PrivateFolder)
     }
@@ -86,11 +87,11 @@ pub(crate) struct ProtectedPaths(Mutex<Arc<Vec<ProtectedPath>>>);
 impl ProtectedPaths {
     /// Adds protected paths.
     pub(crate) fn add(&self, paths: impl IntoIterator<Item = ProtectedPath>) {
-        let mut all = lock(&self.0);
+        let mut protected = lock(&self.0);
         for mut path in paths {
             path.path = std::path::absolute(&path.path).unwrap_or(path.path);
-            if !all.contains(&path) {
-                Arc::make_mut(&mut all).push(path);
+            if !protected.contains(&path) {
+                Arc::make_mut(&mut protected).push(path);
             }
         }
     }
@@ -110,7 +111,8 @@ impl ProtectedPaths {
     }
 }
 
-/// The protected files at one moment, by their identity. The user may replace folders at any time, so this is not stored for long.
+/// The protected files at one moment, by their identity. The user may replace folders at any time, so a value is not
+/// kept for long.
 #[derive(Debug, Default)]
 pub(super) struct Protection {
     /// Directory entries that must not change, including those that do not exist yet, with descriptions.
@@ -119,7 +121,7 @@ pub(super) struct Protection {
     files: HashMap<FileId, String>,
     /// Directories whose `*.toml` files define agents.
     agent_folders: HashSet<FileId>,
-    /// Directories below which files with these endings are code.
+    /// Directories below which files with certain endings are code, with these endings.
     code_folders: HashMap<FileId, Vec<CodeFiles>>,
 }
 
@@ -128,7 +130,7 @@ type Opened = HashMap<PathBuf, Arc<OwnedFd>>;
 /// Maximum number of directories that are open at once.
 const MAX_OPENED: usize = 64;
 
-/// Endings of names, and the description of the files for people.
+/// Endings of names, and the description of the files for users.
 type CodeFiles = (&'static [&'static str], String);
 
 impl Protection {
@@ -143,11 +145,11 @@ impl Protection {
 
     /// Protects every directory entry on the way to a path, including links.
     fn trace(&mut self, protected: &ProtectedPath, opened: &mut Opened) -> rustix::io::Result<()> {
-        let known = protected.path.ancestors().skip(1).find_map(|above| Some((above, opened.get(above)?)));
+        let known = protected.path.ancestors().skip(1).find_map(|ancestor| Some((ancestor, opened.get(ancestor)?)));
         let (mut current, mut walked, mut todo) = match known {
-            Some((above, directory)) => {
-                let rest = protected.path.strip_prefix(above).unwrap_or(&protected.path);
-                (Arc::clone(directory), Some(above.to_owned()), components(rest))
+            Some((ancestor, directory)) => {
+                let remaining = protected.path.strip_prefix(ancestor).unwrap_or(&protected.path);
+                (Arc::clone(directory), Some(ancestor.to_owned()), components(remaining))
             }
             None => {
                 let root = open("/", SEARCH | OFlags::DIRECTORY, Mode::empty())?;
@@ -166,7 +168,7 @@ impl Protection {
                 continue;
             }
             let directory = FileId::from(&fstat(&current)?);
-            if !protected.kind.is_about_names() {
+            if !protected.kind.protects_by_name() {
                 self.entries.entry((directory, folded(&name))).or_insert_with(|| protected.what.clone());
             }
             // If the entry does not exist yet, the missing entry is protected.
@@ -186,8 +188,9 @@ impl Protection {
                 FileType::Directory => {
                     let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
                     current = Arc::new(openat(&current, &name, flags, Mode::empty())?);
-                    // A kind that protects names has not protected the entries on the way, which other kinds must do.
-                    if let Some(walked) = walked.as_mut().filter(|_| !protected.kind.is_about_names()) {
+                    // `opened` contains only directories with a path of which every entry is protected. Kinds that
+                    // protect by name do not protect the entries on the path.
+                    if let Some(walked) = walked.as_mut().filter(|_| !protected.kind.protects_by_name()) {
                         walked.push(&name);
                         if opened.len() < MAX_OPENED {
                             opened.insert(walked.clone(), Arc::clone(&current));
@@ -216,11 +219,11 @@ impl Protection {
         Ok(())
     }
 
-    /// Refuses to change a directory entry if anything protected depends on it.
+    /// Refuses to change a directory entry if a protected path depends on the entry.
     pub(super) fn check_entry(&self, parent: BorrowedFd<'_>, name: &OsStr) -> Result<(), TreeRefusal> {
         let id = FileId::from(&fstat(parent)?);
         let name_folded = folded(name);
-        let everywhere = READ_EVERYWHERE.iter().find(|(read, _)| *read == name_folded).map(|(_, what)| *what);
+        let everywhere = PROTECTED_NAMES.iter().find(|(read, _)| *read == name_folded).map(|(_, what)| *what);
         let is_agents = self.agent_folders.contains(&id) && is_agent_file(&name_folded);
         let listed = self.entries.get(&(id, name_folded)).map(String::as_str);
         if let Some(what) = listed.or(everywhere).or(is_agents.then_some("an agent's configuration")) {
@@ -253,7 +256,7 @@ impl Protection {
         if !self.code_folders.values().flatten().any(|files| is_code(&files)) {
             return Ok(());
         }
-        for id in above(parent, |id| self.code_folders.contains_key(&id))? {
+        for id in ancestors_where(parent, |id| self.code_folders.contains_key(&id))? {
             if let Some((_, what)) = self.code_folders[&id].iter().find(is_code) {
                 return Err(protected(&folded, what));
             }
@@ -261,11 +264,12 @@ impl Protection {
         Ok(())
     }
 
-    /// Whether two directories are below the same code folders, so that a directory may be moved from one to the other with its
-    /// content.
+    /// Whether two directories are below the same code folders, so that a directory may be moved from one to the other
+    /// with its content.
     pub(super) fn has_same_code(&self, one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Result<bool, TreeRefusal> {
         let is_code_folder = |id| self.code_folders.contains_key(&id);
-        Ok(self.code_folders.is_empty() || above(one, is_code_folder)? == above(other, is_code_folder)?)
+        Ok(self.code_folders.is_empty()
+            || ancestors_where(one, is_code_folder)? == ancestors_where(other, is_code_folder)?)
     }
 
     /// Refuses a directory that is a protected folder or is below one.
@@ -273,7 +277,7 @@ impl Protection {
         if self.folders.is_empty() {
             return Ok(());
         }
-        match above(directory, |id| self.folders.contains_key(&id))?.first() {
+        match ancestors_where(directory, |id| self.folders.contains_key(&id))?.first() {
             Some(id) => Err(protected(&self.folders[id].1.to_string_lossy(), &self.folders[id].0)),
             None => Ok(()),
         }
@@ -287,9 +291,9 @@ impl Protection {
         if stat.st_nlink < 2 || !FileType::from_raw_mode(stat.st_mode).is_file() {
             return Ok(());
         }
-        let mut left = MAX_COMPARED;
+        let mut remaining = MAX_COMPARED;
         for (what, path) in self.folders.values() {
-            if contains_file(path, id, &mut left) {
+            if contains_file(path, id, &mut remaining) {
                 return Err(protected(&path.to_string_lossy(), what));
             }
         }
@@ -302,21 +306,21 @@ impl Protection {
     }
 }
 
-/// A directory and its parents, innermost first, limited to those for which `is_wanted` is true.
-fn above(directory: BorrowedFd<'_>, is_wanted: impl Fn(FileId) -> bool) -> Result<Vec<FileId>, TreeRefusal> {
+/// The ids of a directory and its parents for which `is_wanted` returns true, innermost first.
+fn ancestors_where(directory: BorrowedFd<'_>, is_wanted: impl Fn(FileId) -> bool) -> Result<Vec<FileId>, TreeRefusal> {
     let mut id = FileId::from(&fstat(directory)?);
-    let (mut found, mut above): (Vec<FileId>, Option<OwnedFd>) = (Vec::new(), None);
+    let (mut found, mut last_parent): (Vec<FileId>, Option<OwnedFd>) = (Vec::new(), None);
     for _ in 0..MAX_DEPTH {
         if is_wanted(id) {
             found.push(id);
         }
-        let current = above.as_ref().map_or(directory, AsFd::as_fd);
+        let current = last_parent.as_ref().map_or(directory, AsFd::as_fd);
         let parent = openat(current, "..", SEARCH | OFlags::DIRECTORY, Mode::empty())?;
         let parent_id = FileId::from(&fstat(&parent)?);
         if parent_id == id {
             return Ok(found);
         }
-        (id, above) = (parent_id, Some(parent));
+        (id, last_parent) = (parent_id, Some(parent));
     }
     Err(TreeRefusal::NotPermitted)
 }
@@ -325,7 +329,7 @@ fn protected(name: &str, what: &str) -> TreeRefusal {
     TreeRefusal::Protected(format!("`{}` is {what}", crate::text::clean(name, 256)))
 }
 
-/// Whether a file name is that of another program, such as `Cargo.toml`, so that the file never defines an agent.
+/// Whether a file with this name belongs to another program, such as `Cargo.toml`, so that it never defines an agent.
 pub fn is_foreign_toml(name: &OsStr) -> bool {
     OTHER_PROGRAMS.contains(&folded(name).as_str())
 }
@@ -334,8 +338,9 @@ fn is_agent_file(folded: &str) -> bool {
     folded.ends_with(".toml") && !OTHER_PROGRAMS.contains(&folded)
 }
 
-/// Whether a folder contains a file under any name. A folder with too many entries counts as containing it.
-fn contains_file(folder: &Path, file: FileId, left: &mut usize) -> bool {
+/// Whether a folder contains a file under any name. Returns true if more than `remaining` entries would have to be
+/// compared.
+fn contains_file(folder: &Path, file: FileId, remaining: &mut usize) -> bool {
     let mut open_folders = vec![folder.to_owned()];
     while let Some(folder) = open_folders.pop() {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -346,9 +351,9 @@ fn contains_file(folder: &Path, file: FileId, left: &mut usize) -> bool {
             if name == "." || name == ".." {
                 continue;
             }
-            *left = left.saturating_sub(1);
+            *remaining = remaining.saturating_sub(1);
             let Ok(stat) = statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-            if *left == 0 || FileId::from(&stat) == file {
+            if *remaining == 0 || FileId::from(&stat) == file {
                 return true;
             }
             if FileType::from_raw_mode(stat.st_mode).is_dir() {
@@ -365,7 +370,8 @@ fn components(path: &Path) -> VecDeque<OsString> {
     components.map(|component| component.as_os_str().to_owned()).collect()
 }
 
-/// A name as case-insensitive file systems compare it. On other file systems, this protects slightly more than necessary.
+/// A name as case-insensitive file systems compare it. On other file systems, slightly more names than necessary are
+/// protected.
 fn folded(name: &OsStr) -> String {
     name.to_string_lossy().to_uppercase().to_lowercase()
 }
@@ -380,15 +386,16 @@ mod tests {
     }
 
     fn is_refused(protection: &Protection, folder: &Path, name: &str) -> bool {
-        let folder = File::open(folder).expect("it opens");
+        let folder = File::open(folder).expect("the folder opens");
         protection.check_entry(folder.as_fd(), name.as_ref()).is_err()
     }
 
-    // Row 40, P13: protects the file, every directory and link on the way to it, and entries that do not exist yet.
+    // Row 40, P13: the file, every directory and link on the way to it, and entries that do not exist yet are
+    // protected.
     #[test]
-    fn row_40_every_entry_on_the_way_is_protected() {
+    fn row_40_every_entry_on_the_way_to_a_protected_path_is_protected() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let root = folder.path().canonicalize().expect("it is there");
+        let root = folder.path().canonicalize().expect("the folder exists");
         std::fs::create_dir_all(root.join("real/below")).expect("created");
         std::fs::write(root.join("real/below/x.toml"), "").expect("written");
         std::fs::create_dir_all(root.join("plugins/deep")).expect("created");
@@ -423,15 +430,15 @@ mod tests {
         }
         std::fs::create_dir(root.join("agents")).expect("created");
         let protection = paths.now();
-        assert!(is_refused(&protection, &root.join("agents"), "new.toml"), "created in the meantime");
-        assert!(!is_refused(&protection, &root.join("agents"), "Cargo.toml"), "another program's");
+        assert!(is_refused(&protection, &root.join("agents"), "new.toml"), "the folder was created in the meantime");
+        assert!(!is_refused(&protection, &root.join("agents"), "Cargo.toml"), "a file of another program");
     }
 
-    // Row 40: protects code below a folder, at any depth and regardless of case, and nothing else there.
+    // Row 40: code below a folder is protected at any depth and regardless of case, and other files are not.
     #[test]
     fn row_40_code_is_protected_at_any_depth() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let root = folder.path().canonicalize().expect("it is there");
+        let root = folder.path().canonicalize().expect("the folder exists");
         std::fs::create_dir_all(root.join("agent/deep/er")).expect("created");
         std::fs::create_dir_all(root.join("other")).expect("created");
         let paths = ProtectedPaths::default();
@@ -445,9 +452,9 @@ mod tests {
         for (parent, name) in [("agent", "notes.txt"), ("agent", "deep"), ("other", "json.py"), ("", "agent.py")] {
             assert!(!is_refused(&protection, &root.join(parent), name), "{parent}/{name}");
         }
-        let same = |one: &str, other: &str| {
-            let [one, other] = [one, other].map(|name| File::open(root.join(name)).expect("it opens"));
-            protection.has_same_code(one.as_fd(), other.as_fd()).expect("known")
+        let have_same_code = |one: &str, other: &str| {
+            let [one, other] = [one, other].map(|name| File::open(root.join(name)).expect("the file opens"));
+            protection.has_same_code(one.as_fd(), other.as_fd()).expect("the folders are compared")
         };
         let names = path(root.join("other"), ProtectedKind::CodeFiles(&[".js", WITHOUT_ENDING]));
         paths.add([names]);
@@ -459,7 +466,11 @@ mod tests {
         {
             assert_eq!(is_refused(&protection_of_names, &root.join("other"), name), expected, "{name}");
         }
-        assert!(same("agent", "agent/deep") && same("other", "") && !same("other", "agent/deep"));
+        assert!(
+            have_same_code("agent", "agent/deep")
+                && have_same_code("other", "")
+                && !have_same_code("other", "agent/deep")
+        );
     }
 
     // Row 40: a hard link to a protected file, or to a file in a protected folder, is also protected.
@@ -476,7 +487,7 @@ mod tests {
         paths.add([path(root.join("config"), ProtectedKind::File), path(root.join("plugins"), ProtectedKind::Folder)]);
         let protection = paths.now();
         let is_refused =
-            |name: &str| protection.check_file(File::open(root.join(name)).expect("it opens").as_fd()).is_err();
+            |name: &str| protection.check_file(File::open(root.join(name)).expect("the file opens").as_fd()).is_err();
         assert!(is_refused("config-link") && is_refused("code-link"));
         assert!(!is_refused("free-link"));
     }

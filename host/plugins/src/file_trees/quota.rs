@@ -1,5 +1,5 @@
-//! The quota of a turn in a writable tree: bytes and entries that all calls of an agent's turn may add together (row 44). Removing
-//! files returns their quota.
+//! The quota of a turn in a writable tree: how many bytes and entries all calls of a turn may add together (row 44).
+//! Removing files returns their bytes and entries to the quota.
 
 use super::{FileId, TreeRefusal};
 use crate::limits::Limit;
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-/// Number of stored usages at which those that no call uses are dropped.
+/// Number of stored usages. If it is reached, the usages that no running call needs are dropped.
 const MAX_TURNS: usize = 1024;
 
 /// Identifies a turn of an agent's session.
@@ -27,19 +27,19 @@ struct TreeOfSession {
     tree: FileId,
 }
 
-/// The number and the usage of the latest turn, for each session and tree.
+/// The turn number and the usage of the latest turn, for each session and tree.
 #[derive(Debug, Default)]
 pub(crate) struct Quotas(Mutex<HashMap<TreeOfSession, (u32, Arc<TreeUsage>)>>);
 
 impl Quotas {
-    /// The usage of this turn in the tree so far. A new turn of a session starts at zero.
+    /// The usage of this turn in the tree so far. The usage of a new turn starts at zero.
     pub(super) fn of(&self, turn: &TurnKey, tree: FileId) -> Arc<TreeUsage> {
-        let mut all = lock(&self.0);
-        if all.len() >= MAX_TURNS {
-            all.retain(|_, (_, usage)| Arc::strong_count(usage) > 1);
+        let mut usages = lock(&self.0);
+        if usages.len() >= MAX_TURNS {
+            usages.retain(|_, (_, usage)| Arc::strong_count(usage) > 1);
         }
         let key = TreeOfSession { agent: turn.agent.clone(), session: turn.session.clone(), tree };
-        let (number, usage) = all.entry(key).or_insert_with(|| (turn.turn, Arc::default()));
+        let (number, usage) = usages.entry(key).or_insert_with(|| (turn.turn, Arc::default()));
         if *number != turn.turn {
             (*number, *usage) = (turn.turn, Arc::default());
         }
@@ -47,14 +47,15 @@ impl Quotas {
     }
 }
 
-/// The maximum that a turn may add to a tree.
+/// The maximum number of bytes and entries that a turn may add to a tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TreeLimits {
     pub(super) bytes: u64,
     pub(super) entries: u64,
 }
 
-/// The bytes and entries that a turn has added to a tree. Negative: it has removed more than it added.
+/// The number of bytes and entries that a turn has added to a tree. Negative if the turn has removed more than it
+/// added.
 #[derive(Debug, Default)]
 pub(super) struct TreeUsage(Mutex<Counted>);
 
@@ -69,7 +70,7 @@ pub(super) struct Counted {
 }
 
 impl TreeUsage {
-    /// Locks the counters. The lock is held during a change of a file's size, so that no growth is counted twice.
+    /// Locks the counters. Callers keep the lock while they change a file's size, so that no growth is counted twice.
     pub(super) fn lock(&self) -> MutexGuard<'_, Counted> {
         lock(&self.0)
     }
@@ -159,37 +160,37 @@ mod tests {
         FileId { device: 1, inode }
     }
 
-    // Row 44: additions count over all calls of a turn, and removals return quota.
+    // Row 44: the additions of all calls of a turn are counted together.
     #[test]
     fn row_44_additions_use_quota_and_removals_return_it() {
         let quotas = Quotas::default();
         let turn = |turn| TurnKey { agent: "a".into(), session: "s".into(), turn };
-        quotas.of(&turn(1), id(1)).lock().grow(60, LIMITS).expect("there is room");
+        quotas.of(&turn(1), id(1)).lock().grow(60, LIMITS).expect("the addition is within the quota");
         let usage = quotas.of(&turn(1), id(1));
         assert!(matches!(usage.lock().grow(41, LIMITS), Err(TreeRefusal::Quota(Limit::TreeBytes(100)))));
         usage.lock().shrink(1);
-        usage.lock().grow(41, LIMITS).expect("something was removed");
+        usage.lock().grow(41, LIMITS).expect("a removal has freed quota");
         usage.lock().grow(u64::MAX, LIMITS).expect_err("no number is too large to be refused");
-        quotas.of(&turn(1), id(2)).lock().grow(100, LIMITS).expect("another tree");
-        quotas.of(&turn(2), id(1)).lock().grow(100, LIMITS).expect("another turn");
+        quotas.of(&turn(1), id(2)).lock().grow(100, LIMITS).expect("another tree has its own quota");
+        quotas.of(&turn(2), id(1)).lock().grow(100, LIMITS).expect("another turn has its own quota");
         for _ in 0..2 {
-            usage.lock().add_entry(LIMITS).expect("there is room");
+            usage.lock().add_entry(LIMITS).expect("the addition is within the quota");
         }
-        usage.lock().add_entry(LIMITS).expect_err("it is full");
+        usage.lock().add_entry(LIMITS).expect_err("all entries are used");
         usage.lock().remove_entry();
-        usage.lock().add_entry(LIMITS).expect("something was removed");
+        usage.lock().add_entry(LIMITS).expect("a removal has freed quota");
     }
 
-    // Row 44: a file that is removed while it is open counts until it is closed.
+    // Row 44: a file that is removed while it is open uses disk space until it is closed.
     #[test]
     fn row_44_removed_open_file_counts_until_closed() {
         let usage = TreeUsage::default();
         let file = Arc::new(tempfile::tempfile().expect("a file"));
-        usage.lock().grow(100, LIMITS).expect("there is room");
+        usage.lock().grow(100, LIMITS).expect("the addition is within the quota");
         usage.lock().opened(id(7), &file);
         usage.lock().removed(id(7), 100);
-        usage.lock().grow(1, LIMITS).expect_err("it is open");
+        usage.lock().grow(1, LIMITS).expect_err("the removed file is still open");
         drop(file);
-        usage.lock().grow(100, LIMITS).expect("it is closed");
+        usage.lock().grow(100, LIMITS).expect("the removed file is closed");
     }
 }

@@ -1,5 +1,6 @@
-//! Resolves a path below an open directory, one component at a time. Links inside the directory are followed, but no path can lead
-//! out of it. The result is an open parent directory and one name, so that a later rename cannot redirect it.
+//! Resolves a path below an open directory, one component at a time. Links inside the directory are followed, but no
+//! path can lead out of the directory. The result is an open parent directory and one name, so that a later rename
+//! cannot redirect the path.
 
 use super::TreeRefusal;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,19 +13,19 @@ use std::os::unix::ffi::OsStringExt;
 
 /// Maximum number of links in one path, as in Linux.
 const MAX_LINKS: u32 = 40;
-/// Maximum bytes of a path that the operating system accepts.
+/// Maximum size of a path that the operating system accepts, in bytes.
 const MAX_PATH_BYTES: usize = 4096;
 
-/// Opens a directory only to access what is in it, which works without permission to list it.
+/// Flags that open a directory to access its entries. They do not require the permission to list the directory.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) const SEARCH: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
-/// Opens a directory to access what is in it.
+/// Flags that open a directory to access its entries.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) const SEARCH: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC);
 
 /// Whether a link at the end of a path is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Last {
+pub(crate) enum FinalLink {
     Follow,
     Keep,
 }
@@ -41,11 +42,11 @@ pub(super) struct Entry {
 }
 
 /// Resolves a path to its last component, which need not exist.
-pub(super) fn resolve(base: impl AsFd, path: &str, last: Last) -> Result<Entry, TreeRefusal> {
-    resolve_from(base.as_fd(), path, last)
+pub(super) fn resolve(base: impl AsFd, path: &str, final_link: FinalLink) -> Result<Entry, TreeRefusal> {
+    resolve_from(base.as_fd(), path, final_link)
 }
 
-fn resolve_from(base: BorrowedFd<'_>, path: &str, last: Last) -> Result<Entry, TreeRefusal> {
+fn resolve_from(base: BorrowedFd<'_>, path: &str, final_link: FinalLink) -> Result<Entry, TreeRefusal> {
     if path.is_empty() {
         return Err(Errno::NOENT.into());
     }
@@ -62,10 +63,10 @@ fn resolve_from(base: BorrowedFd<'_>, path: &str, last: Last) -> Result<Entry, T
     while let Some(component) = todo.pop_front() {
         match component.as_encoded_bytes() {
             b"." => {}
-            b".." => walk.up()?,
+            b".." => walk.leave()?,
             _ => {
                 let is_last = todo.is_empty();
-                let link = match is_last && last == Last::Keep {
+                let link = match is_last && final_link == FinalLink::Keep {
                     true => None,
                     false => walk.read_link(&component)?,
                 };
@@ -77,7 +78,7 @@ fn resolve_from(base: BorrowedFd<'_>, path: &str, last: Last) -> Result<Entry, T
                     None if is_last => {
                         return Ok(Entry { parent: walk.current, name: Some(component), names_directory });
                     }
-                    None => walk.down(component)?,
+                    None => walk.enter(component)?,
                 }
             }
         }
@@ -85,7 +86,7 @@ fn resolve_from(base: BorrowedFd<'_>, path: &str, last: Last) -> Result<Entry, T
     Ok(Entry { parent: walk.current, name: None, names_directory: true })
 }
 
-/// Puts the components of a path or of a link's target before the remaining ones.
+/// Inserts the components of a path or of a link's target before the remaining components.
 fn push_front(todo: &mut VecDeque<OsString>, path: &[u8]) -> Result<(), TreeRefusal> {
     if path.first() == Some(&b'/') {
         return Err(TreeRefusal::NotPermitted);
@@ -106,14 +107,14 @@ struct Walk<'b> {
 }
 
 impl Walk<'_> {
-    fn down(&mut self, name: OsString) -> Result<(), TreeRefusal> {
+    fn enter(&mut self, name: OsString) -> Result<(), TreeRefusal> {
         self.current = open_directory(self.current.as_fd(), &name)?;
         self.trail.push(name);
         Ok(())
     }
 
     /// Returns to the previous directory of this walk. The operating system's `..` could lead elsewhere after a rename.
-    fn up(&mut self) -> Result<(), TreeRefusal> {
+    fn leave(&mut self) -> Result<(), TreeRefusal> {
         if self.trail.pop().is_none() {
             return Err(TreeRefusal::NotPermitted);
         }
@@ -125,7 +126,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The target of a link. None: it is not a link.
+    /// The target of a link. None: the entry is not a link.
     fn read_link(&mut self, name: &OsString) -> Result<Option<Vec<u8>>, TreeRefusal> {
         let target = match readlinkat(&self.current, name, Vec::new()) {
             Ok(target) => target.into_bytes(),
@@ -140,7 +141,8 @@ impl Walk<'_> {
     }
 }
 
-/// Opens a directory by its name in another directory. Anything else, such as a link, is an error.
+/// Opens a directory by its name in another directory. Fails if the entry is not a directory, for example if it is a
+/// link.
 pub(super) fn open_directory(parent: BorrowedFd<'_>, name: &std::ffi::OsStr) -> io::Result<OwnedFd> {
     let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
     Ok(openat(parent, name, flags, Mode::empty())?)
@@ -152,13 +154,13 @@ mod tests {
     use std::fs::File;
     use std::os::unix::fs::symlink;
 
-    fn ends_at(base: &File, path: &str, last: Last) -> Result<Option<OsString>, String> {
-        resolve(base, path, last).map(|entry| entry.name).map_err(|refusal| refusal.to_string())
+    fn ends_at(base: &File, path: &str, final_link: FinalLink) -> Result<Option<OsString>, String> {
+        resolve(base, path, final_link).map(|entry| entry.name).map_err(|refusal| refusal.to_string())
     }
 
-    // Rows 12 and 39: no component, link or `..` leads out of the directory, and links inside it are followed.
+    // Rows 12 and 39: links inside the directory are followed.
     #[test]
-    fn row_12_row_39_no_path_leads_out() {
+    fn row_12_row_39_no_path_leads_out_of_the_directory() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let base = folder.path().join("base");
         std::fs::create_dir_all(base.join("a/b")).expect("created");
@@ -172,19 +174,19 @@ mod tests {
         ] {
             symlink(target, base.join(name)).expect("linked");
         }
-        let base = File::open(&base).expect("it opens");
+        let base = File::open(&base).expect("the folder opens");
         for path in
             ["..", "../x", "a/../..", "absolute/x", "up/x", "round/x", "a/b/../../../x", "/x", "self/x", "", "a\0"]
         {
-            assert!(resolve(&base, path, Last::Follow).is_err(), "{path}");
+            assert!(resolve(&base, path, FinalLink::Follow).is_err(), "{path}");
         }
         let name = |text: &str| Ok(Some(OsString::from(text)));
-        assert_eq!(ends_at(&base, "inside/new", Last::Keep), name("new"));
-        assert_eq!(ends_at(&base, "inside", Last::Keep), name("inside"), "a link that is not followed is the end");
-        assert_eq!(ends_at(&base, "inside", Last::Follow), name("b"));
-        assert_eq!(ends_at(&base, "dangling", Last::Follow), name("new"));
-        assert_eq!(ends_at(&base, "a/b/..", Last::Keep), Ok(None));
-        assert_eq!(ends_at(&base, "a/./b/../c", Last::Keep), name("c"));
-        assert!(ends_at(&base, "absent/c", Last::Keep).is_err());
+        assert_eq!(ends_at(&base, "inside/new", FinalLink::Keep), name("new"));
+        assert_eq!(ends_at(&base, "inside", FinalLink::Keep), name("inside"), "the link is not followed");
+        assert_eq!(ends_at(&base, "inside", FinalLink::Follow), name("b"));
+        assert_eq!(ends_at(&base, "dangling", FinalLink::Follow), name("new"));
+        assert_eq!(ends_at(&base, "a/b/..", FinalLink::Keep), Ok(None));
+        assert_eq!(ends_at(&base, "a/./b/../c", FinalLink::Keep), name("c"));
+        assert!(ends_at(&base, "absent/c", FinalLink::Keep).is_err());
     }
 }

@@ -1,5 +1,5 @@
-//! The root directories of granted trees. Each is opened once, by a path in which no guest can have placed a link, and stays the
-//! same directory even if a guest renames or replaces it (row 39).
+//! The root directories of granted trees. Each root is opened once, by a path in which no guest can have placed a link.
+//! The grant keeps referring to this directory even if a guest renames or replaces it (row 39).
 
 use super::FileId;
 use super::resolve::SEARCH;
@@ -20,13 +20,13 @@ use std::sync::{Arc, Mutex};
 /// Maximum number of links in one path.
 const MAX_LINKS: u32 = 40;
 
-/// A granted folder that cannot be used.
+/// The reason why a granted folder cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
-    /// The system refused to open it.
+    /// The operating system refused to open the folder.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// A guest may have created a link on the way to it.
+    /// A guest may have created a link on the way to the folder.
     #[error(
         "`{}` is a symbolic link in a folder that a plugin may write to, so a plugin may have created it; put the folder itself there, \
          or grant the folder that the link leads to",
@@ -49,7 +49,7 @@ pub(crate) struct OpenTree {
 /// Whether guests can change the path of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PathControl {
-    /// Guests may write to some directory of the path.
+    /// Guests may write to some directory on the path.
     InWritableTree,
     Outside,
 }
@@ -65,7 +65,8 @@ impl OpenTree {
         fstat(&self.directory).is_ok_and(|stat| stat.st_nlink == 0) || self.is_marked_removed()
     }
 
-    /// Whether the kernel marks the directory as deleted, because not every file system counts the links of directories.
+    /// Whether the kernel marks the directory as deleted. This check is needed because not every file system counts the
+    /// links of directories.
     #[cfg(target_os = "linux")]
     fn is_marked_removed(&self) -> bool {
         use std::os::fd::AsRawFd;
@@ -92,7 +93,8 @@ struct State {
 }
 
 impl TreeRoots {
-    /// Opens trees that are granted together and returns them in order. Links below any tree that is granted for writing are refused.
+    /// Opens trees that are granted together and returns them in order. Links below any tree that is granted for
+    /// writing are refused.
     pub(crate) fn open(&self, trees: &[TreeGrant]) -> Vec<Result<Arc<OpenTree>, TreeError>> {
         let mut state = lock(&self.0);
         let mut writable: Vec<_> = trees.iter().filter(|tree| tree.access == Access::ReadWrite).collect();
@@ -118,12 +120,12 @@ impl State {
         let existing = self.open.get(&path);
         let found = open_root(&path, &self.writable);
         if let Some(existing) = existing {
-            // If a guest can change the path, the directory that was opened first stays the granted one.
-            let stays = match &found {
+            // If a guest can change the path, the grant keeps referring to the directory that was opened first.
+            let keeps_existing = match &found {
                 Ok(found) => found.id == existing.id || found.control == PathControl::InWritableTree,
                 Err(error) => matches!(error, TreeError::LinkBelowWriteGrant(_)),
             };
-            if stays || existing.control == PathControl::InWritableTree {
+            if keeps_existing || existing.control == PathControl::InWritableTree {
                 return Ok(Arc::clone(existing));
             }
         }
@@ -142,14 +144,14 @@ fn open_root(path: &Path, writable: &HashSet<FileId>) -> Result<OpenTree, TreeEr
     while let Some(name) = todo.pop_front() {
         match Path::new(&name).components().next() {
             Some(Component::RootDir) => walk = RootWalk::new()?,
-            Some(Component::ParentDir) => walk.up()?,
+            Some(Component::ParentDir) => walk.leave()?,
             _ => {
                 let is_below = walk.ids.iter().any(|id| writable.contains(id));
                 if is_below {
                     control = PathControl::InWritableTree;
                 }
                 match openat(&walk.current, &name, search, Mode::empty()) {
-                    Ok(next) => walk.down(next, name)?,
+                    Ok(next) => walk.enter(next, name)?,
                     Err(errno @ (Errno::NOTDIR | Errno::LOOP)) => {
                         let Ok(target) = readlinkat(&walk.current, &name, Vec::new()) else {
                             return Err(io::Error::from(errno).into());
@@ -195,14 +197,14 @@ impl RootWalk {
         Ok(Self { current, path: PathBuf::from("/"), ids: vec![id] })
     }
 
-    fn down(&mut self, next: OwnedFd, name: OsString) -> io::Result<()> {
+    fn enter(&mut self, next: OwnedFd, name: OsString) -> io::Result<()> {
         self.ids.push(FileId::from(&fstat(&next)?));
         self.path.push(name);
         self.current = next;
         Ok(())
     }
 
-    fn up(&mut self) -> io::Result<()> {
+    fn leave(&mut self) -> io::Result<()> {
         self.current = openat(&self.current, "..", SEARCH | OFlags::DIRECTORY, Mode::empty())?;
         self.path.pop();
         if self.ids.len() > 1 {
@@ -227,8 +229,8 @@ mod tests {
     }
 
     fn content(tree: &OpenTree) -> String {
-        let file = openat(&tree.directory, "file", OFlags::RDONLY, Mode::empty()).expect("it opens");
-        io::read_to_string(File::from(file)).expect("it is text")
+        let file = openat(&tree.directory, "file", OFlags::RDONLY, Mode::empty()).expect("the file opens");
+        io::read_to_string(File::from(file)).expect("the file is text")
     }
 
     fn folder(root: &Path, name: &str) -> PathBuf {
@@ -241,8 +243,8 @@ mod tests {
     // Row 39: a grant still refers to the original folder after a guest renamed and replaced it.
     #[test]
     fn row_39_replaced_folder_does_not_redirect_the_grant() {
-        let place = tempfile::tempdir().expect("a temporary folder");
-        let root = place.path().canonicalize().expect("there");
+        let folder_guard = tempfile::tempdir().expect("a temporary folder");
+        let root = folder_guard.path().canonicalize().expect("the folder exists");
         let (outer, docs) = (folder(&root, "tree"), folder(&root, "tree/docs"));
         let outside = folder(&root, "outside");
         let grants = [tree(docs.clone(), Access::Read), tree(outer.clone(), Access::ReadWrite)];
@@ -257,23 +259,23 @@ mod tests {
         assert!(matches!(&error, TreeError::LinkBelowWriteGrant(path) if *path == docs), "{error}");
     }
 
-    // Row 39: the user may replace a folder. A path that no guest can redirect is opened again.
+    // Row 39: no guest can redirect the path of the replaced folder.
     #[test]
     fn row_39_folder_replaced_by_the_user_is_opened_again() {
-        let place = tempfile::tempdir().expect("a temporary folder");
-        let root = place.path().canonicalize().expect("there");
+        let folder_guard = tempfile::tempdir().expect("a temporary folder");
+        let root = folder_guard.path().canonicalize().expect("the folder exists");
         let (docs, roots) = (folder(&root, "docs"), TreeRoots::default());
         let open = || roots.open(&[tree(docs.clone(), Access::ReadWrite)]).remove(0);
         assert_eq!(content(&open().expect("open")), "docs");
         std::fs::rename(&docs, root.join("old")).expect("renamed");
-        assert!(open().is_err(), "it is gone");
+        assert!(open().is_err(), "the folder no longer exists");
         folder(&root, "docs");
         std::fs::write(docs.join("file"), "new").expect("written");
         assert_eq!(content(&open().expect("open")), "new");
         std::fs::remove_dir_all(&docs).expect("removed");
         folder(&root, "docs");
         assert_eq!(content(&open().expect("open")), "docs");
-        // A link outside of all writable trees is the user's own and is followed.
+        // Guests cannot create a link outside of all writable trees, so it is followed.
         symlink(&docs, root.join("link")).expect("linked");
         let linked = roots.open(&[tree(root.join("link"), Access::Read)]).remove(0);
         assert_eq!(content(&linked.expect("open")), "docs");

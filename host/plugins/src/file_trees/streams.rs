@@ -1,4 +1,4 @@
-//! Streams over files of granted trees, which fail when the grant is revoked and count what they write.
+//! Streams over files of granted trees. They fail after the grant is revoked, and count the bytes that they write.
 
 use super::{CallTree, TreeRefusal};
 use crate::grants::manifest::Access;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use wasmtime_wasi::p2::{DynInputStream, InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
-/// Maximum bytes of one write.
+/// Maximum size of one write, in bytes.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The position of a write.
@@ -49,7 +49,7 @@ fn append(file: &File, bytes: &[u8]) -> io::Result<()> {
     file.write_all_at(bytes, file.metadata()?.len())
 }
 
-/// Converts to the standard error code for a guest's library, which turns it into a familiar message.
+/// Converts to a standard error code, which the guest's library turns into a familiar message.
 impl From<TreeRefusal> for io::Error {
     fn from(refusal: TreeRefusal) -> Self {
         match refusal {
@@ -95,7 +95,7 @@ impl Pollable for GuardedReader {
     }
 }
 
-/// Callback that receives the refusal of a write.
+/// Callback that is called with the reason when a write is refused.
 pub(crate) type OnRefusal = Arc<dyn Fn(&TreeRefusal) + Send + Sync>;
 
 /// Writes a file within the quota of its tree.

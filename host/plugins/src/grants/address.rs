@@ -2,27 +2,27 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Class of an address for a request that a guest sends. The text describes the address.
+/// Class of an address to which a guest sends a request. The text of a variant describes the address for users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// An address on the internet.
     Public,
-    /// An address of this machine or a private network. Only patterns with `private` allow it.
+    /// An address of this machine or of a private network. Only patterns with `private` allow it.
     Private(&'static str),
-    /// Allowed only if a pattern names exactly this address.
+    /// An address that is allowed only if a pattern names exactly this address.
     Special(&'static str),
 }
 
-/// Classifies an address. IPv6 addresses that carry an IPv4 address are always special, because a translator that the host
-/// cannot inspect decides which machine answers.
+/// Classifies an address. IPv6 addresses that contain an IPv4 address are always special, because a translator that the
+/// host cannot inspect chooses the machine that receives the request.
 pub(crate) fn class(address: IpAddr) -> Class {
     match address {
-        IpAddr::V4(address) => class4(address),
-        IpAddr::V6(address) => class6(address),
+        IpAddr::V4(address) => ipv4_class(address),
+        IpAddr::V6(address) => ipv6_class(address),
     }
 }
 
-fn class4(address: Ipv4Addr) -> Class {
+fn ipv4_class(address: Ipv4Addr) -> Class {
     use Class::{Private, Public, Special};
     match address.octets() {
         [0, ..] => Special("an address of this network"),
@@ -30,7 +30,7 @@ fn class4(address: Ipv4Addr) -> Class {
         [169, 254, ..] => Special("a link-local address, where clouds serve metadata"),
         [10, ..] | [192, 168, ..] => Private("a private address"),
         [172, second, ..] if second & 0xf0 == 16 => Private("a private address"),
-        [100, second, ..] if second & 0xc0 == 64 => Private("an address of a provider's inner network"),
+        [100, second, ..] if second & 0xc0 == 64 => Private("an address of a provider's internal network"),
         [127, ..] => Private("an address of this machine"),
         [192, 0, 0, _] | [192, 0, 2, _] | [198, 51, 100, _] | [203, 0, 113, _] => Special("a reserved address"),
         [192, 88, 99, _] => Special("a 6to4 relay"),
@@ -41,16 +41,16 @@ fn class4(address: Ipv4Addr) -> Class {
     }
 }
 
-fn class6(address: Ipv6Addr) -> Class {
+fn ipv6_class(address: Ipv6Addr) -> Class {
     use Class::{Private, Public, Special};
-    const CARRIES: &str = "an IPv6 address that carries an IPv4 address";
+    const CONTAINS_IPV4: &str = "an IPv6 address that contains an IPv4 address";
     if address == Ipv6Addr::LOCALHOST {
         return Private("an address of this machine");
     }
     match address.segments() {
-        [0, 0, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0, 0xffff, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => Special(CARRIES),
-        [0x64, 0xff9b, ..] | [0x2002, ..] | [0x2001, 0, ..] => Special(CARRIES),
-        [_, _, _, _, 0 | 0x200, 0x5efe, ..] => Special(CARRIES),
+        [0, 0, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0, 0xffff, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => Special(CONTAINS_IPV4),
+        [0x64, 0xff9b, ..] | [0x2002, ..] | [0x2001, 0, ..] => Special(CONTAINS_IPV4),
+        [_, _, _, _, 0 | 0x200, 0x5efe, ..] => Special(CONTAINS_IPV4),
         [0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254] | [0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x0254] => {
             Special("a cloud's metadata service")
         }
@@ -69,11 +69,11 @@ fn class6(address: Ipv6Addr) -> Class {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Class {
+    fn class_of(text: &str) -> Class {
         class(text.parse().unwrap_or_else(|_| panic!("{text} is not an address")))
     }
 
-    /// Row 15: private, loopback, link-local, metadata and v4-in-v6 addresses are distinguished from public ones, at their bounds.
+    /// Row 15: covers private, loopback, link-local, metadata and IPv4-in-IPv6 addresses.
     #[test]
     fn row_15_addresses_are_classified_at_range_bounds() {
         let public = [
@@ -98,7 +98,7 @@ mod tests {
             "2a00:1450::1",
         ];
         for address in public {
-            assert_eq!(of(address), Class::Public, "{address}");
+            assert_eq!(class_of(address), Class::Public, "{address}");
         }
         let private = [
             "10.0.0.0",
@@ -116,7 +116,7 @@ mod tests {
             "fdff:ffff::1",
         ];
         for address in private {
-            assert!(matches!(of(address), Class::Private(_)), "{address}: {:?}", of(address));
+            assert!(matches!(class_of(address), Class::Private(_)), "{address}: {:?}", class_of(address));
         }
         let special = [
             "0.0.0.0",
@@ -157,7 +157,7 @@ mod tests {
             "4000::1",
         ];
         for address in special {
-            assert!(matches!(of(address), Class::Special(_)), "{address}: {:?}", of(address));
+            assert!(matches!(class_of(address), Class::Special(_)), "{address}: {:?}", class_of(address));
         }
     }
 }

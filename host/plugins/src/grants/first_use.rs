@@ -1,5 +1,5 @@
-//! Finds the needs to ask the user about at the first use of a plugin: those in its manifest that are neither granted nor
-//! refused already (P6).
+//! Finds the needs to ask the user about at the first use of a plugin: those in its manifest that are neither granted
+//! nor refused already (P6).
 
 use super::manifest::Access;
 use super::{Grants, Need, Unmet, files_advice};
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 pub enum CallEffect {
     /// The tool is marked as read-only.
     Reads,
-    /// The tool may change something.
+    /// The tool is not marked as read-only.
     Changes,
 }
 
@@ -25,8 +25,8 @@ pub fn needed(plugin: &str, unmet: &[Unmet], granted: &Grants, effect: CallEffec
     unmet.iter().filter_map(narrowed).collect()
 }
 
-/// Needs of one agent's plugin that the user has refused since the host started. A new version of the plugin that asks for
-/// the same needs is not asked about again; only additional needs are.
+/// Needs of one agent's plugin that the user has refused since the host started. If a new version of the plugin has the
+/// same needs, the user is not asked about them again, but only about additional needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedNeeds {
     refused: BTreeSet<Need>,
@@ -39,9 +39,9 @@ impl RefusedNeeds {
     }
 }
 
-/// The unmet needs to ask the user about: all that have not been refused.
-pub fn to_ask(unmet: &[Unmet], answers: &RefusedNeeds) -> Vec<Unmet> {
-    unmet.iter().filter(|unmet| !answers.refused.contains(&unmet.need)).cloned().collect()
+/// The unmet needs that the user has not refused, so that the user must be asked about them.
+pub fn to_ask(unmet: &[Unmet], refused: &RefusedNeeds) -> Vec<Unmet> {
+    unmet.iter().filter(|unmet| !refused.refused.contains(&unmet.need)).cloned().collect()
 }
 
 #[cfg(test)]
@@ -64,7 +64,7 @@ mod tests {
         Grants { trees, ..Grants::default() }
     }
 
-    // P6: needs − grants − refusals.
+    // P6: the user is asked about needs that are neither granted nor refused.
     #[test]
     fn p6_asks_only_for_needs_neither_granted_nor_refused() {
         let asks = Asks { files: Some(Access::Read), env: vec!["LANG".into()], key_value: true, ..Asks::default() };
@@ -73,7 +73,11 @@ mod tests {
         assert_eq!(needs(&asks, &Grants::default(), &answers), all);
         assert_eq!(needs(&asks, &tree(Access::Read), &answers), all[1..]);
         answers.refuse(&unmet(Some(&manifest(asks.clone())), &tree(Access::Read)));
-        assert_eq!(needs(&asks, &Grants::default(), &answers), all[..1], "only refused needs are not asked again");
+        assert_eq!(
+            needs(&asks, &Grants::default(), &answers),
+            all[..1],
+            "the user is asked again about all needs except the refused ones"
+        );
         answers.refuse(&unmet(Some(&manifest(asks.clone())), &Grants::default()));
         assert_eq!(needs(&asks, &Grants::default(), &answers), []);
         assert_eq!(needs(&Asks::default(), &Grants::default(), &RefusedNeeds::default()), []);
@@ -108,7 +112,7 @@ mod tests {
         assert_eq!(needs(&after, &tree(Access::ReadWrite), &answers), more[1..]);
     }
 
-    // P6: an answer adds to the existing grants and removes none.
+    // P6: an answer of the user adds to the existing grants and removes no grant.
     #[test]
     fn p6_answers_add_to_existing_grants() {
         let given =

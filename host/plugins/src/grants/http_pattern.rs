@@ -9,25 +9,24 @@ use url::{Host, Url};
 
 /// A set of requests that is granted or asked for: `[private ][METHOD[,METHOD] ]SCHEME://HOST[:PORT][/PREFIX]`.
 ///
-/// Without a method, the pattern matches every method. Without a port, it matches the default port of the scheme; `*` matches every port.
-/// HOST is a name, `*.NAME` for all names below it, `*` for every name, or an IP address. `private` also allows addresses of this machine
-/// and of private networks.
-/// Example: `GET https://*.example.com/v1/`.
+/// Without a method, the pattern matches every method. Without a port, it matches the default port of the scheme; `*`
+/// matches every port. HOST is a name, `*.NAME` for all names below it, `*` for every name, or an IP address. `private`
+/// also allows addresses of this machine and of private networks. Example: `GET https://*.example.com/v1/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpPattern {
     network: NetworkReach,
-    /// Empty: every method.
+    /// Allowed methods. If empty, the pattern matches every method.
     methods: Vec<String>,
     scheme: Scheme,
     host: HostPattern,
-    /// IP address that the grant itself names.
+    /// IP address that the text of the grant contains, if its host is an address.
     named: Option<IpAddr>,
     port: Port,
-    /// Starts with `/`; `/` alone matches every path.
+    /// Prefix of the path. It starts with `/`, and `/` alone matches every path.
     prefix: String,
 }
 
-/// A text that is not a request pattern.
+/// The error for text that is not a request pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a request pattern: {reason}; write for example `GET https://api.example.com/v1/`")]
 pub struct PatternError {
@@ -55,53 +54,55 @@ enum Scheme {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum HostPattern {
-    /// `*`
+    /// Every host, written as `*`.
     Any,
-    /// `*.example.com`, stored as `.example.com`.
+    /// Every name below a domain, written as `*.example.com` and stored as `.example.com`.
     Below(String),
     Name(String),
     Address(IpAddr),
 }
 
 impl HttpPattern {
-    /// Whether the pattern matches this request. The URL is parsed, so its path has no `.` or `..` segments.
+    /// Whether the pattern matches this request. The path of a parsed URL has no `.` or `..` segments.
     pub(crate) fn allows(&self, method: &str, url: &Url) -> bool {
-        self.is_method(method) && self.is_destination(url) && self.is_path(url.path())
+        self.matches_method(method) && self.matches_destination(url) && self.matches_path(url.path())
     }
 
-    /// Whether the pattern would match this request if servers took every path literally.
-    pub(crate) fn would_allow(&self, method: &str, url: &Url) -> bool {
-        self.is_method(method) && self.is_destination(url) && self.begins(url.path())
+    /// Whether the pattern would match this request if every server interpreted paths literally.
+    pub(crate) fn would_allow_literal_path(&self, method: &str, url: &Url) -> bool {
+        self.matches_method(method) && self.matches_destination(url) && self.starts_with_prefix(url.path())
     }
 
     /// Whether the pattern matches every path.
-    pub(crate) fn is_for_each_path(&self) -> bool {
+    pub(crate) fn matches_every_path(&self) -> bool {
         self.prefix == "/"
     }
 
     /// Whether the pattern matches every method.
-    pub(crate) fn is_for_each_method(&self) -> bool {
+    pub(crate) fn matches_every_method(&self) -> bool {
         self.methods.is_empty()
     }
 
-    fn is_method(&self, method: &str) -> bool {
+    fn matches_method(&self, method: &str) -> bool {
         self.methods.is_empty() || self.methods.iter().any(|allowed| allowed == method)
     }
 
-    /// Methods in the pattern that are not standard methods and are probably typing mistakes.
+    /// Methods in the pattern that are not standard methods and are probably typos.
     pub fn unusual_methods(&self) -> impl Iterator<Item = &str> {
         self.methods.iter().map(String::as_str).filter(|method| !METHODS.contains(method))
     }
 
-    /// Whether the pattern matches scheme, host and port of the URL, whatever the path.
-    pub(crate) fn is_destination(&self, url: &Url) -> bool {
+    /// Whether the pattern matches the scheme, host and port of the URL. The path is ignored.
+    pub(crate) fn matches_destination(&self, url: &Url) -> bool {
         let scheme_fits = self.scheme.as_str() == url.scheme();
-        scheme_fits && self.port.is(url.port_or_known_default()) && url.host().is_some_and(|host| self.host.is(&host))
+        scheme_fits
+            && self.port.matches(url.port_or_known_default())
+            && url.host().is_some_and(|host| self.host.matches(&host))
     }
 
-    /// Whether the pattern matches the host of the URL, whatever the scheme, port and path.
-    pub(crate) fn is_for_host(&self, url: &Url) -> bool {
-        url.host().is_some_and(|host| self.host.is(&host))
+    /// Whether the pattern matches the host of the URL. The scheme, port and path are ignored.
+    pub(crate) fn matches_host(&self, url: &Url) -> bool {
+        url.host().is_some_and(|host| self.host.matches(&host))
     }
 
     /// Whether connections may go to this address. The error describes the kind of address that was refused.
@@ -127,8 +128,9 @@ impl HttpPattern {
         }
     }
 
-    /// The requests that both patterns match: granted by `self` and asked for by `asked`.
-    fn and(&self, asked: &Self) -> Option<Self> {
+    /// The requests that both patterns match: `self` is a grant, and `asked` comes from a manifest. None: there are
+    /// none.
+    fn intersect(&self, asked: &Self) -> Option<Self> {
         let methods: Vec<_> = match (self.methods.is_empty(), asked.methods.is_empty()) {
             (true, _) => asked.methods.clone(),
             (false, true) => self.methods.clone(),
@@ -138,16 +140,16 @@ impl HttpPattern {
         if no_method_left || self.scheme != asked.scheme {
             return None;
         }
-        let port = self.port.and(asked.port)?;
-        let prefix = if self.is_path(&asked.prefix) {
+        let port = self.port.intersect(asked.port)?;
+        let prefix = if self.matches_path(&asked.prefix) {
             &asked.prefix
-        } else if asked.is_path(&self.prefix) {
+        } else if asked.matches_path(&self.prefix) {
             &self.prefix
         } else {
             return None;
         };
-        let host = self.host.and(&asked.host)?;
-        // A plugin cannot grant itself an address by naming it, so `named` is the one of the grant.
+        let host = self.host.intersect(&asked.host)?;
+        // A plugin cannot grant itself an address by naming it, so `named` comes from the grant.
         Some(Self { methods, host, port, prefix: prefix.clone(), ..self.clone() })
     }
 
@@ -160,12 +162,13 @@ impl HttpPattern {
         whole.iter().any(|part| of_any_method(part)) || !self.methods.is_empty() && self.methods.iter().all(has_method)
     }
 
-    /// An ambiguous path does not match a prefix, because a server could resolve it to a path outside the prefix.
-    fn is_path(&self, path: &str) -> bool {
-        self.prefix == "/" || self.begins(path) && ambiguous_path(path).is_none()
+    /// Whether the pattern matches the path. An ambiguous path matches no prefix, because a server could resolve it
+    /// differently.
+    fn matches_path(&self, path: &str) -> bool {
+        self.prefix == "/" || self.starts_with_prefix(path) && ambiguous_path(path).is_none()
     }
 
-    fn begins(&self, path: &str) -> bool {
+    fn starts_with_prefix(&self, path: &str) -> bool {
         if self.prefix == "/" {
             return true;
         }
@@ -174,37 +177,38 @@ impl HttpPattern {
     }
 }
 
-/// The granted requests that `asked` also contains, without duplicates.
+/// The requests that are both granted and asked for, as patterns without duplicates.
 pub fn within(granted: &[HttpPattern], asked: &[HttpPattern]) -> Vec<HttpPattern> {
-    let mut both = Vec::new();
-    for pattern in granted.iter().flat_map(|granted| asked.iter().filter_map(|asked| granted.and(asked))) {
-        if !both.contains(&pattern) {
-            both.push(pattern);
+    let mut common = Vec::new();
+    for pattern in granted.iter().flat_map(|granted| asked.iter().filter_map(|asked| granted.intersect(asked))) {
+        if !common.contains(&pattern) {
+            common.push(pattern);
         }
     }
-    both
+    common
 }
 
-/// The requests that both lists grant; requests to private networks only if both patterns allow them.
+/// The requests that both lists grant. A request to a private network is included only if both lists allow private
+/// networks.
 pub(crate) fn granted_by_both(one: &[HttpPattern], two: &[HttpPattern]) -> Vec<HttpPattern> {
     let pairs = one.iter().flat_map(|one| two.iter().map(move |two| (one, two)));
-    let both = pairs.filter_map(|(one, two)| {
+    let common = pairs.filter_map(|(one, two)| {
         let network = if one.network == two.network { one.network } else { NetworkReach::Public };
         let named = one.named.filter(|_| one.named == two.named);
-        Some(HttpPattern { network, named, ..one.and(two)? })
+        Some(HttpPattern { network, named, ..one.intersect(two)? })
     });
-    both.collect()
+    common.collect()
 }
 
 impl Port {
-    fn is(self, port: Option<u16>) -> bool {
+    fn matches(self, port: Option<u16>) -> bool {
         match self {
             Port::Any => port.is_some(),
             Port::Is(named) => port == Some(named),
         }
     }
 
-    fn and(self, other: Self) -> Option<Self> {
+    fn intersect(self, other: Self) -> Option<Self> {
         match (self, other) {
             (Port::Any, port) | (port, Port::Any) => Some(port),
             (one, two) => (one == two).then_some(one),
@@ -222,21 +226,21 @@ impl Scheme {
 }
 
 impl HostPattern {
-    fn is(&self, host: &Host<&str>) -> bool {
+    fn matches(&self, host: &Host<&str>) -> bool {
         match (self, host) {
             (HostPattern::Any, _) => true,
             (HostPattern::Below(suffix), Host::Domain(name)) => {
-                let name = bare(name);
+                let name = without_trailing_dot(name);
                 name.len() > suffix.len() && name.ends_with(suffix.as_str())
             }
-            (HostPattern::Name(named), Host::Domain(name)) => bare(name) == named,
+            (HostPattern::Name(named), Host::Domain(name)) => without_trailing_dot(name) == named,
             (HostPattern::Address(named), Host::Ipv4(address)) => *named == IpAddr::V4(*address),
             (HostPattern::Address(named), Host::Ipv6(address)) => *named == IpAddr::V6(*address),
             _ => false,
         }
     }
 
-    fn and(&self, other: &Self) -> Option<Self> {
+    fn intersect(&self, other: &Self) -> Option<Self> {
         match (self, other) {
             (HostPattern::Any, host) | (host, HostPattern::Any) => Some(host.clone()),
             (HostPattern::Below(one), HostPattern::Below(two)) => {
@@ -253,8 +257,8 @@ impl HostPattern {
     }
 }
 
-/// Removes the trailing dot of a fully qualified name, which does not change its meaning.
-fn bare(name: &str) -> &str {
+/// Removes the trailing dot of a fully qualified name. The dot does not change the meaning of the name.
+fn without_trailing_dot(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
 
@@ -270,7 +274,7 @@ impl FromStr for HttpPattern {
 fn without_credentials(text: &str) -> String {
     let Some((before, rest)) = text.split_once("://") else { return text.to_owned() };
     let end = rest.find('/').unwrap_or(rest.len());
-    // A password may contain a slash.
+    // A password may contain a slash, so the `@` may come after the first slash.
     match rest[..end].rfind('@').or_else(|| rest.rfind('@')) {
         Some(at) => format!("{before}://…{}", &rest[at..]),
         None => text.to_owned(),
@@ -300,15 +304,15 @@ fn parse(text: &str) -> Result<HttpPattern, &'static str> {
     };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let (authority, any_port) = authority.strip_suffix(":*").map_or((authority, false), |host| (host, true));
-    let rest = format!("{authority}{path}");
-    // The URL parser does not accept a wildcard, so a name replaces it.
-    let (rest, below) = match (rest.strip_prefix("*."), rest.strip_prefix('*')) {
+    let without_port = format!("{authority}{path}");
+    // The URL parser does not accept a wildcard, so it is removed or replaced with a name.
+    let (parsable, below) = match (without_port.strip_prefix("*."), without_port.strip_prefix('*')) {
         (Some(rest), _) => (rest.to_owned(), Some(true)),
         (None, Some(rest)) => (format!("any{rest}"), Some(false)),
-        (None, None) => (rest.clone(), None),
+        (None, None) => (without_port.clone(), None),
     };
     let url =
-        Url::parse(&format!("{}://{rest}", scheme.as_str())).map_err(|_| "its host, port or path is not valid")?;
+        Url::parse(&format!("{}://{parsable}", scheme.as_str())).map_err(|_| "its host, port or path is not valid")?;
     if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
         return Err("it has more than a host, a port and a path");
     }
@@ -316,9 +320,9 @@ fn parse(text: &str) -> Result<HttpPattern, &'static str> {
         return Err(reason);
     }
     let host = match (below, url.host().ok_or("it has no host")?) {
-        (Some(true), Host::Domain(name)) => HostPattern::Below(format!(".{}", bare(name))),
+        (Some(true), Host::Domain(name)) => HostPattern::Below(format!(".{}", without_trailing_dot(name))),
         (Some(false), Host::Domain("any")) => HostPattern::Any,
-        (None, Host::Domain(name)) if !name.contains('*') => HostPattern::Name(bare(name).to_owned()),
+        (None, Host::Domain(name)) if !name.contains('*') => HostPattern::Name(without_trailing_dot(name).to_owned()),
         (None, Host::Ipv4(address)) => HostPattern::Address(IpAddr::V4(address)),
         (None, Host::Ipv6(address)) => HostPattern::Address(IpAddr::V6(address)),
         _ => return Err("a `*` must be the whole host or come before its first dot"),
@@ -350,10 +354,10 @@ impl fmt::Display for HttpPattern {
             HostPattern::Address(IpAddr::V4(address)) => write!(formatter, "{address}")?,
             HostPattern::Address(IpAddr::V6(address)) => write!(formatter, "[{address}]")?,
         }
-        let own = if self.scheme == Scheme::Https { 443 } else { 80 };
+        let default_port = if self.scheme == Scheme::Https { 443 } else { 80 };
         match self.port {
             Port::Any => formatter.write_str(":*")?,
-            Port::Is(port) if port != own => write!(formatter, ":{port}")?,
+            Port::Is(port) if port != default_port => write!(formatter, ":{port}")?,
             Port::Is(_) => {}
         }
         if self.prefix == "/" { Ok(()) } else { formatter.write_str(&self.prefix) }
@@ -372,7 +376,7 @@ mod tests {
         pattern(text).allows(method, &Url::parse(url).expect(url))
     }
 
-    /// P6: a mistyped method is reported, and error messages show no credentials.
+    /// P6: an unknown method is reported, and error messages show no credentials.
     #[test]
     fn p6_unusual_methods_are_reported_and_credentials_are_hidden() {
         assert_eq!(pattern("GETT,POST https://a.example").unusual_methods().collect::<Vec<_>>(), ["GETT"]);
@@ -382,7 +386,7 @@ mod tests {
         }
     }
 
-    /// P6: matching by host, port, method and path, with wildcards.
+    /// P6: patterns match by host, port, method and path, and hosts and ports may be wildcards.
     #[test]
     fn p6_patterns_match_method_host_port_and_path() {
         let allowed = [
@@ -457,7 +461,7 @@ mod tests {
         }
     }
 
-    /// P6: a plugin may do what its manifest asks for ∩ what is granted.
+    /// P6: a plugin may send only requests that its manifest asks for and that are granted.
     #[test]
     fn p6_within_is_the_intersection_of_granted_and_asked() {
         let cases = [
@@ -483,7 +487,8 @@ mod tests {
         }
     }
 
-    /// Row 15: a private address needs its own pattern or the word `private`; a cloud's metadata address needs its own pattern.
+    /// Row 15: a private address needs its own pattern or the word `private`; a cloud's metadata address needs its own
+    /// pattern.
     #[test]
     fn row_15_private_addresses_need_an_explicit_grant() {
         let admits = |text: &str, address: &str| pattern(text).admits(address.parse().expect(address)).is_ok();

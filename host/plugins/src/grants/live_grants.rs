@@ -1,15 +1,16 @@
-//! The grants in force for a running call. A revocation during the call takes effect at the next host call (P10, row 48).
+//! The grants in force for a running call. A revocation during the call takes effect at the next host call (P10, row
+//! 48).
 
 use super::Grants;
 use crate::sync::lock;
 use std::sync::{Arc, Mutex};
 
-/// The current grants of an agent. The owner of the agent's configuration implements it.
+/// Access to the current grants of an agent. The owner of the agent's configuration implements this trait.
 pub trait CurrentGrants: Send + Sync {
     /// A number that changes whenever any grant may have changed.
     fn version(&self) -> u64;
 
-    /// The grants of the plugin. None: nothing is granted to it.
+    /// The current grants of the plugin. None: nothing is granted to the plugin.
     fn grants(&self, plugin: &str) -> Option<Grants>;
 }
 
@@ -21,14 +22,14 @@ pub(crate) struct LiveGrants {
 }
 
 struct NarrowedGrants {
-    /// Version of the current grants at the last comparison. None: not compared yet.
+    /// Version of the current grants at the last comparison. None: they have not been compared yet.
     version: Option<u64>,
     grants: Arc<Grants>,
 }
 
 impl LiveGrants {
-    pub(crate) fn new(plugin: &str, begun_with: Arc<Grants>, current: Option<Arc<dyn CurrentGrants>>) -> Self {
-        let narrowed = Mutex::new(NarrowedGrants { version: None, grants: begun_with });
+    pub(crate) fn new(plugin: &str, initial_grants: Arc<Grants>, current: Option<Arc<dyn CurrentGrants>>) -> Self {
+        let narrowed = Mutex::new(NarrowedGrants { version: None, grants: initial_grants });
         Self { plugin: plugin.to_owned(), current, narrowed }
     }
 
@@ -89,15 +90,19 @@ mod tests {
             *lock(&agent.grants) = grants;
             agent.version.fetch_add(1, Ordering::SeqCst);
         };
-        let begun_with = Arc::new(tree(Access::ReadWrite));
-        let in_force = LiveGrants::new("files", Arc::clone(&begun_with), Some(agent.clone()));
-        assert_eq!(*in_force.now(), *begun_with);
+        let initial_grants = Arc::new(tree(Access::ReadWrite));
+        let in_force = LiveGrants::new("files", Arc::clone(&initial_grants), Some(agent.clone()));
+        assert_eq!(*in_force.now(), *initial_grants);
         change(Grants { key_value: None, ..tree(Access::Read) });
         assert_eq!(*in_force.now(), Grants { key_value: None, ..tree(Access::Read) });
         change(tree(Access::ReadWrite));
-        assert_eq!(*in_force.now(), Grants { key_value: None, ..tree(Access::Read) }, "it does not come back");
+        assert_eq!(
+            *in_force.now(),
+            Grants { key_value: None, ..tree(Access::Read) },
+            "a restored grant does not apply to the running call"
+        );
         change(Grants::default());
         assert_eq!(*in_force.now(), Grants::default());
-        assert_eq!(*LiveGrants::new("other", begun_with, Some(agent)).now(), Grants::default());
+        assert_eq!(*LiveGrants::new("other", initial_grants, Some(agent)).now(), Grants::default());
     }
 }

@@ -11,23 +11,23 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use wasm_encoder::{CustomSection, Encode, Section as _};
 
-/// Maximum length of a plugin's name.
+/// Maximum length of a plugin's name, in bytes.
 const NAME_LENGTH: usize = 64;
 /// Maximum number of names in each list of a manifest.
 const ASKED_NAMES: usize = 256;
 
-/// A plugin's description of itself and of what it needs.
+/// A plugin's description of itself and of its needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Name of the plugin: 1 to 64 letters, digits, `_`, `-` or `.`.
     pub name: String,
     /// Version of the plugin; the host does not interpret it.
     pub version: String,
-    /// Description for people, in one line.
+    /// Description for users, in one line.
     pub description: String,
-    /// Capabilities that it needs. It gets those that are also granted (P6).
+    /// Capabilities that the plugin needs. It gets only the capabilities that are also granted (P6).
     pub asks: Asks,
-    /// A call that must succeed, without any grants, before a new version is used (P10).
+    /// A trial call that must succeed before a new version of the plugin is used. It runs without grants (P10).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
 }
@@ -51,29 +51,29 @@ fn no_arguments() -> Value {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Asks {
-    /// Access to file trees. None: it opens no files.
+    /// Access to file trees. None: the plugin opens no files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<Access>,
-    /// Names of environment variables that it reads.
+    /// Names of environment variables that the plugin reads.
     pub env: Vec<String>,
-    /// Keys of `wasi:config` that it reads.
+    /// Keys of `wasi:config` that the plugin reads.
     pub config: Vec<String>,
-    /// Patterns of its `wasi:http` requests: `[METHOD ]SCHEME://HOST[:PORT][/PREFIX]`; the host may be `*`.
+    /// Patterns of the plugin's `wasi:http` requests: `[METHOD ]SCHEME://HOST[:PORT][/PREFIX]`; the host may be `*`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub http: Vec<String>,
-    /// Names of secrets that the host adds to its requests.
+    /// Names of secrets that the host adds to the plugin's requests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
-    /// Whether it stores values between calls (`wasi:keyvalue`).
+    /// Whether the plugin stores values between calls (`wasi:keyvalue`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub key_value: bool,
-    /// Tokens of the agent's model that it needs in a turn.
+    /// Number of tokens of the agent's model that the plugin needs in a turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_tokens: Option<u64>,
-    /// Types of the service events that its tools ask the host to send when they return `pending`.
+    /// Types of the service events that the plugin's tools ask the host to send when they return `pending`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<String>,
-    /// Whether it reads the media of the conversation, by digest.
+    /// Whether the plugin reads the media of the conversation, by digest.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub media: bool,
 }
@@ -88,13 +88,13 @@ pub enum Access {
     ReadWrite,
 }
 
-/// A manifest that cannot be used.
+/// The error for a manifest that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     /// The manifest section of the component is invalid.
-    #[error("its manifest section is not usable: {reason}; build it again with `agent-host plugin build`")]
+    #[error("its manifest section is invalid: {reason}; build it again with `agent-host plugin build`")]
     Section {
-        /// What is wrong with the section.
+        /// Explains why the section is invalid.
         reason: String,
     },
     /// `plugin.toml` is invalid.
@@ -104,16 +104,16 @@ pub enum ManifestError {
         path: PathBuf,
         /// Line of the problem, counted from 1.
         line: usize,
-        /// The key and what is allowed there.
+        /// Explains which key is invalid and which values are allowed.
         reason: String,
     },
     /// The file that should get a manifest is not a component.
-    #[error("the manifest cannot be put into the file: {0}")]
+    #[error("the manifest cannot be written into the file: {0}")]
     Component(#[from] crate::binary::scan::NotAComponent),
 }
 
 impl Manifest {
-    /// Parses the text of `plugin.toml`. Errors name `path`. Unknown keys are refused.
+    /// Parses the text of `plugin.toml`. Error messages start with `path`. Unknown keys are refused.
     pub fn from_toml(text: &str, path: &Path) -> Result<Self, ManifestError> {
         let problem = |offset: usize, reason: String| ManifestError::Toml {
             path: path.to_owned(),
@@ -145,8 +145,9 @@ impl Manifest {
         })
     }
 
-    /// Reads the component's manifest section. Unknown keys are ignored, and missing keys ask for nothing. A section that is
-    /// not JSON is refused, because a component without a manifest asks for everything.
+    /// Parses the component's manifest section. Unknown keys are ignored, and missing keys ask for nothing. A section
+    /// that is not JSON is refused, because the component must not be treated as one without a manifest, to which all
+    /// grants apply.
     pub(crate) fn from_section(section: &[u8]) -> Result<Self, ManifestError> {
         let problem = |reason: String| ManifestError::Section { reason };
         if section.len() > MANIFEST_BYTES {
@@ -179,7 +180,8 @@ impl Manifest {
     }
 }
 
-/// Returns the component with this manifest; an existing manifest is replaced. Only the headers of the outermost sections are read.
+/// Returns the component with this manifest. Replaces an existing manifest. Reads only the headers of the outermost
+/// sections.
 pub fn with_manifest(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, ManifestError> {
     // A WIT package has the header of a component but is not one.
     interfaces(component)?;
@@ -215,7 +217,7 @@ const NAME_RULE: &str = "a plugin's name has 1 to 64 letters, digits, `_`, `-` o
 const DOTS_RULE: &str = "a plugin's name cannot consist only of dots";
 /// Name of the host itself: grants with this name apply to the host's own tools.
 const HOST: &str = "host";
-const HOST_RULE: &str = "`host` is the host itself: grants and questions use that name for it";
+const HOST_RULE: &str = "the name `host` is reserved for the host itself in grants and questions";
 
 /// Contents of `plugin.toml`.
 #[derive(Deserialize)]
@@ -230,12 +232,12 @@ struct PluginToml {
     asks: Asks,
     #[serde(default)]
     canary: Option<Canary>,
-    /// The build tool reads this table. It is not part of the component.
+    /// The table that `agent-host plugin build` reads. It is not part of the component.
     #[serde(default, rename = "build")]
     _build: serde::de::IgnoredAny,
 }
 
-/// The rule that the name breaks, or None if it is valid.
+/// The rule that the name breaks, or None if the name is valid.
 fn broken_rule(name: &str) -> Option<&'static str> {
     match name {
         HOST => Some(HOST_RULE),
@@ -286,8 +288,8 @@ mod tests {
             crate::binary::sections::find_manifest(&twice).expect("a component").json.expect("the section").to_vec();
         assert_eq!(Manifest::from_section(&section), Ok(manifest()));
         let again = with_manifest(&twice, &manifest()).expect("a component");
-        assert_eq!(again, twice, "one section, and nothing else changed");
-        assert!(twice.starts_with(&component()), "the component itself is untouched");
+        assert_eq!(again, twice, "the component has one manifest section and is otherwise unchanged");
+        assert!(twice.starts_with(&component()), "the component itself is unchanged");
     }
 
     #[test]

@@ -8,9 +8,9 @@ use super::{GrantAdvice, Grants, Need, files_advice, http_denied, http_pattern, 
 pub struct PartialGrant {
     /// The need as written in the manifest.
     pub need: Need,
-    /// Description for people. Example: `reading and writing files`.
+    /// Description for users. Example: `reading and writing files`.
     pub thing: String,
-    /// The part that is granted, for people. Example: `reading`.
+    /// Description of the granted part for users. Example: `reading`.
     pub part: String,
     /// How to grant the whole need.
     pub advice: GrantAdvice,
@@ -64,16 +64,20 @@ mod tests {
         parts(Asks { http: vec![asked.to_owned()], ..Asks::default() }, &Grants { http, ..Grants::default() })
     }
 
-    // P6: an overlap is not the whole need.
+    // P6: a grant that overlaps with a need does not meet the whole need.
     #[test]
     fn p6_partial_grants_exclude_needs_met_in_full_or_not_at_all() {
         let nothing = Vec::<String>::new();
-        assert_eq!(requests("GET https://*.a.example", &[]), nothing, "it is denied");
-        assert_eq!(requests("GET https://*.a.example", &["GET https://b.example"]), nothing, "it is denied");
+        assert_eq!(requests("GET https://*.a.example", &[]), nothing, "the whole need is denied");
+        assert_eq!(
+            requests("GET https://*.a.example", &["GET https://b.example"]),
+            nothing,
+            "the whole need is denied"
+        );
         for whole in
             ["GET https://*.a.example", "https://*.a.example", "https://*:*", "private GET https://*.a.example"]
         {
-            assert_eq!(requests("GET https://*.a.example", &[whole]), nothing, "{whole} grants all of it");
+            assert_eq!(requests("GET https://*.a.example", &[whole]), nothing, "{whole} grants the whole need");
         }
         assert_eq!(requests("GET,POST https://a.example", &["GET https://a.example", "POST https://*"]), nothing);
         for part in ["GET https://x.a.example", "GET https://*.x.a.example", "GET https://*.a.example/v1/"] {

@@ -1,9 +1,9 @@
-//! Grants as an open turn stores them across a restart, without values (P10). Stored grants are not trusted: they select
-//! from the current grants and never add to them (P14).
+//! The grants that an open turn stores, without values, so that they survive a restart (P10). Stored grants are not
+//! trusted: they narrow the current grants and never add to them (P14).
 
 use super::manifest::Access;
 use super::secret::Secret;
-use super::{Grants, TreeGrant, http_pattern, lies_within};
+use super::{Grants, TreeGrant, http_pattern, is_within};
 use agent_core::event_type::ServiceEventType;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 /// Maximum number of patterns that are read from stored grants.
 const MAX_PATTERNS: usize = 1_000;
 
-/// The grants of a plugin when the turn began. For variables, configuration values and secrets, only the names are stored.
+/// The grants of a plugin when the turn began. For variables, configuration values and secrets, only the names are
+/// stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PinnedGrants {
@@ -22,10 +23,10 @@ pub struct PinnedGrants {
     env: BTreeSet<String>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     config: BTreeSet<String>,
-    /// Request patterns as text.
+    /// Request patterns in their text form.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     http: Vec<String>,
-    /// One text for each secret, with its header and hosts.
+    /// One text for each secret, which contains its name, header and hosts.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     secrets: BTreeSet<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,8 +68,9 @@ impl Grants {
 }
 
 impl PinnedGrants {
-    /// The part of the current grants that was already granted when the turn began. Every path, value and secret of the result
-    /// comes from the current configuration, so that stored grants can narrow the current ones but never widen them.
+    /// The part of the current grants that was already granted when the turn began. Every path, value and secret of the
+    /// result comes from the current configuration, so that stored grants can narrow the current ones but never widen
+    /// them.
     pub fn narrowing(&self, current: &Grants) -> Grants {
         let Grants { trees, env, config, http, secrets, key_value, model_tokens, events, media } = current;
         let named = |names: &BTreeSet<String>, values: &BTreeMap<String, String>| {
@@ -98,9 +100,9 @@ impl PinnedGrants {
     }
 }
 
-/// Whether the pinned tree contains the configured path, as written or after resolving symbolic links.
+/// Whether the pinned tree contains the configured path, either as written or after symbolic links are resolved.
 fn is_contained(current: &Path, pinned: &Path) -> bool {
-    lies_within(current, pinned) || std::fs::canonicalize(current).is_ok_and(|resolved| lies_within(&resolved, pinned))
+    is_within(current, pinned) || std::fs::canonicalize(current).is_ok_and(|resolved| is_within(&resolved, pinned))
 }
 
 /// Identifies a secret by its name, header and hosts, without its value.
@@ -140,14 +142,15 @@ mod tests {
     }
 
     fn stored(grants: &Grants) -> PinnedGrants {
-        serde_json::from_value(serde_json::to_value(grants.pinned()).expect("it serialises")).expect("it is read")
+        serde_json::from_value(serde_json::to_value(grants.pinned()).expect("the grants are serialised"))
+            .expect("the grants are read back")
     }
 
-    // P10: after a restart the grants are pinned ∩ current. P7: no value is stored.
+    // P10: after a restart, only grants that are both pinned and current apply. P7: no value is stored.
     #[test]
     fn p10_pinned_grants_are_narrowed_by_current_grants() {
         let begun = all("first-value");
-        assert!(!serde_json::to_string(&begun.pinned()).expect("it serialises").contains("first-value"));
+        assert!(!serde_json::to_string(&begun.pinned()).expect("the grants are serialised").contains("first-value"));
         assert_eq!(
             stored(&begun).narrowing(&all("other-value")),
             all("other-value"),
@@ -159,8 +162,8 @@ mod tests {
         assert_eq!(stored(&begun).narrowing(&less).trees, less.trees);
         assert_eq!(stored(&less).narrowing(&begun).trees, less.trees);
         let below = Grants { trees: vec![tree("/srv/docs", Access::ReadWrite)], ..Grants::default() };
-        assert_eq!(stored(&begun).narrowing(&below), below, "a part of a tree that the turn had");
-        assert_eq!(stored(&below).narrowing(&begun).trees, [], "a tree of which the turn had only a part");
+        assert_eq!(stored(&begun).narrowing(&below), below, "a directory inside a tree that the turn could use");
+        assert_eq!(stored(&below).narrowing(&begun).trees, [], "a tree of which the turn could use only one directory");
         let elsewhere = Grants { secrets: vec![secret("b.example", "first-value")], ..all("first-value") };
         assert_eq!(stored(&begun).narrowing(&elsewhere).secrets, [], "a secret for another host is a different secret");
     }
@@ -173,7 +176,7 @@ mod tests {
         let inside = ["tree", "tree/", "./tree", "", "."];
         let claiming = |host: &str| {
             let tree = serde_json::json!({"host": host, "guest": "../..", "access": "read-write"});
-            serde_json::from_value::<PinnedGrants>(serde_json::json!({"trees": [tree]})).expect("it is read")
+            serde_json::from_value::<PinnedGrants>(serde_json::json!({"trees": [tree]})).expect("the grants are read")
         };
         for host in outside {
             assert_eq!(claiming(host).narrowing(&current), Grants::default(), "{host}");

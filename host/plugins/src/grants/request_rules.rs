@@ -1,22 +1,23 @@
-//! Refuses HTTP requests that a server could interpret differently from the host (row 43). For such a request, a grant for one
-//! path or method would not protect anything.
+//! Refuses HTTP requests that a server could interpret differently from the host (row 43). Such a request could use a
+//! path or method that is not granted.
 
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use url::Url;
 
 /// Methods that are never sent, because they echo the request's headers or open a tunnel.
-const METHODS: [&str; 3] = ["CONNECT", "TRACE", "TRACK"];
+const FORBIDDEN_METHODS: [&str; 3] = ["CONNECT", "TRACE", "TRACK"];
 
 /// Methods whose requests have no body.
-const WITHOUT_BODY: [&str; 2] = ["GET", "HEAD"];
+const METHODS_WITHOUT_BODY: [&str; 2] = ["GET", "HEAD"];
 
 /// Headers that apply to one connection only. The next hop removes them and can be told to remove further headers.
-const OF_CONNECTION: [&str; 8] =
+const CONNECTION_HEADERS: [&str; 8] =
     ["connection", "expect", "http2-settings", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 
-/// Headers with which a proxy describes the original request. A server that trusts them answers a different request.
-const OF_PROXIES: [&str; 26] = [
+/// Headers in which a proxy describes the original request. A server that trusts these headers handles a different
+/// request.
+const PROXY_HEADERS: [&str; 26] = [
     "base-url",
     "cf-connecting-ip",
     "client-ip",
@@ -46,12 +47,13 @@ const OF_PROXIES: [&str; 26] = [
 ];
 
 /// Prefixes of further headers that proxies add.
-const OF_PROXIES_BEGIN: [&str; 6] = ["proxy-", "x-envoy-", "x-forwarded", "x-middleware-", "x-original-", "x-rewrite-"];
+const PROXY_HEADER_PREFIXES: [&str; 6] =
+    ["proxy-", "x-envoy-", "x-forwarded", "x-middleware-", "x-original-", "x-rewrite-"];
 
-/// Headers that must not occur twice, because servers disagree on which one counts.
-const ONCE: [hyper::header::HeaderName; 4] = [AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST];
+/// Headers that must not occur twice, because servers disagree about which of the two values applies.
+const UNREPEATABLE_HEADERS: [hyper::header::HeaderName; 4] = [AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST];
 
-/// Characters that some servers take for `.`, `/`, `\`, `%` or `;`.
+/// Characters that some servers interpret as `.`, `/`, `\`, `%` or `;`.
 const LOOK_ALIKES: [char; 23] = [
     '\u{037e}', '\u{2024}', '\u{2025}', '\u{2026}', '\u{2044}', '\u{2215}', '\u{2216}', '\u{29f5}', '\u{29f8}',
     '\u{29f9}', '\u{3002}', '\u{fe19}', '\u{fe30}', '\u{fe52}', '\u{fe54}', '\u{fe68}', '\u{fe6a}', '\u{ff05}',
@@ -64,36 +66,36 @@ const INVISIBLE: [char; 10] = [
     '\u{feff}',
 ];
 
-/// What is known about the size of a body before it is read.
+/// Whether a body that has not been read yet can be empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodySize {
-    /// It has at least one byte.
+    /// The body has at least one byte.
     NonEmpty,
-    /// It may be empty.
+    /// The body may be empty.
     Unknown,
 }
 
 /// Whether requests with this method have a body.
 pub(crate) fn has_body(method: &str) -> bool {
-    !WITHOUT_BODY.contains(&method)
+    !METHODS_WITHOUT_BODY.contains(&method)
 }
 
-/// The reason to refuse a request regardless of the grants, or None.
-pub(crate) fn refused_always(method: &str, headers: &HeaderMap, body: BodySize) -> Option<String> {
-    if METHODS.contains(&method) || !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
+/// The reason to refuse a request regardless of the grants. None: the request is acceptable.
+pub(crate) fn reason_to_refuse(method: &str, headers: &HeaderMap, body: BodySize) -> Option<String> {
+    if FORBIDDEN_METHODS.contains(&method) || !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
         return Some(format!("plugins cannot send the method {method:?}"));
     }
     for name in headers.keys() {
         let plain = plain_name(name.as_str());
-        let is_of_proxies = OF_PROXIES.contains(&&*plain);
-        if is_of_proxies || OF_PROXIES_BEGIN.iter().any(|begin| plain.starts_with(begin)) {
-            return Some(format!("the header `{name}` could make a server answer a different request"));
+        let is_of_proxies = PROXY_HEADERS.contains(&&*plain);
+        if is_of_proxies || PROXY_HEADER_PREFIXES.iter().any(|begin| plain.starts_with(begin)) {
+            return Some(format!("the header `{name}` could make a server handle a different request"));
         }
-        if OF_CONNECTION.contains(&&*plain) {
+        if CONNECTION_HEADERS.contains(&&*plain) {
             return Some(format!("the header `{name}` describes the connection, which only the host controls"));
         }
     }
-    if let Some(repeated) = ONCE.iter().find(|name| headers.get_all(*name).iter().count() > 1) {
+    if let Some(repeated) = UNREPEATABLE_HEADERS.iter().find(|name| headers.get_all(*name).iter().count() > 1) {
         return Some(format!("it has the header `{repeated}` more than once"));
     }
     let length = headers.get(CONTENT_LENGTH).map(|value| value.as_bytes());
@@ -128,8 +130,8 @@ pub(crate) fn method_override(url: &Url, headers: &HeaderMap) -> Option<String> 
     Some(format!("the query parameter `{}` could override the method", crate::text::clean(&field, 64)))
 }
 
-/// Whether a server could take a header or form field of this name for the method. PHP replaces `.`, `[` and spaces with `_` and
-/// ends a name at a NUL; Rack removes brackets.
+/// Whether a server could use a header or form field with this name as the method. PHP replaces `.`, `[` and spaces
+/// with `_` and ends a name at a NUL byte. Rack removes brackets.
 pub(crate) fn names_method(name: &str) -> bool {
     let plain = plain_name(name.split('\0').next().unwrap_or_default());
     let core = plain.trim_matches('-');
@@ -141,13 +143,15 @@ fn is_override(plain: &str) -> bool {
     is_method || plain.contains("method-override") || matches!(plain, "http-method" | "httpmethod" | "http-verb")
 }
 
-/// Replaces every special character with `-`, because servers that pass headers as CGI variables do not distinguish them.
+/// Replaces every special character with `-`, because servers that pass headers as CGI variables do not distinguish
+/// them.
 fn plain_name(name: &str) -> String {
     let plain = |character: char| if character.is_ascii_alphanumeric() { character.to_ascii_lowercase() } else { '-' };
     name.chars().map(plain).collect()
 }
 
-/// The reason why servers could interpret a path differently, or None. The path must be parsed: it has no literal `.` or `..` segments.
+/// The reason why servers could interpret a path differently. None: the path is unambiguous. `path` comes from a parsed
+/// URL, so it has no literal `.` or `..` segments.
 pub(crate) fn ambiguous_path(path: &str) -> Option<&'static str> {
     let bytes = path.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());
@@ -180,7 +184,7 @@ pub(crate) fn ambiguous_path(path: &str) -> Option<&'static str> {
         return Some("its path is not UTF-8, which servers decode differently");
     };
     if text.contains(LOOK_ALIKES) {
-        return Some("its path has a character that some servers take for a dot or a slash");
+        return Some("its path has a character that some servers interpret as a dot or a slash");
     }
     let is_dots = |part: &str| {
         let mut shown = part.chars().filter(|char| !char.is_whitespace() && !INVISIBLE.contains(char));
@@ -194,7 +198,7 @@ mod tests {
     use super::*;
     use hyper::header::{HeaderName, HeaderValue};
 
-    /// Row 43: paths that servers interpret differently, and paths that are unambiguous.
+    /// Row 43: also checks that unambiguous paths are accepted.
     #[test]
     fn row_43_ambiguous_paths_are_refused() {
         let refused = [
@@ -262,11 +266,12 @@ mod tests {
         headers
     }
 
-    /// Row 43: proxy headers, connection headers, bodies of GET requests, repeated headers and unusual methods.
+    /// Row 43: covers proxy headers, connection headers, bodies of GET requests, repeated headers and unusual methods.
     #[test]
-    fn row_43_requests_refused_regardless_of_grants() {
-        let refused =
-            |method: &str, pairs: &[(&str, &str)]| refused_always(method, &headers(pairs), BodySize::Unknown).is_some();
+    fn row_43_unsafe_requests_are_refused_regardless_of_grants() {
+        let refused = |method: &str, pairs: &[(&str, &str)]| {
+            reason_to_refuse(method, &headers(pairs), BodySize::Unknown).is_some()
+        };
         for (name, value) in [
             ("X-Original-URL", "/admin"),
             ("X-Rewrite-URL", "/admin"),
@@ -295,8 +300,8 @@ mod tests {
             assert!(refused(method, &[]), "{method}");
         }
         assert!(refused("GET", &[("content-length", "5")]) && refused("HEAD", &[("content-length", "05")]));
-        assert!(refused_always("GET", &headers(&[]), BodySize::NonEmpty).is_some());
-        assert!(refused_always("POST", &headers(&[]), BodySize::NonEmpty).is_none());
+        assert!(reason_to_refuse("GET", &headers(&[]), BodySize::NonEmpty).is_some());
+        assert!(reason_to_refuse("POST", &headers(&[]), BodySize::NonEmpty).is_none());
         assert!(!refused("GET", &[("content-length", "0"), ("accept", "a/b"), ("accept", "c/d"), ("x-key", "y")]));
     }
 
@@ -311,7 +316,7 @@ mod tests {
         assert_eq!(second_path("PUT", &headers(&[("accept", "/admin")])), None);
     }
 
-    /// Row 43: a method in a header or in the query.
+    /// Row 43: the method can be overridden in a header or in the query.
     #[test]
     fn row_43_method_overrides_are_detected() {
         let found = |url: &str, pairs: &[(&str, &str)]| {

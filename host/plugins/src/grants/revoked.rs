@@ -1,9 +1,10 @@
-//! Finds the grants that were revoked from a plugin, so that the user is not asked to restore more than that (P10, row 48).
+//! Finds the grants that were revoked from a plugin, so that the user is asked to restore only revoked grants (P10, row
+//! 48).
 
 use super::{Grants, http_pattern, trees_within};
 
 impl Grants {
-    /// The grants of `self`, limited to the kinds of which `now` grants less. Each such kind is returned whole.
+    /// The kinds of grants of which `now` grants less than `self`. For each such kind, returns all grants of `self`.
     #[must_use]
     pub fn revoked_by(&self, now: &Grants) -> Grants {
         let keeps_trees = trees_within(&self.trees, &now.trees) == self.trees;
@@ -24,29 +25,29 @@ impl Grants {
         }
     }
 
-    /// The grants of `self` without the kinds that `others` also grants.
+    /// The grants of `self` without the kinds of grants that `others` also has.
     #[must_use]
     pub fn without_kinds_of(self, others: &Grants) -> Grants {
-        let mut rest = self;
+        let mut remaining = self;
         if !others.trees.is_empty() {
-            rest.trees.clear();
+            remaining.trees.clear();
         }
         if !others.http.is_empty() {
-            rest.http.clear();
+            remaining.http.clear();
         }
         if !others.env.is_empty() {
-            rest.env.clear();
+            remaining.env.clear();
         }
         if !others.config.is_empty() {
-            rest.config.clear();
+            remaining.config.clear();
         }
         if !others.events.is_empty() {
-            rest.events.clear();
+            remaining.events.clear();
         }
-        rest.media &= !others.media;
-        rest.key_value = rest.key_value.filter(|_| others.key_value.is_none());
-        rest.model_tokens = rest.model_tokens.filter(|_| others.model_tokens.is_none());
-        rest
+        remaining.media &= !others.media;
+        remaining.key_value = remaining.key_value.filter(|_| others.key_value.is_none());
+        remaining.model_tokens = remaining.model_tokens.filter(|_| others.model_tokens.is_none());
+        remaining
     }
 }
 
@@ -63,7 +64,7 @@ mod tests {
     use crate::grants::TreeGrant;
     use crate::grants::manifest::Access;
 
-    // Row 48: a revoked kind of grant is returned whole; kinds that remain are not returned.
+    // Row 48: all grants of a revoked kind are returned, and the kinds that remain are not returned.
     #[test]
     fn row_48_revoked_grants_are_found_by_kind() {
         let tree = |access| TreeGrant { host: "/srv/docs".into(), guest: "docs".to_owned(), access };

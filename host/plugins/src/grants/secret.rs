@@ -1,4 +1,5 @@
-//! Secrets: the host adds them to requests to their hosts and removes them from every response (P7). Guests never see them.
+//! Secrets: the host adds them to requests to their hosts and removes them from every response (P7). Guests never see
+//! them.
 
 use super::http_pattern::HttpPattern;
 use agent_core::redaction::Redaction;
@@ -6,9 +7,9 @@ use hyper::header::{HeaderName, HeaderValue};
 use std::fmt;
 use url::Url;
 
-/// Minimum bytes of a secret. A shorter value occurs in ordinary text by chance, so it could not be redacted.
+/// Minimum size of a secret, in bytes. A shorter value occurs in ordinary text by chance, so it could not be redacted.
 const MIN_BYTES: usize = 8;
-/// Maximum bytes of a secret.
+/// Maximum size of a secret, in bytes.
 const MAX_BYTES: usize = 8 * 1024;
 
 /// A credential with its header and hosts. The value is never shown: `Debug` prints only the name.
@@ -18,47 +19,49 @@ pub struct Secret {
     value: String,
     hosts: Vec<HttpPattern>,
     header: HeaderName,
+    /// Value of the header, which contains the secret.
     filled: HeaderValue,
 }
 
 /// The configuration of a secret, without its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretTemplate {
-    /// Name by which the plugin's manifest asks for it.
+    /// Name by which the plugin's manifest asks for the secret.
     pub name: String,
-    /// Hosts that may receive it: `api.example.com`, which means `https://api.example.com`, or a pattern without a method.
+    /// Hosts that may receive the secret: `api.example.com`, which means `https://api.example.com`, or a pattern
+    /// without a method.
     pub hosts: Vec<String>,
-    /// Name of the header that carries it.
+    /// Name of the header that contains the secret.
     pub header: String,
-    /// Value of the header, with `{}` in the place of the secret.
+    /// Value of the header, with `{}` in place of the secret.
     pub format: String,
 }
 
-/// A secret that cannot be used. The messages never contain its value.
+/// The error for a secret that cannot be used. Messages never contain the value of the secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
-    /// The value is too short or too long.
+    /// The value is too short or too long. Contains the size of the value in bytes.
     #[error("it has {0} bytes; a secret must have {MIN_BYTES} to {MAX_BYTES}")]
     Length(usize),
     /// The value is not a valid header value.
     #[error("it contains characters that are not allowed in a header")]
     Value,
     /// The header's name is invalid or reserved for the host.
-    #[error("`{0}` is not the name of a header that may carry a secret")]
+    #[error("`{0}` is not the name of a header that may contain a secret")]
     Header(String),
     /// The format has no `{}`.
-    #[error("`{0}` has no `{{}}` in the place of the secret")]
+    #[error("`{0}` has no `{{}}` in place of the secret")]
     Format(String),
     /// A host is not a valid pattern.
     #[error(transparent)]
     Host(#[from] crate::grants::http_pattern::PatternError),
     /// The list of hosts is empty.
-    #[error("it names no hosts that may receive it")]
+    #[error("it has no hosts that may receive it")]
     NoHosts,
 }
 
 impl Secret {
-    /// Combines a template with the value, from which surrounding white space is removed.
+    /// Combines a template with the value of the secret. Removes white space around the value.
     pub fn new(template: SecretTemplate, value: &str) -> Result<Self, SecretError> {
         let SecretTemplate { name, hosts, header, format } = template;
         let value = value.trim().to_owned();
@@ -83,17 +86,17 @@ impl Secret {
         Ok(Self { name, value, hosts: hosts.collect::<Result<_, _>>()?, header, filled })
     }
 
-    /// Name by which the plugin's manifest asks for it.
+    /// Name by which the plugin's manifest asks for the secret.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Hosts that may receive it.
+    /// Hosts that may receive the secret.
     pub fn hosts(&self) -> &[HttpPattern] {
         &self.hosts
     }
 
-    /// Name of the header that carries it.
+    /// Name of the header that contains the secret.
     pub fn header(&self) -> &str {
         self.header.as_str()
     }
@@ -115,20 +118,20 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// All secrets of an agent, and the servers that know some of them. The host removes them from what any server returns, whichever
-/// plugin sent the request (row 41).
+/// All secrets of an agent, and the servers that may receive them. The host removes the secrets from every response of
+/// these servers to any plugin (row 41).
 #[derive(Clone, Debug, Default)]
 pub struct KnownSecrets {
     redaction: Redaction,
     /// Hosts that may receive a secret.
     hosts: Vec<HttpPattern>,
-    /// Hosts that receive secrets other than in a plugin's request.
+    /// Hosts that receive secrets from the host itself and not in the requests of plugins. Example: a model provider.
     given_to: Vec<String>,
-    /// Whether some secret may reach any server, for example because a program knows it.
+    /// Whether any server may receive some secret, for example because a program has it.
     anywhere: bool,
 }
 
-/// A holder that receives a secret other than in a plugin's request.
+/// A server or program that receives a secret from the host itself and not in the request of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretHolder {
     /// Servers on this host, written as a name or an address in a URL.
@@ -138,7 +141,7 @@ pub enum SecretHolder {
 }
 
 impl KnownSecrets {
-    /// The secrets that plugins use in requests.
+    /// Creates the set of the secrets that plugins use in requests.
     pub fn new<'s>(secrets: impl IntoIterator<Item = &'s Secret>) -> Self {
         let secrets: Vec<_> = secrets.into_iter().collect();
         let redaction = Redaction::new(secrets.iter().map(|secret| secret.value.as_str()));
@@ -152,33 +155,33 @@ impl KnownSecrets {
         if redaction.is_empty() {
             return self.clone();
         }
-        let mut both = Self { redaction: self.redaction.and(redaction), ..self.clone() };
+        let mut combined = Self { redaction: self.redaction.and(redaction), ..self.clone() };
         match given_to {
-            SecretHolder::Host(host) => both.given_to.push(host.clone()),
-            SecretHolder::Anyone => both.anywhere = true,
+            SecretHolder::Host(host) => combined.given_to.push(host.clone()),
+            SecretHolder::Anyone => combined.anywhere = true,
         }
-        both
+        combined
     }
 
-    /// The union of both.
+    /// The union of both sets.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
-        let mut both = Self { redaction: self.redaction.and(&other.redaction), ..self.clone() };
-        both.hosts.extend(other.hosts.iter().filter(|host| !self.hosts.contains(host)).cloned());
-        both.given_to.extend(other.given_to.iter().filter(|host| !self.given_to.contains(host)).cloned());
-        both.anywhere |= other.anywhere;
-        both
+        let mut combined = Self { redaction: self.redaction.and(&other.redaction), ..self.clone() };
+        combined.hosts.extend(other.hosts.iter().filter(|host| !self.hosts.contains(host)).cloned());
+        combined.given_to.extend(other.given_to.iter().filter(|host| !self.given_to.contains(host)).cloned());
+        combined.anywhere |= other.anywhere;
+        combined
     }
 
-    /// The redaction that removes the secrets from texts.
+    /// The redaction that removes the secrets from text.
     pub fn redaction(&self) -> &Redaction {
         &self.redaction
     }
 
-    /// Whether the server may know a secret: some secret may be sent to its host, on any port and path.
+    /// Whether the server may know a secret. A server knows a secret if its host may receive one, on any port and path.
     pub(crate) fn are_known_to(&self, url: &Url) -> bool {
-        let is_given = || url.host_str().is_some_and(|host| self.given_to.iter().any(|given| given == host));
-        self.anywhere || self.hosts.iter().any(|host| host.is_for_host(url)) || is_given()
+        let is_listed = || url.host_str().is_some_and(|host| self.given_to.iter().any(|given| given == host));
+        self.anywhere || self.hosts.iter().any(|host| host.matches_host(url)) || is_listed()
     }
 }
 
@@ -205,7 +208,7 @@ mod tests {
         assert_eq!(format!("{secret:?} {:?}", secret.filled().1), "Secret(TOKEN) Sensitive");
     }
 
-    /// P7: the error of an unusable secret says why, without the value.
+    /// P7: the error for an unusable secret explains the reason without the value.
     #[test]
     fn p7_errors_never_contain_the_secret() {
         let error = |template, value| Secret::new(template, value).expect_err("refused").to_string();

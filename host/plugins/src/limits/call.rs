@@ -1,15 +1,15 @@
-//! The limits of single calls, as one list of rows that gives defaults, configuration keys and documentation.
+//! The limits of single calls. One list contains their configuration keys, defaults, maximum values and documentation.
 
 use super::{
-    LIFTED_BESIDE_RESULT, LIFTED_BESIDE_TEXT, MIB, MOST_CORE_INSTANCES, MOST_MEMORIES, MOST_MEMORY,
-    MOST_TABLE_ELEMENTS, MOST_TABLES, PLAIN_LIFTED_BYTES,
+    GENERIC_LIFTED_BYTES, LIFTED_BESIDE_RESULT, LIFTED_BESIDE_TEXT, MAX_CORE_INSTANCES, MAX_MEMORIES, MAX_MEMORY,
+    MAX_TABLE_ELEMENTS, MAX_TABLES, MIB,
 };
 use crate::identity::Authority;
 use agent_core::limits::DefaultLimit::{Is, Off, Words};
 use agent_core::limits::LimitRow;
 use std::time::Duration;
 
-/// Fuel of a call if fuel is on and no number is given.
+/// Units of fuel of a call if `fuel` is `true` in the configuration.
 pub const FUEL: u64 = 500_000_000;
 
 const KIB: usize = 1024;
@@ -17,67 +17,70 @@ const KIB: usize = 1024;
 /// The limits of one call. [`CALL_LIMITS`] contains their defaults and maximum values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallLimits {
-    /// Wall time of a tool call, including host calls.
+    /// Maximum wall time of a tool call, including the time in host calls.
     pub tool_time: Duration,
-    /// Wall time of a context builder.
+    /// Maximum wall time of a context builder's call.
     pub builder_time: Duration,
-    /// Wall time of an output validator or media policy.
+    /// Maximum wall time of a call to an output validator or media policy.
     pub pure_time: Duration,
-    /// Processor time of a call. None: the same as its wall time.
+    /// Maximum processor time of a call. None: the call's maximum wall time applies.
     pub cpu_time: Option<Duration>,
-    /// Bytes of all memories of a call together.
+    /// Maximum total size of all memories of a call, in bytes.
     pub memory: usize,
-    /// Fuel of a call: about one unit for each instruction, and the same for the same work on every machine. None: fuel is
-    /// not counted. Counting needs separately compiled code, which is compiled from the component in the plugin store when it
-    /// is first needed and runs slightly slower.
+    /// Maximum fuel of a call: about one unit for each instruction. The same work uses the same fuel on every machine.
+    /// None: fuel is not counted. Counting needs separately compiled code, which runs slightly slower. The host
+    /// compiles this code from the component in the plugin store when it first needs the code.
     pub fuel: Option<u64>,
-    /// Number of core instances.
+    /// Maximum number of core instances that a component may create.
     pub core_instances: usize,
-    /// Number of tables.
+    /// Maximum number of tables of a component.
     pub tables: usize,
-    /// Number of memories.
+    /// Maximum number of memories of a component.
     pub memories: usize,
-    /// Number of elements of one table.
+    /// Maximum number of elements of one table.
     pub table_elements: usize,
-    /// Bytes that the guest may pass to the host at once. None: the default of the kind of call.
+    /// Maximum number of bytes that the guest may pass to the host at once. None: the default for the kind of call
+    /// applies.
     pub lifted: Option<usize>,
-    /// Number of resource handles that may be open at once.
+    /// Maximum number of resource handles that may be open at once.
     pub handles: usize,
-    /// Random bytes that the guest may read.
+    /// Maximum number of random bytes that the guest may read.
     pub random: u64,
-    /// Bytes of all headers of a request, and of all headers of its response.
+    /// Maximum total size of all headers of a request, and of all headers of its response, in bytes.
     pub headers: usize,
-    /// Bytes of text and JSON in a result.
+    /// Maximum size of the text and JSON in a result, in bytes.
     pub result: usize,
-    /// Number of log lines.
+    /// Maximum number of log lines of a call.
     pub log_lines: u32,
-    /// Bytes of one log line.
+    /// Maximum size of one log line, in bytes.
     pub log_line: usize,
-    /// Bytes of all log lines.
+    /// Maximum total size of all log lines of a call, in bytes.
     pub log: usize,
-    /// Bytes of the guest's error text.
+    /// Maximum size of the guest's error text, in bytes.
     pub error: usize,
-    /// Number of HTTP requests of a call.
+    /// Maximum number of HTTP requests of a call.
     pub requests: usize,
-    /// Number of HTTP requests of one agent's plugin in a minute.
+    /// Maximum number of HTTP requests per minute of one agent's plugin.
     pub requests_per_minute: usize,
-    /// Bytes of a request's body.
+    /// Maximum size of a request's body, in bytes.
     pub request_body: usize,
-    /// Bytes of a response's body.
+    /// Maximum size of a response's body, in bytes.
     pub response_body: usize,
-    /// Time of one request from its start to the last byte of its response. The end of the call also ends the request.
+    /// Maximum duration of one request, from its start to the last byte of its response. The end of the call also ends
+    /// the request.
     pub request_time: Duration,
-    /// Bytes of the host's answers that are stored with the call. 0: none are stored.
+    /// Maximum size of the host's responses that are stored with the call, in bytes. 0: no responses are stored.
     pub recorded: usize,
-    /// Bytes that one turn may add to a writable tree, compared with the start of the turn.
+    /// Maximum number of bytes by which one turn may enlarge a writable tree.
     pub tree_bytes: u64,
-    /// Files, folders and links that one turn may add to a writable tree.
+    /// Maximum number of files, folders and links that one turn may add to a writable tree.
     pub tree_entries: u64,
 }
 
 type Row = LimitRow<CallLimits>;
 
-/// A row of the list: key, default, bounds, meaning, example, and the functions that read and write the field.
+/// Makes a row of the list from a key, a default, bounds, a meaning, an example, and the functions that read and write
+/// the field.
 macro_rules! row {
     ($key:literal, $default:expr, $least:literal..=$most:expr, $meaning:literal, $example:literal, $get:expr, $set:expr) => {
         Row {
@@ -93,7 +96,7 @@ macro_rules! row {
     };
 }
 
-/// A row whose field is a number of bytes or a count.
+/// Makes a row whose field is a number of bytes or a count.
 macro_rules! sized {
     ($key:literal, $default:literal, $least:literal..=$most:expr, $meaning:literal, $example:literal, $field:ident * $unit:expr) => {
         row!(
@@ -108,7 +111,7 @@ macro_rules! sized {
     };
 }
 
-/// A row whose field is a time, configured in milliseconds.
+/// Makes a row whose field is a duration, configured in milliseconds.
 macro_rules! timed {
     ($key:literal, $default:literal, $most:literal, $meaning:literal, $example:literal, $field:ident) => {
         row!(
@@ -129,7 +132,7 @@ pub const CALL_LIMITS: [Row; 27] = [
         "tool_wall_ms",
         30_000,
         120_000,
-        "Milliseconds that a tool call may take from start to end, including the time it waits in host calls.",
+        "Maximum duration of a tool call in milliseconds. The time that it waits in host calls counts.",
         "5000",
         tool_time
     ),
@@ -137,7 +140,7 @@ pub const CALL_LIMITS: [Row; 27] = [
         "builder_wall_ms",
         2_000,
         120_000,
-        "Milliseconds that a context builder's call may take from start to end.",
+        "Maximum duration of a context builder's call in milliseconds.",
         "4000",
         builder_time
     ),
@@ -145,7 +148,7 @@ pub const CALL_LIMITS: [Row; 27] = [
         "validator_wall_ms",
         250,
         120_000,
-        "Milliseconds that the call of an output validator or media policy may take from start to end.",
+        "Maximum duration of a call to an output validator or media policy in milliseconds.",
         "500",
         pure_time
     ),
@@ -153,18 +156,19 @@ pub const CALL_LIMITS: [Row; 27] = [
         "cpu_ms",
         Words("as long as the wall time"),
         1..=120_000,
-        "Milliseconds of processor time that a call may use.",
+        "Maximum processor time of a call in milliseconds.",
         "1000",
         |limits| limits.cpu_time.map(milliseconds),
         |limits, value| limits.cpu_time = Some(Duration::from_millis(value))
     ),
-    sized!("memory_mib", 64, 1..=256, "MiB of all memories of a call together.", "128", memory * MIB),
+    sized!("memory_mib", 64, 1..=256, "Maximum total size of all memories of a call in MiB.", "128", memory * MIB),
     row!(
         "fuel",
         Off,
         1..=1_000_000_000_000,
-        "Number of instructions that a call may execute; the same work uses the same fuel on every machine. `true` means \
-         500000000. Counting makes the call slightly slower and needs separately compiled code.",
+        "Maximum fuel of a call: about one unit for each instruction. The same work uses the same fuel on \
+         every machine. `true` means 500000000. Counting makes the call slightly slower and needs \
+         separately compiled code.",
         "2000000000",
         |limits| limits.fuel,
         |limits, value| limits.fuel = (value > 0).then_some(value)
@@ -172,70 +176,121 @@ pub const CALL_LIMITS: [Row; 27] = [
     sized!(
         "core_instances",
         64,
-        1..=MOST_CORE_INSTANCES as u64,
-        "Core instances that the component may create.",
+        1..=MAX_CORE_INSTANCES as u64,
+        "Maximum number of core instances that a component may create.",
         "100",
         core_instances * 1
     ),
-    sized!("tables", 64, 1..=MOST_TABLES as u64, "Tables that the component may have.", "32", tables * 1),
-    sized!("memories", 16, 1..=MOST_MEMORIES as u64, "Memories that the component may have.", "4", memories * 1),
+    sized!("tables", 64, 1..=MAX_TABLES as u64, "Maximum number of tables of a component.", "32", tables * 1),
+    sized!("memories", 16, 1..=MAX_MEMORIES as u64, "Maximum number of memories of a component.", "4", memories * 1),
     sized!(
         "table_elements",
         10_000,
-        1..=MOST_TABLE_ELEMENTS as u64,
-        "Elements of one table.",
+        1..=MAX_TABLE_ELEMENTS as u64,
+        "Maximum number of elements of one table.",
         "20000",
         table_elements * 1
     ),
     row!(
         "lifted_kib",
         Words(
-            "8 MiB and `result_kib` for tools and context builders, 3 MiB and `result_kib` for validators and policies, 32 MiB for plain functions"
+            "8 MiB and `result_kib` for tools and context builders, 3 MiB and `result_kib` for validators and policies, 32 MiB for generic functions"
         ),
         1..=65_536,
-        "KiB that the plugin may pass to the host at once, in one host call or as its result.",
+        "Maximum size of the data that the plugin may pass to the host at once, in one host call or as its \
+         result, in KiB.",
         "16384",
         |limits| limits.lifted.map(|bytes| (bytes / KIB) as u64),
         |limits, value| limits.lifted = Some(value as usize * KIB)
     ),
-    sized!("handles", 1_000, 1..=10_000, "Resource handles that may be open at once.", "2000", handles * 1),
-    sized!("random_kib", 64, 1..=16_384, "KiB of random numbers that a call may read.", "1024", random * KIB),
+    sized!(
+        "handles",
+        1_000,
+        1..=10_000,
+        "Maximum number of resource handles that may be open at once.",
+        "2000",
+        handles * 1
+    ),
+    sized!(
+        "random_kib",
+        64,
+        1..=16_384,
+        "Maximum amount of random data that a call may read, in KiB.",
+        "1024",
+        random * KIB
+    ),
     sized!(
         "header_kib",
         32,
         1..=256,
-        "KiB of all headers of a request, and of all headers of its response.",
+        "Maximum total size of all headers of a request, and of all headers of its response, in KiB.",
         "64",
         headers * KIB
     ),
-    sized!("result_kib", 1_024, 1..=8_192, "KiB of text and JSON in a result.", "2048", result * KIB),
+    sized!(
+        "result_kib",
+        1_024,
+        1..=8_192,
+        "Maximum size of the text and JSON in a result, in KiB.",
+        "2048",
+        result * KIB
+    ),
     sized!(
         "log_lines",
         1_000,
         1..=100_000,
-        "Log lines of a call; further lines are counted and dropped.",
+        "Maximum number of log lines of a call. Further lines are counted and dropped.",
         "5000",
         log_lines * 1
     ),
-    sized!("log_line_kib", 4, 1..=64, "KiB of one log line; longer lines are cut.", "8", log_line * KIB),
-    sized!("log_kib", 256, 1..=16_384, "KiB of all log lines of a call together.", "1024", log * KIB),
-    sized!("error_kib", 4, 1..=64, "KiB of the plugin's error text; a longer text is cut.", "8", error * KIB),
-    sized!("requests", 32, 1..=1_000, "HTTP requests that one call may send.", "100", requests * 1),
+    sized!(
+        "log_line_kib",
+        4,
+        1..=64,
+        "Maximum size of one log line in KiB. Longer lines are cut.",
+        "8",
+        log_line * KIB
+    ),
+    sized!("log_kib", 256, 1..=16_384, "Maximum total size of all log lines of a call in KiB.", "1024", log * KIB),
+    sized!(
+        "error_kib",
+        4,
+        1..=64,
+        "Maximum size of the plugin's error text in KiB. A longer text is cut.",
+        "8",
+        error * KIB
+    ),
+    sized!("requests", 32, 1..=1_000, "Maximum number of HTTP requests of one call.", "100", requests * 1),
     sized!(
         "requests_per_minute",
         60,
         1..=6_000,
-        "HTTP requests that all calls of the agent's plugin may send in a minute.",
+        "Maximum number of HTTP requests per minute of all calls of the agent's plugin.",
         "120",
         requests_per_minute * 1
     ),
-    sized!("request_body_kib", 1_024, 1..=65_536, "KiB of a request's body.", "4096", request_body * KIB),
-    sized!("response_body_kib", 10_240, 1..=262_144, "KiB of a response's body.", "51200", response_body * KIB),
+    sized!(
+        "request_body_kib",
+        1_024,
+        1..=65_536,
+        "Maximum size of a request's body in KiB.",
+        "4096",
+        request_body * KIB
+    ),
+    sized!(
+        "response_body_kib",
+        10_240,
+        1..=262_144,
+        "Maximum size of a response's body in KiB.",
+        "51200",
+        response_body * KIB
+    ),
     timed!(
         "request_ms",
         30_000,
         120_000,
-        "Milliseconds of one HTTP request, from its start to the last byte of its response; it never outlasts the call.",
+        "Maximum duration of one HTTP request, from its start to the last byte of its response, in \
+         milliseconds. The end of the call also ends the request.",
         "10000",
         request_time
     ),
@@ -243,8 +298,8 @@ pub const CALL_LIMITS: [Row; 27] = [
         "recorded_kib",
         512,
         0..=16_384,
-        "KiB of the host's answers (web pages, stored values, files, time, random numbers) that are stored with a call for \
-         `replay`; 0 stores nothing.",
+        "Maximum size of the host's responses (web pages, stored values, files, time, random numbers) that \
+         are stored with a call for `replay`, in KiB. With 0, no responses are stored.",
         "0",
         recorded * KIB
     ),
@@ -252,7 +307,7 @@ pub const CALL_LIMITS: [Row; 27] = [
         "tree_mib",
         1_024,
         1..=1_048_576,
-        "MiB that the calls of a turn may add to a tree that they can write to; removing files frees space again.",
+        "Maximum growth of a writable file tree during one turn, in MiB. Removing files frees space again.",
         "4096",
         tree_bytes * MIB
     ),
@@ -260,7 +315,8 @@ pub const CALL_LIMITS: [Row; 27] = [
         "tree_entries",
         10_000,
         1..=100_000_000,
-        "Files, folders and links that the calls of a turn may add to a tree that they can write to; removing some makes room again.",
+        "Maximum number of files, folders and links that the calls of one turn may add to a writable file \
+         tree. Removing entries frees space for new ones.",
         "100000",
         tree_entries * 1
     ),
@@ -315,19 +371,20 @@ impl CallLimits {
         self
     }
 
-    /// Raises the limits on memory and instances to their maximum, to inspect a component before an agent's limits are known.
-    pub(crate) fn roomy(self) -> Self {
+    /// Raises the limits on memory and instances to their maximum, to inspect a component before an agent's limits are
+    /// known.
+    pub(crate) fn with_maximum_memory(self) -> Self {
         Self {
-            memory: MOST_MEMORY,
-            core_instances: MOST_CORE_INSTANCES,
-            tables: MOST_TABLES,
-            memories: MOST_MEMORIES,
-            table_elements: MOST_TABLE_ELEMENTS,
+            memory: MAX_MEMORY,
+            core_instances: MAX_CORE_INSTANCES,
+            tables: MAX_TABLES,
+            memories: MAX_MEMORIES,
+            table_elements: MAX_TABLE_ELEMENTS,
             ..self
         }
     }
 
-    /// Bytes that a guest may pass to the host at once, in a call with that authority.
+    /// Maximum number of bytes that a guest may pass to the host at once, in a call with this authority.
     pub(crate) fn lifted(&self, authority: Authority) -> usize {
         self.lifted.unwrap_or(match authority {
             Authority::Granted => LIFTED_BESIDE_RESULT + self.result,
@@ -335,9 +392,9 @@ impl CallLimits {
         })
     }
 
-    /// Bytes that a plain function may pass to the host at once.
-    pub(crate) fn plain_lifted(&self) -> usize {
-        self.lifted.unwrap_or(PLAIN_LIFTED_BYTES)
+    /// Maximum number of bytes that a generic function may pass to the host at once.
+    pub(crate) fn generic_lifted(&self) -> usize {
+        self.lifted.unwrap_or(GENERIC_LIFTED_BYTES)
     }
 }
 
@@ -345,7 +402,7 @@ impl CallLimits {
 mod tests {
     use super::*;
 
-    // Each row reads and writes exactly one field, and every default is within its bounds.
+    // Every default must also be within its bounds.
     #[test]
     fn each_row_reads_and_writes_one_field() {
         for row in &CALL_LIMITS {
@@ -370,7 +427,7 @@ mod tests {
         }
     }
 
-    // The values of the specification's table of limits.
+    // The expected values come from the specification's table of limits.
     #[test]
     fn defaults_match_the_documented_table() {
         let limits = CallLimits::default();

@@ -7,51 +7,51 @@ use std::time::Duration;
 /// A limit that a guest reached, with its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// Wall time, including host calls.
+    /// Maximum wall time of the call, including the time in host calls.
     WallTime(Duration),
-    /// Processor time of the call.
+    /// Maximum processor time of the call.
     CpuTime(Duration),
-    /// Units of fuel.
+    /// Maximum units of fuel of the call.
     Fuel(u64),
-    /// Bytes of all memories together.
+    /// Maximum total size of all memories, in bytes.
     Memory(usize),
-    /// Number of elements of one table.
+    /// Maximum number of elements of one table.
     TableElements(usize),
-    /// Number of core instances.
+    /// Maximum number of core instances.
     Instances(usize),
-    /// Number of tables.
+    /// Maximum number of tables.
     Tables(usize),
-    /// Number of memories.
+    /// Maximum number of memories.
     Memories(usize),
-    /// Bytes of the guest's stack, which recursion exceeded.
+    /// Size of the guest's stack, in bytes. Recursion exceeded it.
     Stack(usize),
-    /// Number of resource handles that may be open at once.
+    /// Maximum number of resource handles that may be open at once.
     Handles(usize),
-    /// Random bytes that a call may read.
+    /// Maximum number of random bytes that a call may read.
     RandomBytes(u64),
-    /// Bytes of all headers of a request or response.
+    /// Maximum total size of the headers of a request or response, in bytes.
     Headers(usize),
-    /// Bytes passed to the host at once.
+    /// Maximum number of bytes that a guest may pass to the host at once.
     LiftedBytes(usize),
-    /// Bytes of text and JSON in a result.
+    /// Maximum size of the text and JSON in a result, in bytes.
     ResultText(usize),
-    /// Bytes of one medium in a result.
-    ResultMedium(usize),
-    /// Bytes of a context builder's state.
+    /// Maximum size of one media item in a result, in bytes.
+    ResultMediaItem(usize),
+    /// Maximum size of a context builder's state, in bytes.
     State(usize),
-    /// Number of HTTP requests of one call.
+    /// Maximum number of HTTP requests of one call.
     Requests(usize),
-    /// Number of HTTP requests in a minute, and the time until the next one is allowed.
+    /// Maximum number of HTTP requests per minute, and the time until the next request is allowed.
     RequestsPerMinute(usize, Duration),
-    /// Bytes of a request's body.
+    /// Maximum size of a request's body, in bytes.
     RequestBody(usize),
-    /// Bytes of a response's body.
+    /// Maximum size of a response's body, in bytes.
     ResponseBody(usize),
-    /// Time of one HTTP request.
+    /// Maximum duration of one HTTP request.
     RequestTime(Duration),
-    /// Bytes that a turn may add to a tree.
+    /// Maximum number of bytes that a turn may add to a file tree.
     TreeBytes(u64),
-    /// Files, folders and links that a turn may add to a tree.
+    /// Maximum number of files, folders and links that a turn may add to a file tree.
     TreeEntries(u64),
 }
 
@@ -70,9 +70,9 @@ impl fmt::Display for Limit {
             Limit::Handles(count) => write!(formatter, "{count} resource handles"),
             Limit::RandomBytes(bytes) => write!(formatter, "{} of random numbers", Bytes(*bytes as usize)),
             Limit::Headers(bytes) => write!(formatter, "{} of headers", Bytes(*bytes)),
-            Limit::LiftedBytes(bytes) => write!(formatter, "{} handed to the host at once", Bytes(*bytes)),
+            Limit::LiftedBytes(bytes) => write!(formatter, "{} passed to the host at once", Bytes(*bytes)),
             Limit::ResultText(bytes) => write!(formatter, "{} of text and JSON in a result", Bytes(*bytes)),
-            Limit::ResultMedium(bytes) => write!(formatter, "{} for a medium in a result", Bytes(*bytes)),
+            Limit::ResultMediaItem(bytes) => write!(formatter, "{} for a media item in a result", Bytes(*bytes)),
             Limit::State(bytes) => write!(formatter, "{} of state", Bytes(*bytes)),
             Limit::Requests(count) => write!(formatter, "{count} requests in a call"),
             Limit::RequestsPerMinute(count, wait) => {
@@ -99,8 +99,8 @@ impl fmt::Display for Limit {
 }
 
 impl Limit {
-    /// Whether it is a limit on HTTP requests.
-    pub(crate) fn is_of_requests(self) -> bool {
+    /// Whether the limit concerns HTTP requests.
+    pub(crate) fn is_request_limit(self) -> bool {
         matches!(
             self,
             Limit::Requests(_)
@@ -112,8 +112,8 @@ impl Limit {
         )
     }
 
-    /// Whether it is a limit on memory, tables or instances, which an agent's configuration may raise.
-    pub(crate) fn is_room(self) -> bool {
+    /// Whether the limit concerns memory, tables or instances. An agent's configuration may raise these limits.
+    pub(crate) fn is_memory_limit(self) -> bool {
         matches!(
             self,
             Limit::Memory(_) | Limit::TableElements(_) | Limit::Instances(_) | Limit::Tables(_) | Limit::Memories(_)
@@ -121,7 +121,7 @@ impl Limit {
     }
 }
 
-/// A number of bytes, displayed with its largest exact unit.
+/// A number of bytes, displayed in the largest unit that gives a whole number.
 struct Bytes(usize);
 
 impl fmt::Display for Bytes {

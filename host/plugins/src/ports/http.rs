@@ -1,31 +1,31 @@
-//! The port with which the embedder answers the HTTP requests of plugins instead of the network.
+//! The port through which the embedder responds to the HTTP requests of plugins, instead of the network.
 
 use agent_core::message::Digest;
 use serde::{Deserialize, Serialize};
 
-/// Answers the HTTP requests of guests instead of the network.
+/// Responds to the HTTP requests of guests instead of the network.
 #[async_trait::async_trait]
 pub trait HttpPort: Send + Sync {
     /// Returns the complete response. Dropping the future cancels the request.
     async fn answer(&self, question: HttpQuestion) -> Result<HttpAnswer, HttpRefusal>;
 }
 
-/// A request as it would be sent, including its secrets.
+/// An HTTP request as it would be sent, including its secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpQuestion {
     /// Name of the plugin that sends the request.
     pub plugin: String,
     /// Id of the call that sends the request.
     pub call: String,
-    /// Method, in capital letters.
+    /// HTTP method, in capital letters.
     pub method: String,
-    /// Complete URL.
+    /// Complete URL, with its query.
     pub url: String,
-    /// Headers with names in lower case. Values that are not text are left out.
+    /// Headers, with names in lower case. Headers whose values are not text are omitted.
     pub headers: Vec<(String, String)>,
     /// Digest of the headers that the guest itself set, without trace headers.
     pub own_headers: Digest,
-    /// Complete body.
+    /// Complete body of the request.
     pub body: Vec<u8>,
 }
 
@@ -34,15 +34,15 @@ pub struct HttpQuestion {
 pub struct HttpAnswer {
     /// Status code from 100 to 599.
     pub status: u16,
-    /// Headers in order.
+    /// Names and values of the headers, in order.
     pub headers: Vec<(String, String)>,
-    /// Body, which is incomplete if `ending` is [`HttpEnding::Broken`].
+    /// Body of the response. It is incomplete if `ending` is [`HttpEnding::Broken`].
     pub body: Vec<u8>,
     /// Whether the body is complete.
     pub ending: HttpEnding,
 }
 
-/// How a response ends.
+/// Whether a response ends normally.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HttpEnding {
     /// The response is complete.
@@ -52,19 +52,19 @@ pub enum HttpEnding {
     Broken,
 }
 
-/// The reason why there is no response, as the guest sees it.
+/// The reason why a request has no response, as it is reported to the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HttpRefusal {
-    /// The request is not granted.
+    /// No grant allows the request.
     Denied,
-    /// The address is not public and not granted.
+    /// The server's address is not public, and no grant allows it.
     AddressDenied,
-    /// The name has no address.
+    /// The host name has no address.
     NoSuchName,
     /// The server refused the connection.
     ConnectionRefused,
-    /// The connection broke before the response.
+    /// The connection broke before the response arrived.
     ConnectionBroken,
     /// The response did not arrive in time.
     Timeout,

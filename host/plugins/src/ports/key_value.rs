@@ -5,25 +5,27 @@ use super::PortError;
 /// Stores values by key. Each operation is one atomic transaction, even if several processes share the store.
 #[async_trait::async_trait]
 pub trait KeyValuePort: Send + Sync {
-    /// Returns the value, or None if there is none.
+    /// Returns the value of a key, or None if the key has no value.
     async fn get(&self, space: &KeySpace, key: &str) -> Result<Option<Vec<u8>>, PortError>;
 
-    /// Creates or replaces the value.
+    /// Creates or replaces the value of a key.
     async fn set(&self, space: &KeySpace, key: &str, value: Vec<u8>) -> Result<(), PortError>;
 
-    /// Removes the value if it exists.
+    /// Removes the value of a key, if the key has one.
     async fn delete(&self, space: &KeySpace, key: &str) -> Result<(), PortError>;
 
     /// Whether the key has a value.
     async fn exists(&self, space: &KeySpace, key: &str) -> Result<bool, PortError>;
 
-    /// Returns at most `limit` keys after `after` (empty: from the first key), ordered by their bytes.
+    /// Returns at most `limit` keys that follow the key `after`, ordered by their bytes. If `after` is empty, starts at
+    /// the first key.
     async fn keys(&self, space: &KeySpace, after: &str, limit: usize) -> Result<Vec<String>, PortError>;
 
     /// Adds to a number that is stored as decimal digits and returns the sum. A missing number counts as 0.
     async fn increment(&self, space: &KeySpace, key: &str, delta: i64) -> Result<i64, PortError>;
 
-    /// Sets the value if the stored one equals `expected`. None: sets it only if there is no value.
+    /// Sets the value if the stored value equals `expected`. If `expected` is None, sets the value only if the key has
+    /// no value.
     async fn swap(
         &self,
         space: &KeySpace,
@@ -42,7 +44,7 @@ pub struct KeySpace {
     pub plugin: String,
     /// Name of the bucket, chosen by the plugin.
     pub bucket: String,
-    /// Bytes of keys and values that the plugin may store in all its buckets together.
+    /// Maximum total size of the keys and values in all buckets of the plugin, in bytes.
     pub quota: u64,
 }
 
@@ -51,6 +53,6 @@ pub struct KeySpace {
 pub enum SwapOutcome {
     /// The value was set.
     Done,
-    /// The stored value differs from the expected one and was not changed. It is returned.
+    /// The stored value differs from the expected value and was not changed. Contains the stored value.
     Other(Option<Vec<u8>>),
 }

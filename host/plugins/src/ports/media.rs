@@ -7,17 +7,17 @@ use agent_core::message::{Digest, Media};
 /// Reads and stores the media of sessions.
 #[async_trait::async_trait]
 pub trait MediaPort: Send + Sync {
-    /// Returns the description of a medium, or None if it does not belong to this session.
+    /// Returns the description of a media item, or None if the item does not belong to this session.
     async fn describe(&self, session: &str, digest: &Digest) -> Result<Option<Media>, PortError>;
 
-    /// Returns at most `length` bytes from `offset`; fewer at the end of the medium.
+    /// Returns at most `length` bytes from `offset`. Returns fewer bytes at the end of the media item.
     async fn read(&self, session: &str, digest: &Digest, range: MediaRange) -> Result<Vec<u8>, PortError>;
 
-    /// Stores a medium in this session. The port checks the MIME type that the guest gives.
-    async fn put(&self, session: &str, medium: MediumToStore) -> Result<Media, PortError>;
+    /// Stores a media item in this session. The port checks the MIME type that the guest declares.
+    async fn put(&self, session: &str, item: MediumToStore) -> Result<Media, PortError>;
 }
 
-/// A byte range of a medium.
+/// A byte range of a media item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MediaRange {
     /// Position of the first byte.
@@ -26,28 +26,28 @@ pub struct MediaRange {
     pub length: u32,
 }
 
-/// A medium that a guest created.
+/// A media item that a guest created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediumToStore {
-    /// Content of the medium.
+    /// Content of the media item.
     pub bytes: Vec<u8>,
-    /// MIME type that the guest gives.
+    /// MIME type that the guest declares.
     pub mime_type: String,
-    /// Name for people.
+    /// Name of the media item for users. None: the item has no name.
     pub name: Option<String>,
 }
 
-/// Maximum bytes of the MIME type and of the name of a medium.
-pub(crate) const MEDIUM_NAME_BYTES: usize = 255;
+/// Maximum size of the MIME type, and of the name, of a media item, in bytes.
+pub(crate) const MEDIA_ITEM_NAME_BYTES: usize = 255;
 
 impl MediumToStore {
-    /// Creates a medium with its texts cut to the maximum length.
+    /// Creates a media item. Cuts the MIME type and the name to their maximum size.
     pub(crate) fn new(bytes: Vec<u8>, mime_type: &str, name: Option<&str>) -> Self {
         Self { bytes, mime_type: short(mime_type), name: name.map(short) }
     }
 }
 
-/// A shortened copy, so that the memory of a long text can be freed.
+/// A copy of the text, cut to the maximum size, so that the memory of a longer text can be freed.
 pub(crate) fn short(text: &str) -> String {
-    cut(text, MEDIUM_NAME_BYTES).to_owned()
+    cut(text, MEDIA_ITEM_NAME_BYTES).to_owned()
 }

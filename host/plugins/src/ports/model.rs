@@ -4,68 +4,69 @@ use agent_core::message::Message;
 use agent_core::model::{StopReason, Usage};
 use serde_json::Value;
 
-/// Sends questions of plugins to the agent's model.
+/// Sends requests of plugins to the agent's model.
 #[async_trait::async_trait]
 pub trait ModelPort: Send + Sync {
-    /// Returns the complete answer. Dropping the future cancels the question.
+    /// Returns the complete response of the model. Dropping the future cancels the request.
     async fn ask(&self, asker: &ModelAsker, question: ModelQuestion) -> Result<ModelAnswer, ModelRefusal>;
 }
 
-/// The plugin call that asks the model, and its budget.
+/// The plugin call that sends a request to the model, and its budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelAsker {
     /// Name of the plugin.
     pub plugin: String,
     /// Id of the plugin's call.
     pub call: String,
-    /// Tokens that the plugin may use in the turn.
+    /// Number of tokens that the plugin may use in the turn.
     pub budget: u64,
 }
 
-/// A question to the model.
+/// A request to the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelQuestion {
-    /// System prompt. None: there is none.
+    /// System prompt. None: the request has no system prompt.
     pub system: Option<String>,
-    /// Text messages of the user and the model. The last one is the user's.
+    /// Text messages of the user and the model. The last message has the role `user`.
     pub messages: Vec<Message>,
-    /// JSON Schema of the answer. None: the answer is plain text.
+    /// JSON Schema of the response. None: the response is unstructured text.
     pub output_schema: Option<Value>,
-    /// Maximum number of tokens in the answer. None: the default of the host.
+    /// Maximum number of tokens in the response. None: the default of the host applies.
     pub max_tokens: Option<u32>,
 }
 
-/// The model's answer.
+/// The response of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelAnswer {
-    /// Text of the answer.
+    /// Text of the response.
     pub text: String,
     /// Reason why the model stopped.
     pub stop: StopReason,
-    /// Tokens as the provider counted them.
+    /// Number of tokens, as counted by the provider.
     pub usage: Usage,
-    /// Tokens left in the budget of the turn.
+    /// Number of tokens left in the budget of the turn.
     pub left: u64,
-    /// The model that answered, as `provider/model`.
+    /// Name of the model that responded, as `provider/model`.
     pub model: String,
 }
 
-/// The reason why there is no answer. The texts are for the plugin and reveal nothing about the host's configuration.
+/// The reason why a request to the model failed. The texts are for the plugin and do not reveal the host's
+/// configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelRefusal {
-    /// The budget is too small for the question.
+    /// The remaining budget is too small for the request.
     #[error("the budget of the turn has {left} tokens left, which is too little")]
     Budget {
-        /// Tokens left in the budget.
+        /// Number of tokens left in the budget.
         left: u64,
     },
-    /// The question is invalid.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// The model is unavailable; a later attempt may succeed.
+    /// The model is unavailable. A later attempt may succeed.
     #[error("{0}")]
     Unavailable(String),
-    /// The question failed.
+    /// The request failed for another reason.
     #[error("{0}")]
     Failed(String),
 }

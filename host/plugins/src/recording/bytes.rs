@@ -1,15 +1,16 @@
-//! Recorded bytes and the extent of a recording.
+//! Types for recorded bytes, and for whether a recording is complete.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::{Deserialize, Serialize};
 
-/// Whether something is recorded completely.
+/// Whether a recorded value is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Extent {
-    /// It is complete.
+    /// The value is complete.
     Whole,
-    /// It is incomplete: the rest did not arrive, was not read by the guest, or did not fit into the record.
+    /// The value is incomplete: the remaining part did not arrive, was not read by the guest, or did not fit into the
+    /// record.
     Partly,
 }
 
@@ -38,7 +39,7 @@ impl From<EncodedBytes> for RecordedBytes {
     fn from(encoded: EncodedBytes) -> Self {
         match encoded {
             EncodedBytes::Text(text) => Self(text.into_bytes()),
-            // The host writes only valid Base64. Anything else counts as empty.
+            // The host writes only valid Base64. Invalid Base64 is read as empty bytes.
             EncodedBytes::Base64(text) => Self(BASE64_STANDARD.decode(text).unwrap_or_default()),
         }
     }

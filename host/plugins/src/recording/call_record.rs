@@ -1,5 +1,5 @@
-//! The state of one running call, shared between the guest's store and the host that waits for it: its cost, the limit that
-//! stopped it, its denials and its log.
+//! The record of one running call: its cost, the limit that stopped it, its denials and its log. The guest's store and
+//! the host function that waits for the call share the record.
 
 use super::files::FileWatch;
 use super::guest_log::GuestLog;
@@ -20,15 +20,15 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use wasmtime::UpdateDeadline;
 
-/// Maximum number of denials that the record of a call stores. Further ones are only counted.
+/// Maximum number of denials that the record of a call stores. Further denials are only counted.
 const DENIALS: usize = 32;
 
-/// Maximum number of warnings about one call that the host logs. Further ones are only counted (row 44).
+/// Maximum number of warnings about one call that the host logs. Further warnings are only counted (row 44).
 const WARNINGS: u64 = 20;
 
 pub(crate) struct CallRecord {
     pub(crate) plugin: Arc<PluginIdentity>,
-    /// Id of the call, for the log.
+    /// Id of the call, shown in the log.
     pub(crate) call: String,
     pub(crate) log: Mutex<GuestLog>,
     pub(crate) missed_lookups: MissedLookups,
@@ -43,18 +43,18 @@ pub(crate) struct CallRecord {
     cpu_limit: Duration,
     epoch_tick: Duration,
     cpu: AtomicU64,
-    /// Nanoseconds from `started` to the current poll.
+    /// Nanoseconds from `started` to the start of the current poll.
     polled: AtomicU64,
-    /// Nanoseconds of waiting for the scheduler, which do not count as wall time.
+    /// Nanoseconds that the guest has waited for the scheduler. They do not count as wall time.
     waited: AtomicU64,
     memory: AtomicU64,
-    given: AtomicU64,
-    taken: AtomicU64,
+    bytes_to_guest: AtomicU64,
+    bytes_from_guest: AtomicU64,
     requests: AtomicU64,
-    value_uses: AtomicU64,
+    key_value_operations: AtomicU64,
     fuel: OnceLock<u64>,
     model: Mutex<ModelUse>,
-    /// The guest was interrupted and continues when the scheduler lets it run.
+    /// Whether the guest was interrupted. It continues when the scheduler selects it.
     interrupted: AtomicBool,
     limit: Mutex<Option<Limit>>,
     reported: Mutex<ReportedLimits>,
@@ -69,7 +69,7 @@ struct Denials {
     left_out: u64,
 }
 
-/// Limits that were reported to the guest, which may handle them and continue.
+/// Limits that were reported to the guest as errors, after which the guest may continue.
 #[derive(Default)]
 struct ReportedLimits {
     growth: Option<Limit>,
@@ -101,10 +101,10 @@ impl CallRecord {
             polled: AtomicU64::new(0),
             waited: AtomicU64::new(0),
             memory: AtomicU64::new(0),
-            given: AtomicU64::new(0),
-            taken: AtomicU64::new(0),
+            bytes_to_guest: AtomicU64::new(0),
+            bytes_from_guest: AtomicU64::new(0),
             requests: AtomicU64::new(0),
-            value_uses: AtomicU64::new(0),
+            key_value_operations: AtomicU64::new(0),
             fuel: OnceLock::new(),
             model: Mutex::default(),
             interrupted: AtomicBool::new(false),
@@ -137,17 +137,17 @@ impl CallRecord {
         self.started.elapsed().saturating_sub(self.waited())
     }
 
-    /// Time in which the guest was ready to run but the scheduler ran others.
+    /// Total time in which the guest was ready to run but the scheduler ran other guests.
     fn waited(&self) -> Duration {
         Duration::from_nanos(self.waited.load(Ordering::Relaxed))
     }
 
-    /// Adds time spent waiting for the scheduler.
+    /// Adds time in which the guest waited for the scheduler.
     pub(crate) fn add_waiting_time(&self, time: Duration) {
         self.waited.fetch_add(nanos(time), Ordering::Relaxed);
     }
 
-    /// Records the limit that ends the call. Only the first one counts.
+    /// Records the limit that ends the call. Only the first recorded limit is stored.
     pub(crate) fn record_limit(&self, limit: Limit) {
         lock(&self.limit).get_or_insert(limit);
     }
@@ -156,13 +156,13 @@ impl CallRecord {
         *lock(&self.limit)
     }
 
-    /// Records a limit at which a request of the guest was refused or cut. The guest gets an error and may handle it.
+    /// Records a limit at which a request of the guest was refused or cut. The guest gets an error and may continue.
     pub(crate) fn record_request_limit(&self, limit: Limit) {
         self.warn(format_args!("a request was stopped at its limit: {limit}"));
         lock(&self.reported).request.get_or_insert(limit);
     }
 
-    /// Records that the quota of a tree does not allow a change. The guest gets an error and may handle it.
+    /// Records that the quota of a tree does not allow a change. The guest gets an error and may continue.
     pub(crate) fn record_tree_limit(&self, limit: Limit) {
         let mut reported = lock(&self.reported);
         if reported.request.is_none() {
@@ -171,17 +171,18 @@ impl CallRecord {
         }
     }
 
-    /// The limit that stopped a request or a change of a tree. It explains why the call failed, whatever error the guest returns.
+    /// The limit that stopped a request or a change of a tree. It explains why the call failed, even if the guest
+    /// returns another error.
     pub(crate) fn request_limit(&self) -> Option<Limit> {
         lock(&self.reported).request
     }
 
-    /// Records that a memory or table could not grow. The guest gets an error and may handle it.
+    /// Records that a memory or table could not grow. The guest gets an error and may continue.
     pub(crate) fn record_refused_growth(&self, limit: Limit) {
         lock(&self.reported).growth = Some(limit);
     }
 
-    /// Records that a memory or table did grow, so an earlier refusal no longer matters.
+    /// Records that a memory or table has grown. An earlier refusal no longer matters then.
     pub(crate) fn record_growth(&self) {
         lock(&self.reported).growth = None;
     }
@@ -198,12 +199,12 @@ impl CallRecord {
 
     /// Counts bytes that the guest receives.
     pub(crate) fn count_bytes_to_guest(&self, bytes: usize) {
-        self.given.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.bytes_to_guest.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Counts bytes that the guest sends.
     pub(crate) fn count_bytes_from_guest(&self, bytes: usize) {
-        self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.bytes_from_guest.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Counts an HTTP request.
@@ -211,12 +212,12 @@ impl CallRecord {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a key-value operation and returns the number of earlier ones.
+    /// Counts a key-value operation and returns the number of earlier operations.
     pub(crate) fn count_value_operation(&self) -> u64 {
-        self.value_uses.fetch_add(1, Ordering::Relaxed)
+        self.key_value_operations.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Counts a question to the agent's model.
+    /// Counts a request to the agent's model.
     pub(crate) fn count_model_use(&self, used: ModelUse) {
         *lock(&self.model) += used;
     }
@@ -226,7 +227,7 @@ impl CallRecord {
         let _ = self.fuel.set(fuel);
     }
 
-    /// Records a denial, unless the same one is already recorded.
+    /// Records a denial, unless a denial with the same description is already recorded.
     pub(crate) fn deny(&self, thing: String, advice: GrantAdvice) {
         let mut denials = lock(&self.denials);
         if denials.recorded.iter().any(|denial| denial.thing == thing) {
@@ -237,20 +238,21 @@ impl CallRecord {
             return;
         }
         let denial = Denial { plugin: (*self.plugin).clone(), thing, advice };
-        // People see the denial as an event of the call, so the log level is low.
+        // Users see the denial as an event of the call, so the log level is low.
         tracing::info!(target: "plugin", plugin = %self.plugin, call = %self.call, "denied {}", denial.thing);
         denials.recorded.push(denial);
     }
 
-    /// All recorded denials. If there were too many, the last entry gives the number of the others.
+    /// All recorded denials. If there were too many denials, the last entry contains the number of denials that were
+    /// not recorded.
     pub(crate) fn denials(&self) -> Vec<Denial> {
         let denials = lock(&self.denials);
-        let mut all = denials.recorded.clone();
+        let mut reported = denials.recorded.clone();
         if denials.left_out > 0 {
             let thing = format!("something else, {} more times", denials.left_out);
-            all.push(Denial { plugin: (*self.plugin).clone(), thing, advice: GrantAdvice::none() });
+            reported.push(Denial { plugin: (*self.plugin).clone(), thing, advice: GrantAdvice::none() });
         }
-        all
+        reported
     }
 
     /// Logs a warning for the operator of the host, up to a maximum number in each call.
@@ -274,8 +276,8 @@ impl CallRecord {
             wall_us: micros(self.wall()),
             queue_us: micros(queued + self.waited()),
             memory_bytes: self.memory.load(Ordering::Relaxed),
-            bytes_in: self.given.load(Ordering::Relaxed),
-            bytes_out: self.taken.load(Ordering::Relaxed),
+            bytes_in: self.bytes_to_guest.load(Ordering::Relaxed),
+            bytes_out: self.bytes_from_guest.load(Ordering::Relaxed),
             requests: self.requests.load(Ordering::Relaxed),
             fuel: self.fuel.get().copied(),
             model: *lock(&self.model),
@@ -306,7 +308,7 @@ impl CallRecord {
         } else if self.cpu.load(Ordering::Relaxed) + polled >= nanos(self.cpu_limit) {
             Limit::CpuTime(self.cpu_limit)
         } else if polled < nanos(self.epoch_tick) / 2 {
-            // The guest has only just started to run, and the tick belongs to the time before.
+            // The guest has just started to run. Most of the time before this tick was used by other guests.
             return Ok(UpdateDeadline::Continue(1));
         } else {
             self.interrupted.store(true, Ordering::Relaxed);

@@ -1,16 +1,17 @@
-//! Records of files and directories: the state in which a call found them in its file trees, and the state in which it left them.
+//! Records of files and directories: their state when a call first accessed them, and their state at the end of the
+//! call.
 
 use super::bytes::{Extent, RecordedBytes};
 use crate::grants::manifest::Access;
 use agent_core::message::Digest;
 use serde::{Deserialize, Serialize};
 
-/// A file tree that a call had.
+/// A file tree that was granted to a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GivenTree {
-    /// Path under which the guest saw it.
+pub struct GrantedTree {
+    /// Path under which the guest saw the tree.
     pub guest: String,
-    /// Access that the call had.
+    /// Access that was granted to the call.
     pub access: Access,
 }
 
@@ -41,7 +42,7 @@ pub enum FoundFile {
         /// Target of the link.
         to: String,
     },
-    /// Something else, such as a pipe, which guests cannot open.
+    /// Another object, such as a pipe. Guests cannot open it.
     Other {
         /// Size, link count and times.
         stat: FileStat,
@@ -55,13 +56,13 @@ pub struct FileStat {
     pub size: u64,
     /// Number of hard links.
     pub links: u64,
-    /// Time of the last access. None: the system does not give it.
+    /// Time of the last access. None: the system does not provide it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accessed: Option<u64>,
-    /// Time of the last modification. None: the system does not give it.
+    /// Time of the last modification. None: the system does not provide it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified: Option<u64>,
-    /// Time of creation. None: the system does not give it.
+    /// Time of creation. None: the system does not provide it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<u64>,
 }
@@ -70,11 +71,11 @@ pub struct FileStat {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FoundContent {
-    /// The call did not open it.
+    /// The call did not open the file.
     NotOpened,
-    /// The system refused to open it.
+    /// The system refused to open the file.
     Refused,
-    /// The complete content.
+    /// The complete content of the file.
     #[serde(rename = "kept")]
     Recorded(RecordedBytes),
     /// The content did not fit into the record.
@@ -87,9 +88,9 @@ pub enum FoundContent {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FoundNames {
-    /// The call did not list it.
+    /// The call did not list the directory.
     NotListed,
-    /// The call listed it.
+    /// The call listed the directory.
     Listed {
         /// Names with their kinds, in the order in which the system returned them.
         names: Vec<(String, NamedKind)>,
@@ -108,9 +109,9 @@ pub enum NamedKind {
     Directory,
     /// A symbolic link.
     Link,
-    /// Something else.
+    /// Another object, such as a pipe.
     Other,
-    /// Something that the call itself had created.
+    /// An entry that the call itself had created.
     Own,
 }
 
@@ -124,7 +125,7 @@ pub enum LeftFile {
     File {
         /// Size in bytes.
         size: u64,
-        /// Digest of its content. None: too many bytes had changed to hash them all.
+        /// Digest of the content. None: the call changed too many bytes to hash all of them.
         content: Option<Digest>,
     },
     /// A directory.
@@ -134,13 +135,13 @@ pub enum LeftFile {
         /// Target of the link.
         to: String,
     },
-    /// Something that was at a different path at the start of the call.
+    /// A file or directory that was at a different path at the start of the call.
     Moved {
-        /// Number of the tree in which it was.
+        /// Number of the tree that contained it at the start of the call.
         tree: usize,
-        /// Path at which it was in that tree.
+        /// Path in that tree at the start of the call.
         from: String,
     },
-    /// Something else.
+    /// Another object, such as a pipe.
     Other,
 }

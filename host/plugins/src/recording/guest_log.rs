@@ -1,15 +1,15 @@
-//! Forwards the output and log messages of guests to `tracing`, target `plugin`, line by line, limited in size and with control
-//! characters escaped (row 8).
+//! Forwards the output and log messages of guests line by line to `tracing`, with the target `plugin`. Limits the size
+//! of the log and escapes control characters (row 8).
 
 use super::CallRecord;
 use crate::sync::lock;
 use crate::text::{clean_line, cut};
 use std::collections::VecDeque;
 
-/// Number of last lines of standard error that are shown with a trap. They contain the message of a panic.
+/// Number of last lines of standard error that are shown with a trap. These lines contain the message of a panic.
 const LAST_LINES: usize = 3;
 
-/// The source of a line.
+/// The source of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Stdout,
@@ -44,11 +44,11 @@ pub(crate) struct GuestLog {
 pub struct LostLog {
     /// Number of dropped lines.
     pub lines: u64,
-    /// Number of dropped bytes, including those of dropped lines.
+    /// Number of dropped bytes, including the bytes of dropped lines.
     pub bytes: u64,
 }
 
-/// An unfinished line.
+/// A line of which the end has not been printed yet.
 #[derive(Debug, Default)]
 struct Line {
     bytes: Vec<u8>,
@@ -56,7 +56,7 @@ struct Line {
 }
 
 impl CallRecord {
-    /// Takes printed bytes and logs complete lines.
+    /// Adds printed bytes to the log. Logs each line when it is complete.
     pub(crate) fn print(&self, source: Source, bytes: &[u8]) {
         let mut log = lock(&self.log);
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -83,7 +83,7 @@ impl CallRecord {
         lock(&self.log).finish(self, Source::Logging(level), line);
     }
 
-    /// Logs unfinished lines and returns what was dropped.
+    /// Logs unfinished lines. Returns the amount that was dropped from the log.
     pub(crate) fn finish_log(&self) -> LostLog {
         let mut log = lock(&self.log);
         for source in [Source::Stdout, Source::Stderr] {
@@ -122,7 +122,7 @@ impl GuestLog {
         self.bytes += line.bytes.len();
         let text = record.secrets.redaction().text(String::from_utf8_lossy(&line.bytes).into_owned());
         let text = clean_line(&text);
-        emit(record, source, &text);
+        log_line(record, source, &text);
         if source == Source::Stderr && !text.trim().is_empty() {
             if self.last_stderr.len() == LAST_LINES {
                 self.last_stderr.pop_front();
@@ -141,20 +141,20 @@ impl Line {
     }
 }
 
-fn emit(record: &CallRecord, source: Source, text: &str) {
-    macro_rules! at {
+fn log_line(record: &CallRecord, source: Source, text: &str) {
+    macro_rules! log_at {
         ($level:ident, $stream:literal) => {
             tracing::$level!(target: "plugin", plugin = %record.plugin, call = %record.call, stream = $stream, "{text}")
         };
     }
     match source {
-        Source::Stdout => at!(info, "stdout"),
-        Source::Stderr => at!(info, "stderr"),
-        Source::Logging(LogLevel::Trace) => at!(trace, "log"),
-        Source::Logging(LogLevel::Debug) => at!(debug, "log"),
-        Source::Logging(LogLevel::Info) => at!(info, "log"),
-        Source::Logging(LogLevel::Warn) => at!(warn, "log"),
-        Source::Logging(LogLevel::Error) => at!(error, "log"),
+        Source::Stdout => log_at!(info, "stdout"),
+        Source::Stderr => log_at!(info, "stderr"),
+        Source::Logging(LogLevel::Trace) => log_at!(trace, "log"),
+        Source::Logging(LogLevel::Debug) => log_at!(debug, "log"),
+        Source::Logging(LogLevel::Info) => log_at!(info, "log"),
+        Source::Logging(LogLevel::Warn) => log_at!(warn, "log"),
+        Source::Logging(LogLevel::Error) => log_at!(error, "log"),
     }
 }
 
@@ -181,7 +181,7 @@ mod tests {
         )
     }
 
-    // Row 8: excessive logging is cut and counted, by number of lines, line length and total size.
+    // Row 8: the number of lines, the line length and the total size are limited.
     #[test]
     fn row_8_excessive_log_is_cut_and_counted() {
         let [lines, log_line, log] = LIMITS;

@@ -1,8 +1,8 @@
-//! Records the host's answers to a guest in one call, for explanations and replays (S6): HTTP responses, stored values, the time and
-//! random numbers. Configuration values and secrets are never recorded.
+//! Records the results of the host calls of one plugin call, for explanations and replays (S6): HTTP responses, stored
+//! values, the time and random numbers. Configuration values and secrets are never recorded.
 
 use super::bytes::{Extent, RecordedBytes};
-use super::file_records::{FoundFile, GivenTree, LeftFile};
+use super::file_records::{FoundFile, GrantedTree, LeftFile};
 use crate::ports::http::HttpRefusal;
 use crate::sync::lock;
 use agent_core::message::Digest;
@@ -14,30 +14,30 @@ use std::time::Duration;
 
 /// Response headers that are not recorded, because they are credentials.
 const UNRECORDED_HEADERS: [&str; 2] = ["set-cookie", "set-cookie2"];
-/// Bytes that each answer counts in addition to its content.
+/// Number of bytes that are counted for each result in addition to its content.
 const OVERHEAD: usize = 64;
 
-/// The recorded answers of the host in one call, in order.
+/// The recorded results of the host calls of one plugin call, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostCallLog {
-    /// The answers that fit into the record.
+    /// The results that fit into the record.
     pub answers: Vec<HostAnswer>,
-    /// Number of answers, or parts of answers, that did not fit.
-    #[serde(default, skip_serializing_if = "is_none")]
+    /// Number of results, or parts of results, that did not fit into the record.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: usize,
 }
 
-fn is_none(count: &usize) -> bool {
+fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// One answer of the host.
+/// The result of one host call, or of several related host calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "of", rename_all = "snake_case")]
 pub enum HostAnswer {
-    /// The answer to an HTTP request.
+    /// The result of an HTTP request.
     Request {
-        /// Method, in capital letters.
+        /// HTTP method, in capital letters.
         method: String,
         /// URL without its query.
         url: String,
@@ -55,7 +55,7 @@ pub enum HostAnswer {
         bucket: String,
         /// Key of the value.
         key: String,
-        /// State of the key.
+        /// State of the key when the call first read it.
         found: FoundValue,
     },
     /// The last value that the call wrote to a key.
@@ -69,11 +69,11 @@ pub enum HostAnswer {
     },
     /// The key-value store was denied, because it is not granted.
     NoValues,
-    /// A page of keys.
+    /// A page of a listing of keys.
     Keys {
         /// Name of the bucket, chosen by the plugin.
         bucket: String,
-        /// Last key before the page; empty for the first page.
+        /// Last key before the page. Empty for the first page.
         after: String,
         /// Keys of the page, in order.
         keys: Vec<String>,
@@ -81,7 +81,7 @@ pub enum HostAnswer {
     /// The file trees of the call.
     Trees {
         /// Trees in order. The number of a tree is its index in this list.
-        trees: Vec<GivenTree>,
+        trees: Vec<GrantedTree>,
         /// Whether all changes of the call are recorded.
         changes: Extent,
     },
@@ -89,9 +89,9 @@ pub enum HostAnswer {
     File {
         /// Number of the tree.
         tree: usize,
-        /// Path in the tree, without symbolic links. Empty: the tree itself.
+        /// Path in the tree, without symbolic links. An empty path is the root of the tree.
         path: String,
-        /// State of the path.
+        /// State of the path when the call first accessed it.
         found: FoundFile,
     },
     /// The state of a changed path at the end of the call.
@@ -100,10 +100,10 @@ pub enum HostAnswer {
         tree: usize,
         /// Path in the tree.
         path: String,
-        /// State of the path.
+        /// State of the path at the end of the call.
         left: LeftFile,
     },
-    /// The first reading of the clock.
+    /// The first time that the call read from the clock.
     Time {
         /// Nanoseconds since 1970.
         nanoseconds: u64,
@@ -119,7 +119,7 @@ pub enum HostAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestAnswer {
-    /// A response, as far as the guest has read it.
+    /// A response. It contains the part that the guest has read.
     #[serde(rename = "came")]
     Received {
         /// Status code from 100 to 599.
@@ -131,7 +131,7 @@ pub enum RequestAnswer {
         /// Whether the guest read the whole body.
         read: Extent,
     },
-    /// There was no response.
+    /// The request got no response.
     Refused(HttpRefusal),
     /// The response did not fit into the record.
     TooLarge,
@@ -141,16 +141,16 @@ pub enum RequestAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FoundValue {
-    /// There was no value.
+    /// The key had no value.
     Nothing,
-    /// The value.
+    /// The value of the key.
     Value(RecordedBytes),
-    /// There was a value, but the call only checked its existence.
+    /// The key had a value, but the call only checked that it exists.
     Something,
 }
 
-/// Digest of the headers that the guest itself set, independent of their order. Trace headers are ignored, because they differ
-/// between calls.
+/// Digest of the headers that the guest itself set. It does not depend on their order. Trace headers are ignored,
+/// because they differ between calls.
 pub(crate) fn digest_of_headers(headers: &hyper::HeaderMap) -> Digest {
     let of_call = |name: &str| ["traceparent", "tracestate"].contains(&name);
     let mut lines: Vec<_> = headers.iter().filter(|(name, _)| !of_call(name.as_str())).collect();
@@ -166,12 +166,12 @@ pub(crate) fn digest_of_headers(headers: &hyper::HeaderMap) -> Digest {
 
 /// Digest that identifies a request: its method, complete URL and body.
 pub fn digest_of_request(method: &str, url: &str, body: &[u8]) -> Digest {
-    let mut hash = begin(method, url);
+    let mut hash = hash_of_request_line(method, url);
     hash.update(body);
     Digest::from_sha256(hash.finalize().into())
 }
 
-fn begin(method: &str, url: &str) -> Sha256 {
+fn hash_of_request_line(method: &str, url: &str) -> Sha256 {
     let mut hash = Sha256::new();
     for part in [method, "\n", url, "\n"] {
         hash.update(part);
@@ -179,9 +179,9 @@ fn begin(method: &str, url: &str) -> Sha256 {
     hash
 }
 
-/// Records the answers of a running call, up to a maximum size.
+/// Records the results of the host calls of a running plugin call, up to a maximum size.
 pub(crate) struct HostCallRecorder {
-    /// Maximum bytes of the record. 0: nothing is recorded.
+    /// Maximum size of the record, in bytes. 0: nothing is recorded.
     capacity: usize,
     recorded: Mutex<RecordedAnswers>,
 }
@@ -191,7 +191,8 @@ struct RecordedAnswers {
     used: usize,
     entries: Vec<Entry>,
     left_out: usize,
-    /// What the call already knows about keys, from reading or writing them. It is not recorded again.
+    /// For each key that the call has read or written: whether the call knows the key's value or only whether the key
+    /// exists. Reading the same information again is not recorded.
     known: HashMap<(String, String), KnownState>,
     written: BTreeMap<(String, String), Option<RecordedBytes>>,
     no_values: bool,
@@ -227,7 +228,7 @@ impl HostCallRecorder {
         Self { capacity, recorded: Mutex::default() }
     }
 
-    /// Records that a request is sent. Without a response, it counts as broken.
+    /// Records that a request is sent. Until a response is recorded, the outcome is a broken connection.
     pub(crate) fn request(&self, method: &str, url: &url::Url, headers: &Digest) -> RequestNumber {
         let mut recorded = lock(&self.recorded);
         let shown = &url[..url::Position::AfterPath];
@@ -237,7 +238,7 @@ impl HostCallRecorder {
         recorded.entries.push(Entry::Request(RecordedRequest {
             method: method.to_owned(),
             url: shown.to_owned(),
-            asked: begin(method, url.as_str()),
+            asked: hash_of_request_line(method, url.as_str()),
             headers: headers.clone(),
             answer: RequestAnswer::Refused(HttpRefusal::ConnectionBroken),
         }));
@@ -246,12 +247,12 @@ impl HostCallRecorder {
 
     /// Adds a part of the request's body to the request's digest.
     pub(crate) fn request_body_sent(&self, number: RequestNumber, data: &[u8]) {
-        self.at(number, |request, _| request.asked.update(data));
+        self.change_request(number, |request, _| request.asked.update(data));
     }
 
-    /// Records that there is no response.
+    /// Records that the request got no response.
     pub(crate) fn request_refused(&self, number: RequestNumber, refusal: HttpRefusal) {
-        self.at(number, |request, _| request.answer = RequestAnswer::Refused(refusal));
+        self.change_request(number, |request, _| request.answer = RequestAnswer::Refused(refusal));
     }
 
     /// Records the status and headers of a response.
@@ -261,7 +262,7 @@ impl HostCallRecorder {
             recorded.filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())));
         let headers: Vec<_> = text.collect();
         let size = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-        self.at(number, |request, room| {
+        self.change_request(number, |request, room| {
             let answer =
                 RequestAnswer::Received { status, headers, body: RecordedBytes::default(), read: Extent::Partly };
             request.answer = if room(size) { answer } else { RequestAnswer::TooLarge };
@@ -270,7 +271,7 @@ impl HostCallRecorder {
 
     /// Records a part of the response's body.
     pub(crate) fn response_body(&self, number: RequestNumber, data: &[u8]) {
-        self.at(number, |request, room| {
+        self.change_request(number, |request, room| {
             if let RequestAnswer::Received { body, .. } = &mut request.answer {
                 match room(data.len()) {
                     true => body.0.extend_from_slice(data),
@@ -282,14 +283,18 @@ impl HostCallRecorder {
 
     /// Records that the guest has read the whole response.
     pub(crate) fn response_ended(&self, number: RequestNumber) {
-        self.at(number, |request, _| {
+        self.change_request(number, |request, _| {
             if let RequestAnswer::Received { read, .. } = &mut request.answer {
                 *read = Extent::Whole;
             }
         });
     }
 
-    fn at(&self, number: RequestNumber, change: impl FnOnce(&mut RecordedRequest, &mut dyn FnMut(usize) -> bool)) {
+    fn change_request(
+        &self,
+        number: RequestNumber,
+        change: impl FnOnce(&mut RecordedRequest, &mut dyn FnMut(usize) -> bool),
+    ) {
         let Some(index) = number.0 else { return };
         let mut recorded = lock(&self.recorded);
         let RecordedAnswers { entries, used, left_out, .. } = &mut *recorded;
@@ -306,11 +311,11 @@ impl HostCallRecorder {
         }
         let mut recorded = lock(&self.recorded);
         let known = if found == FoundValue::Something { KnownState::Presence } else { KnownState::Value };
-        let place = (bucket.to_owned(), key.to_owned());
-        if recorded.known.get(&place).is_some_and(|before| *before >= known) {
+        let bucket_and_key = (bucket.to_owned(), key.to_owned());
+        if recorded.known.get(&bucket_and_key).is_some_and(|before| *before >= known) {
             return;
         }
-        recorded.known.insert(place, known);
+        recorded.known.insert(bucket_and_key, known);
         let size = if let FoundValue::Value(value) = &found { value.0.len() } else { 0 };
         if recorded.has_room(self.capacity, OVERHEAD + bucket.len() + key.len() + size) {
             let (bucket, key) = (bucket.to_owned(), key.to_owned());
@@ -324,10 +329,10 @@ impl HostCallRecorder {
             return;
         }
         let mut recorded = lock(&self.recorded);
-        let place = (bucket.to_owned(), key.to_owned());
-        recorded.known.insert(place.clone(), KnownState::Value);
+        let bucket_and_key = (bucket.to_owned(), key.to_owned());
+        recorded.known.insert(bucket_and_key.clone(), KnownState::Value);
         if recorded.has_room(self.capacity, OVERHEAD + bucket.len() + key.len() + value.map_or(0, <[u8]>::len)) {
-            recorded.written.insert(place, value.map(|value| RecordedBytes(value.to_owned())));
+            recorded.written.insert(bucket_and_key, value.map(|value| RecordedBytes(value.to_owned())));
         }
     }
 
@@ -346,7 +351,7 @@ impl HostCallRecorder {
         }
     }
 
-    /// Records the first reading of the clock.
+    /// Records the time of the call's first reading of the clock. Later readings are not recorded.
     pub(crate) fn time(&self, now: Duration) {
         if self.capacity > 0 {
             lock(&self.recorded).time.get_or_insert(now);
@@ -361,27 +366,28 @@ impl HostCallRecorder {
         }
     }
 
-    /// Whether answers are recorded at all.
+    /// Whether results are recorded at all.
     pub(crate) fn is_enabled(&self) -> bool {
         self.capacity > 0
     }
 
-    /// Reserves space in the record for something that is stored elsewhere. Returns false and counts it as left out if it does not fit.
+    /// Reserves space in the record for data that the caller stores. If the data does not fit, returns false and counts
+    /// it as left out.
     pub(crate) fn has_room(&self, size: usize) -> bool {
         lock(&self.recorded).has_room(self.capacity, OVERHEAD + size)
     }
 
-    /// Counts something that does not fit into the record.
+    /// Counts one result that does not fit into the record.
     pub(crate) fn leave_out(&self) {
         lock(&self.recorded).left_out += 1;
     }
 
-    /// Bytes left in the record.
+    /// Number of bytes that still fit into the record.
     pub(crate) fn room(&self) -> usize {
         self.capacity.saturating_sub(lock(&self.recorded).used + OVERHEAD)
     }
 
-    /// Takes the whole record, with the records of files. None: there is nothing to record.
+    /// Takes the whole record and appends the records of files. None: nothing was recorded.
     pub(crate) fn finish(&self, files: Vec<HostAnswer>) -> Option<Box<HostCallLog>> {
         if self.capacity == 0 {
             return None;
@@ -411,7 +417,7 @@ impl RecordedAnswers {
     }
 }
 
-/// Reserves `size` bytes. Returns false and counts an omission if they do not fit.
+/// Reserves `size` bytes. If they do not fit, returns false and increments `left_out`.
 fn reserve(capacity: usize, (used, left_out): (&mut usize, &mut usize), size: usize) -> bool {
     let fits = used.saturating_add(size) <= capacity;
     match fits {
@@ -448,7 +454,7 @@ mod tests {
         text.parse().expect("a URL")
     }
 
-    /// S6: a response is recorded as the guest read it, with the digest of its request and without credentials.
+    /// S6: a response is recorded with the digest of its request and without credentials.
     #[test]
     fn s6_requests_are_recorded_with_their_responses() {
         let log = HostCallRecorder::new(1_000);
@@ -475,11 +481,14 @@ mod tests {
             panic!("{recorded:?}")
         };
         assert_eq!((url.as_str(), by, recorded_answer), ("https://a.example/x", &asked, &answer));
-        assert!(matches!(gone, HostAnswer::Request { answer: RequestAnswer::Refused(_), .. }), "it has no response");
+        assert!(
+            matches!(gone, HostAnswer::Request { answer: RequestAnswer::Refused(_), .. }),
+            "the request has no response"
+        );
         assert!(!serde_json::to_string(&recorded).expect("JSON").contains("hunter2"));
     }
 
-    /// S6: the first read and the last written value of a key are recorded, but not reads of the call's own writes.
+    /// S6: reads of values that the call itself has written are not recorded.
     #[test]
     fn s6_values_are_recorded_as_first_read_and_last_written() {
         let log = HostCallRecorder::new(1_000);
@@ -500,7 +509,7 @@ mod tests {
         assert_eq!(found, [of("a", FoundValue::Something), of("a", value("1")), left("a", None), left("b", Some("3"))]);
     }
 
-    /// S6: the record has a maximum size. What does not fit is counted, and a response that does not fit is not recorded in part.
+    /// S6: results that do not fit are counted. A response that does not fit is not recorded in part.
     #[test]
     fn s6_answers_beyond_the_maximum_size_are_left_out() {
         let log = HostCallRecorder::new(200);

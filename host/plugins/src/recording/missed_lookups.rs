@@ -1,6 +1,6 @@
-//! Records lookups for which WASI has no "denied" error: the preopened trees and the environment. If a guest looked there, the
-//! ungranted needs of its manifest count as denied (P6, O3). Needs that were only guessed from a component's imports count as
-//! denied only if the call fails.
+//! Records lookups of the preopened trees and of the environment, for which WASI has no "denied" error. If a guest made
+//! such a lookup, the needs of its manifest that are not granted count as denied (P6, O3). Needs that were only guessed
+//! from a component's imports count as denied only if the call fails.
 
 use super::CallRecord;
 use crate::grants::Unmet;
@@ -36,19 +36,19 @@ impl MissedLookups {
 }
 
 impl CallRecord {
-    /// Handles a failure that the guest reports: records the denials of its lookups, and returns the limit that stopped one of
-    /// its requests as an error.
+    /// Handles a failure that the guest reports: records the denials of its lookups. If a limit stopped one of its
+    /// requests, returns the limit as an error.
     pub(crate) fn failed(&self) -> Result<(), Limit> {
         self.note_denials();
         self.request_limit().map_or(Ok(()), Err)
     }
 
-    /// Records a denial for each unmet need that a failed call looked for.
+    /// Records a denial for each unmet need of the plugin that the call looked for.
     pub(crate) fn note_denials(&self) {
         self.note_lookups(&self.unmet);
     }
 
-    /// Records a denial for each of these unmet needs that the call looked for.
+    /// Records a denial for each need in `unmet` that the call looked for.
     pub(crate) fn note_lookups(&self, unmet: &[Unmet]) {
         for unmet in unmet.iter().filter(|unmet| self.missed_lookups.looked_for(unmet)) {
             self.deny(unmet.thing.clone(), unmet.advice.clone());

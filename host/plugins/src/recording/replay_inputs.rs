@@ -7,10 +7,11 @@ use std::time::Duration;
 /// The time, random numbers and files that the original call saw.
 #[derive(Clone, Debug, Default)]
 pub struct ReplayInputs {
-    /// Time since 1970 at the first reading of the clock. None: the call did not read it.
+    /// Time since 1970 when the call first read the clock. None: the call did not read the clock.
     pub time: Option<Duration>,
-    /// Secure random bytes in the order in which the call read them. After the last one, the replayed call gets new ones.
+    /// Secure random bytes in the order in which the call read them. If the replayed call reads more bytes, it gets new
+    /// random bytes.
     pub random: Vec<u8>,
-    /// The file trees as the call found them. None: the call did not use any.
+    /// The file trees as the call found them. None: the call did not use file trees.
     pub trees: Option<Arc<ReplayTrees>>,
 }

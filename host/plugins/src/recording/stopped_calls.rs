@@ -15,7 +15,7 @@ impl StoppedCalls {
         lock(&self.0).extend(denials.into_iter().map(|denial| (call.to_owned(), denial)));
     }
 
-    /// Takes all denials since the last time, in order.
+    /// Removes and returns all collected denials, in order.
     pub fn take(&self) -> Vec<(String, Denial)> {
         std::mem::take(&mut lock(&self.0))
     }
@@ -32,7 +32,7 @@ impl DenialsOnDrop {
         Self { record: Arc::clone(record), stopped }
     }
 
-    /// Disarms this guard, because the call reports its denials itself.
+    /// Disables this guard, because the call reports its denials itself.
     pub(crate) fn reported(mut self) {
         self.stopped = None;
     }

@@ -1,5 +1,5 @@
-//! A small component for the tests, written as text. It has a tool `noop`, a tool `spin` that never ends, and a tool `trap`. Calling
-//! any other tool also traps.
+//! A small component for the tests, written as text. It has a tool `noop`, a tool `spin` that never ends, and a tool
+//! `trap`. A call to any other tool also traps.
 
 #![allow(dead_code, reason = "each test file uses only a part of this module")]
 
@@ -10,18 +10,18 @@ use agent_plugins::{CallReport, PluginSetup, Ports, Sandbox, SandboxOptions, Too
 use std::path::Path;
 use std::time::Duration;
 
-/// Builds the test component (`COMPONENT`) as a binary. `interface` is the name of its export, and `memory` is the initial
-/// size of its memory in pages.
+/// Builds the test component (`COMPONENT`) as a binary. `interface` is the name of its export, and `memory` is the
+/// initial size of its memory in pages.
 pub(crate) fn tool_component(interface: &str, memory: u32) -> Vec<u8> {
     parse(COMPONENT, interface, memory)
 }
 
-/// The component with an additional import.
+/// The test component with an additional import.
 pub(crate) fn tool_component_importing(import: &str) -> Vec<u8> {
     parse(&COMPONENT.replacen("(component", &format!("(component {import}"), 1), "agent-host:plugin/tool@0.1.0", 1)
 }
 
-/// The component with an additional import, which its tool `trap` calls.
+/// The test component with an additional import, which its tool `trap` calls.
 pub(crate) fn tool_component_calling(interface: &str) -> Vec<u8> {
     let import = format!(
         r#"(component
@@ -43,7 +43,7 @@ pub(crate) fn tool_component_calling(interface: &str) -> Vec<u8> {
     parse(&text, "agent-host:plugin/tool@0.1.0", 1)
 }
 
-/// The text of the component, so that other exports can be added.
+/// The text of the test component, so that a test can add other exports.
 pub(crate) fn tool_text(interface: &str, memory: u32) -> String {
     filled(COMPONENT, interface, memory)
 }
@@ -51,7 +51,7 @@ pub(crate) fn tool_text(interface: &str, memory: u32) -> String {
 /// A component with one tool that does nothing and has this name, description and input schema.
 pub(crate) fn described(name: &str, description: &str, schema: &str) -> Vec<u8> {
     let definitions = tools_described(&[(name, description)], schema);
-    // The free memory starts behind all texts and has room for arguments of a megabyte.
+    // The free memory starts after all texts and is large enough for arguments of one megabyte.
     let free = 1024 + (name.len() + description.len() + schema.len()).next_multiple_of(1024) as u32;
     let pages = (free >> 16) + 40;
     let text = COMPONENT
@@ -116,19 +116,20 @@ fn definitions(names: &[&str]) -> String {
     tools_described(&tools, r#"{"type":"object"}"#)
 }
 
-/// Data segments: the pointer and the length of the list at address 64, the definitions from 128 on, and their texts from 1024 on.
+/// Data segments: the address and the length of the list at address 64, the definitions from address 128, and their
+/// texts from 1024.
 fn tools_described(tools: &[(&str, &str)], schema: &str) -> String {
     let mut texts = schema.as_bytes().to_vec();
-    let mut place = |text: &str| {
+    let mut store = |text: &str| {
         texts.extend_from_slice(text.as_bytes());
         [1024 + (texts.len() - text.len()) as u32, text.len() as u32]
     };
     let mut records = Vec::new();
     for (name, description) in tools {
-        let (name, description) = (place(name), place(description));
+        let (name, description) = (store(name), store(description));
         let none = [0, 0, 0];
         let schema = [1024, schema.len() as u32];
-        // Name, title, description, input schema, output schema, traits (idempotent), priority.
+        // The fields are: name, title, description, input schema, output schema, traits (idempotent) and priority.
         let words = [&name[..], &none, &description, &schema, &none, &[0b100, 0]].concat();
         records.extend(words.iter().flat_map(|word| word.to_le_bytes()));
     }

@@ -27,7 +27,7 @@ const IMPORT_SECTION: u8 = 10;
 /// Component types that are nested to this depth.
 fn nested_types(levels: usize) -> Vec<u8> {
     let mut contents = vec![1];
-    // Each type has one declaration, which is a type; the innermost has none.
+    // Each type has one declaration, which is a type. The innermost type has no declaration.
     contents.extend([0x41, 1, 1].repeat(levels - 1));
     contents.extend([0x41, 0]);
     with_section(TYPE_SECTION, &contents)
@@ -53,9 +53,9 @@ fn imports(count: u32) -> Vec<u8> {
     with_section(IMPORT_SECTION, &contents)
 }
 
-// Row 36: ordinary components pass, up to the limits.
+// Row 36: components are accepted up to the exact limits.
 #[test]
-fn row_36_ordinary_components_pass() {
+fn row_36_ordinary_components_are_accepted() {
     let text = r#"(component
         (import "a:b/c@1.0.0" (instance (export "r" (type (sub resource)))
             (type (record (field "a" u32))) (export "t" (type (eq 1)))
@@ -82,7 +82,7 @@ fn row_36_nesting_is_limited() {
     for levels in [101, 5_000] {
         assert_eq!(check(&nested_components(levels), LIMITS), too_deep, "{levels} components");
     }
-    // Sixty components, with sixty types in the innermost.
+    // Sixty nested components, and sixty nested types in the innermost component.
     let mut bytes = nested_types(60);
     for _ in 0..60 {
         let mut outer = b"\0asm\x0d\0\x01\0".to_vec();
@@ -103,14 +103,14 @@ fn row_36_nesting_of_instance_types_is_limited() {
     assert_eq!(problem, Err(StructureProblem::Nesting { most: 100 }));
 }
 
-// Row 36: counts are checked as soon as they are read, even if they are wrong.
+// Row 36: a count is checked as soon as it is read, even if it differs from the actual number of items.
 #[test]
 fn row_36_counts_are_limited() {
     let what = "imports".to_owned();
     assert_eq!(check(&imports(1_001), LIMITS), Err(StructureProblem::Interfaces { what: what.clone(), most: 1_000 }));
     let wrong_count = with_section(IMPORT_SECTION, &[0xff, 0xff, 0xff, 0xff, 0x0f]);
     assert_eq!(check(&wrong_count, LIMITS), Err(StructureProblem::Interfaces { what, most: 1_000 }));
-    // Imports in several sections count together.
+    // The imports of all sections are counted together.
     let two = [imports(600), imports(600)[8..].to_vec()].concat();
     assert!(matches!(check(&two, LIMITS), Err(StructureProblem::Interfaces { .. })));
 
@@ -169,19 +169,19 @@ fn inner_builder(levels: u32) -> ComponentBuilder {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
-    // Row 36: for any bytes, the check ends with a result, and parsers can read what passes.
+    // Row 36: the check returns a result for any bytes, and parsers can read the bytes that it accepts.
     #[test]
-    fn row_36_mutated_components_are_handled(
+    fn row_36_mutated_components_cause_no_panic(
         shape in (1_u32..20, 0_u32..20, 0_u32..20),
         edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..24),
         cut in any::<prop::sample::Index>(),
         is_cut in any::<bool>(),
     ) {
         let mut bytes = built(shape.0, shape.1, shape.2);
-        for (place, byte) in edits {
-            // The header stays valid, so that the rest is read.
-            let place = 8 + place.index(bytes.len() - 8);
-            bytes[place] = byte;
+        for (index, byte) in edits {
+            // The header must remain valid, so that the sections are read.
+            let index = 8 + index.index(bytes.len() - 8);
+            bytes[index] = byte;
         }
         if is_cut {
             bytes.truncate(8 + cut.index(bytes.len() - 8));
@@ -189,7 +189,7 @@ proptest! {
         let small = StructureLimits { nesting: 10, types: 10, interfaces: 10 };
         let strict = check(&bytes, small);
         let usual = check(&bytes, LIMITS);
-        // Higher limits never refuse what lower ones accept.
+        // Higher limits never refuse a component that lower limits accept.
         prop_assert!(strict.is_err() || usual.is_ok());
         if usual.is_ok() {
             let _ = crate::binary::scan::scan(&bytes);
@@ -199,9 +199,9 @@ proptest! {
         let _ = crate::binary::sections::find_manifest(&bytes);
     }
 
-    // Row 36: random bytes after a component's header are handled.
+    // Row 36: random bytes after a component's header cause no panic.
     #[test]
-    fn row_36_random_bytes_are_handled(tail in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn row_36_random_bytes_cause_no_panic(tail in prop::collection::vec(any::<u8>(), 0..400)) {
         let bytes = [b"\0asm\x0d\0\x01\0".as_slice(), &tail].concat();
         let _ = check(&bytes, LIMITS);
         let _ = crate::binary::sections::interfaces(&bytes);

@@ -1,4 +1,4 @@
-//! Adds `wasi:config` to a linker, under its current name and the names of earlier drafts.
+//! Adds `wasi:config` to a linker under its current name and under the names of earlier drafts.
 
 use super::bindings::wasi::config::store::{self, Error};
 use crate::capabilities::{CallContext, HasCall};

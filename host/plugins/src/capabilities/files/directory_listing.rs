@@ -15,17 +15,18 @@ use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry, ErrorCode};
 
-/// Number of entries in a batch. With this number, a thousand open directories take about 16 MiB.
+/// Number of entries in a batch. With batches of this size, a thousand open directories need about 16 MiB of memory.
 const BATCH_ENTRIES: usize = 64;
 
 /// A directory that is being read.
 struct Entries {
-    /// The unread rest. None while a batch is read, after a failed read, and for a recorded listing.
-    rest: Option<ReadDir>,
+    /// The entries that have not been read yet. None while a batch is read, after a failed read, and for a recorded
+    /// listing.
+    remaining: Option<ReadDir>,
     next: VecDeque<Answer<DirectoryEntry>>,
-    /// State of recording the names. None: they are not recorded.
+    /// The recording of the names. None: the names are not recorded.
     recording: Option<NamesBeingRecorded>,
-    /// A recorded directory whose listing is incomplete.
+    /// The recorded directory, if its recorded listing is incomplete.
     incomplete: Option<TreePath>,
 }
 
@@ -62,7 +63,7 @@ async fn open(mut files: FilesView<'_>, handle: &Resource<Descriptor>) -> Result
         Descriptor::File(_) => return Ok(Err(ErrorCode::NotDirectory)),
     };
     let listing = files.call.record.listing_source(handle.rep()).await?;
-    let mut entries = Entries { rest: None, next: VecDeque::new(), recording: None, incomplete: None };
+    let mut entries = Entries { remaining: None, next: VecDeque::new(), recording: None, incomplete: None };
     match listing {
         ListingSource::Current => {}
         ListingSource::Recording(recording) => entries.recording = Some(recording),
@@ -77,29 +78,29 @@ async fn open(mut files: FilesView<'_>, handle: &Resource<Descriptor>) -> Result
         ListingSource::Unrecorded => return Ok(Err(ErrorCode::NotPermitted)),
     }
     match tokio::task::spawn_blocking(move || read_dir(&directory)).await? {
-        Ok(rest) => Ok(Ok(files.push(Entries { rest: Some(rest), ..entries })?)),
+        Ok(remaining) => Ok(Ok(files.push(Entries { remaining: Some(remaining), ..entries })?)),
         Err(error) => Ok(Err(ErrorCode::from(&error))),
     }
 }
 
-/// The recorded names in their order, as far as they still exist, followed by the entries that the call itself created.
+/// The recorded names that still exist, in their recorded order, followed by the entries that the call itself created.
 fn recorded_entries(
     directory: &File,
     recorded: &[(String, NamedKind)],
 ) -> io::Result<VecDeque<Answer<DirectoryEntry>>> {
-    let mut here: BTreeMap<String, DirectoryEntry> = read_dir(directory)?
-        .filter_map(|entry| named(entry.ok()?)?.ok())
+    let mut existing: BTreeMap<String, DirectoryEntry> = read_dir(directory)?
+        .filter_map(|entry| directory_entry(entry.ok()?)?.ok())
         .map(|entry| (entry.name.clone(), entry))
         .collect();
-    let before: Vec<_> = recorded
+    let recorded_entries: Vec<_> = recorded
         .iter()
         .filter_map(|(name, kind)| {
-            let entry = here.remove(name)?;
+            let entry = existing.remove(name)?;
             let type_ = if *kind == NamedKind::Other { DescriptorType::Unknown } else { entry.type_ };
             Some(DirectoryEntry { type_, ..entry })
         })
         .collect();
-    Ok(before.into_iter().chain(here.into_values()).map(Ok).collect())
+    Ok(recorded_entries.into_iter().chain(existing.into_values()).map(Ok).collect())
 }
 
 fn read_dir(directory: &File) -> io::Result<ReadDir> {
@@ -109,10 +110,11 @@ fn read_dir(directory: &File) -> io::Result<ReadDir> {
 async fn next(files: FilesView<'_>, entries_of: &Resource<Entries>) -> Result<Answer<Option<DirectoryEntry>>> {
     let entries = files.table.get_mut(entries_of)?;
     if entries.next.is_empty()
-        && let Some(rest) = entries.rest.take()
+        && let Some(remaining) = entries.remaining.take()
     {
-        let (rest, Batch { entries: next, unnamed }) = tokio::task::spawn_blocking(move || next_batch(rest)).await?;
-        (entries.rest, entries.next) = (Some(rest), next);
+        let (remaining, Batch { entries: next, unnamed }) =
+            tokio::task::spawn_blocking(move || next_batch(remaining)).await?;
+        (entries.remaining, entries.next) = (Some(remaining), next);
         if unnamed > 0 {
             let left_out = format!("{unnamed} names in a directory are not UTF-8 and are left out");
             files.call.record.log_message(LogLevel::Warn, "", &left_out);
@@ -123,13 +125,13 @@ async fn next(files: FilesView<'_>, entries_of: &Resource<Entries>) -> Result<An
     match (&next, entries.recording.take()) {
         (Ok(Some(entry)), Some(recording)) => {
             let kind = kind_of(entry.type_);
-            entries.recording = files.call.record.named(recording, &entry.name, kind);
+            entries.recording = files.call.record.record_name(recording, &entry.name, kind);
         }
-        (Ok(None), Some(recording)) => files.call.record.named_all(&recording),
+        (Ok(None), Some(recording)) => files.call.record.record_all_names(&recording),
         _ => {}
     }
-    if let (Ok(None), Some(place)) = (&next, &entries.incomplete) {
-        files.call.record.unrecorded("listing all of", place, "");
+    if let (Ok(None), Some(location)) = (&next, &entries.incomplete) {
+        files.call.record.unrecorded("listing all of", location, "");
         return Ok(Err(ErrorCode::NotPermitted));
     }
     Ok(next)
@@ -147,17 +149,18 @@ fn kind_of(found: DescriptorType) -> NamedKind {
 /// One batch of directory entries.
 #[derive(Default)]
 struct Batch {
-    /// Empty only at the end of the directory.
+    /// The entries of the batch. Empty only at the end of the directory.
     entries: VecDeque<Answer<DirectoryEntry>>,
-    /// Number of entries whose names are not UTF-8. WASI cannot represent them, and an error would stop a guest's library.
+    /// Number of entries whose names are not UTF-8. WASI cannot represent them, and an error would stop a guest's
+    /// library.
     unnamed: usize,
 }
 
 /// Reads up to `BATCH_ENTRIES` entries. Blocks.
-fn next_batch(mut rest: ReadDir) -> (ReadDir, Batch) {
+fn next_batch(mut remaining: ReadDir) -> (ReadDir, Batch) {
     let mut read = Batch::default();
-    for entry in rest.by_ref() {
-        match entry.map_or_else(|error| Some(Err((&error).into())), named) {
+    for entry in remaining.by_ref() {
+        match entry.map_or_else(|error| Some(Err((&error).into())), directory_entry) {
             Some(answer) => read.entries.push_back(answer),
             None => read.unnamed += 1,
         }
@@ -165,11 +168,11 @@ fn next_batch(mut rest: ReadDir) -> (ReadDir, Batch) {
             break;
         }
     }
-    (rest, read)
+    (remaining, read)
 }
 
 /// Converts an entry. None: its name is not UTF-8.
-fn named(entry: DirEntry) -> Option<Answer<DirectoryEntry>> {
+fn directory_entry(entry: DirEntry) -> Option<Answer<DirectoryEntry>> {
     let type_ = entry.file_type().map_or(DescriptorType::Unknown, type_of);
     let name = entry.file_name().into_string().ok()?;
     Some(Ok(DirectoryEntry { type_, name }))
@@ -192,7 +195,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    // Row 33: large directories are read in small batches, without missing an entry.
+    // Row 33: the batches together contain every entry.
     #[test]
     fn row_33_large_directory_is_read_in_batches() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -201,15 +204,19 @@ mod tests {
             std::fs::write(folder.path().join(name), "").expect("a file");
         }
         std::fs::create_dir(folder.path().join("below")).expect("a folder");
-        let mut rest = read_dir(&File::open(folder.path()).expect("it opens")).expect("it is read");
+        let mut remaining =
+            read_dir(&File::open(folder.path()).expect("the folder opens")).expect("the folder is read");
         let mut found = Vec::new();
         loop {
-            let (later, Batch { entries: next, unnamed: 0 }) = next_batch(rest) else { panic!("all names are text") };
+            let (later, Batch { entries: next, unnamed: 0 }) = next_batch(remaining) else {
+                panic!("all names are text")
+            };
             assert!(next.len() <= BATCH_ENTRIES, "{}", next.len());
             if next.is_empty() {
                 break;
             }
-            (rest, found) = (later, [found, next.into_iter().map(|entry| entry.expect("an entry")).collect()].concat());
+            (remaining, found) =
+                (later, [found, next.into_iter().map(|entry| entry.expect("an entry")).collect()].concat());
         }
         let folders = found.iter().filter(|entry| entry.type_ == DescriptorType::Directory).count();
         assert_eq!((folders, found.len()), (1, names.len() + 1));

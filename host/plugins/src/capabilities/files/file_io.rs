@@ -1,5 +1,5 @@
-//! Reads and writes open files of granted trees, as long as the tree is granted (row 48) and its quota lasts (row 44). Writes are
-//! recorded (S6).
+//! Reads and writes open files of granted trees. Fails if the grant was revoked (row 48) or if a write would exceed the
+//! quota (row 44). Writes are recorded (S6).
 
 use super::{Answer, FILESYSTEM, FilesView, Handle, HasFiles};
 use crate::file_trees::{GuardedReader, GuardedWriter, OnRefusal, TreeRefusal, WritePosition};
@@ -84,7 +84,7 @@ impl FilesView<'_> {
         })
     }
 
-    /// The result of a write for the guest. After a successful write, the record treats the file as changed by the call.
+    /// Converts the result of a write for the guest. Records that the call changed the file, if the write succeeded.
     fn answer_write<T>(&self, handle: u32, done: std::result::Result<T, TreeRefusal>) -> Answer<T> {
         match done {
             Ok(done) => {

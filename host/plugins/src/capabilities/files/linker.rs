@@ -1,10 +1,10 @@
-//! Replaces functions of `wasi:filesystem` in a linker with those of this capability.
+//! Replaces functions of `wasi:filesystem` in a linker with the functions of this capability.
 
 use super::{HasFiles, directory_listing, file_io, mutation_guard, open_guard, path_escape, preopens};
 use wasmtime::Result;
 use wasmtime::component::Linker;
 
-/// The linker must allow shadowing.
+/// Adds the functions of this capability. The linker must allow shadowing.
 pub(crate) fn add_to_linker<T: HasFiles>(linker: &mut Linker<T>) -> Result<()> {
     preopens::add_to_linker(linker)?;
     open_guard::add_to_linker(linker)?;

@@ -1,16 +1,17 @@
-//! Changes granted trees without opening a file. A refused change is recorded as a denial, like a refused opening (P6).
+//! The functions that change granted trees without opening a file. A refused change is recorded as a denial (P6).
 
 use super::{FILESYSTEM, FilesView, Handle, HasFiles, action_on};
 use crate::file_trees::{Times, TreeChange, TreeRefusal};
-use crate::recording::files::{Last, PathTarget};
+use crate::recording::files::{FinalLink, PathTarget};
 use rustix::fs::{Timespec, UTIME_NOW, UTIME_OMIT};
 use std::sync::Arc;
 use wasmtime::component::Linker;
 use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::p2::bindings::filesystem::types::{ErrorCode, NewTimestamp, PathFlags};
 
-/// Defines a WASI function that changes a tree. `$before` resolves its paths; in a replay, an unrecorded path is refused. `$change` is
-/// the change, `$action` describes it in a denial, and `$after` records it.
+/// Defines a WASI function that changes a tree. `$before` resolves the paths of the call, and refuses unrecorded paths
+/// in a replay. `$change` creates the change, `$action` describes the change in a denial, and `$after` records the
+/// change.
 macro_rules! change {
     ($filesystem:expr, $name:literal, ($($argument:ident: $kind:ty),*), $action:expr,
      |$record:ident, $handle:ident| $before:expr, |$state:ident| $change:expr, |$target:ident| $after:expr) => {
@@ -49,7 +50,7 @@ pub(super) fn add_to_linker<T: HasFiles>(linker: &mut Linker<T>) -> Result<()> {
         ($name:literal, ($($argument:ident: $kind:ty),*), $path:ident, $action:literal, |$base:ident| $change:expr) => {
             change!(
                 filesystem, $name, ($($argument: $kind),*), action_on($action, &$path),
-                |record, handle| [record.follow_path(handle.rep(), &$path, Last::Keep).await?],
+                |record, handle| [record.follow_path(handle.rep(), &$path, FinalLink::Keep).await?],
                 |state| state.base(&handle)?.map(|$base| $change),
                 |target| record.changed_at(&target)
             )
@@ -88,7 +89,7 @@ pub(super) fn add_to_linker<T: HasFiles>(linker: &mut Linker<T>) -> Result<()> {
     change!(
         filesystem, "set-times", (accessed: NewTimestamp, changed: NewTimestamp),
         "setting the times of an open file".to_owned(),
-        |record, handle| [record.follow_path(handle.rep(), "", Last::Keep).await?],
+        |record, handle| [record.follow_path(handle.rep(), "", FinalLink::Keep).await?],
         |state| match (state.open_object(&handle)?, times(accessed, changed)) {
             (Ok((tree, file)), Ok(times)) => Ok(TreeChange::SetTimes { tree, file, times }),
             (Err(refusal), _) | (_, Err(refusal)) => Err(refusal),
@@ -98,7 +99,7 @@ pub(super) fn add_to_linker<T: HasFiles>(linker: &mut Linker<T>) -> Result<()> {
     Ok(())
 }
 
-/// Converts the guest's times to those of the operating system.
+/// Converts the guest's times to times of the operating system.
 pub(super) fn times(accessed: NewTimestamp, modified: NewTimestamp) -> std::result::Result<Times, TreeRefusal> {
     let time = |time: NewTimestamp| {
         let special = |nanoseconds| Timespec { tv_sec: 0, tv_nsec: nanoseconds };

@@ -1,8 +1,9 @@
-//! Opens files of granted trees for guests. Anything that is not a file or directory is refused before it is opened: opening a
-//! named pipe would block a thread until its other end is opened, and opening a device can have side effects (row 33).
+//! Opens files of granted trees for guests. An object that is not a file or directory is refused before it is opened
+//! (row 33). Opening a named pipe would block a thread until its other end is opened, and opening a device can have
+//! side effects.
 
 use super::mutation_guard::times;
-use super::{Answer, FILESYSTEM, FilesView, HasFiles, action_on, last};
+use super::{Answer, FILESYSTEM, FilesView, HasFiles, action_on, final_link};
 use crate::file_trees::{OpenRequest, SHOWN_PATH_BYTES, TreeChange, TreeRefusal};
 use crate::grants::file_denied;
 use crate::recording::files::{FileKind, Opened, PathTarget};
@@ -39,12 +40,13 @@ async fn open(
     (directory, path_flags, path, open, access): OpenArguments,
 ) -> Result<Answer<Resource<Descriptor>>> {
     let record = &files.call.record;
-    let target = record.follow_path(directory.rep(), &path, last(path_flags)).await?;
+    let target = record.follow_path(directory.rep(), &path, final_link(path_flags)).await?;
     if matches!(target, PathTarget::Unrecorded | PathTarget::At(_, FileKind::Other)) {
         return Ok(Err(ErrorCode::NotPermitted));
     }
-    let last = last(path_flags);
-    let request = files.base(&directory)?.map(|base| OpenRequest { base, path: path.clone(), last, open, access });
+    let final_link = final_link(path_flags);
+    let request =
+        files.base(&directory)?.map(|base| OpenRequest { base, path: path.clone(), final_link, open, access });
     let opened = match request {
         Ok(request) => {
             let tree = Arc::clone(&request.base.tree);
@@ -77,7 +79,7 @@ async fn open(
             let (thing, advice) = file_denied(&record.plugin.name, &clean(&path, SHOWN_PATH_BYTES));
             record.deny(thing, advice);
         } else {
-            // Every grant of a tree allows reading, so the path must lead out of it.
+            // Every grant of a tree allows reading, so the path must lead out of the tree.
             files.call.deny_path_escape(&path);
         }
     }
@@ -111,13 +113,13 @@ async fn set_times(
     (directory, path_flags, path, accessed, changed): SetTimesArguments,
 ) -> Result<Answer<()>> {
     let record = &files.call.record;
-    let target = record.follow_path(directory.rep(), &path, last(path_flags)).await?;
+    let target = record.follow_path(directory.rep(), &path, final_link(path_flags)).await?;
     if matches!(target, PathTarget::Unrecorded | PathTarget::At(_, FileKind::Other)) {
         return Ok(Err(ErrorCode::NotPermitted));
     }
     let action = action_on("setting the times of", &path);
     let change = match (files.base(&directory)?, times(accessed, changed)) {
-        (Ok(base), Ok(times)) => Ok(TreeChange::SetTimesAt { base, path, last: last(path_flags), times }),
+        (Ok(base), Ok(times)) => Ok(TreeChange::SetTimesAt { base, path, final_link: final_link(path_flags), times }),
         (Err(refusal), _) | (_, Err(refusal)) => Err(refusal),
     };
     let done = match change {
@@ -125,8 +127,8 @@ async fn set_times(
         Err(refusal) => Err(refusal),
     };
     let answer = files.answer_change(done, action);
-    if let (Ok(()), PathTarget::At(place, _)) = (&answer, target) {
-        record.dated(&place);
+    if let (Ok(()), PathTarget::At(location, _)) = (&answer, target) {
+        record.dated(&location);
     }
     Ok(answer)
 }

@@ -1,10 +1,10 @@
-//! Functions that inspect a path without opening it. A path that leads out of its tree, usually through a symbolic link, is recorded
-//! as a separate denial, because WASI has the same error code for it and for missing write access.
+//! Functions that inspect a path without opening it. A path that leads out of its tree, usually through a symbolic
+//! link, is recorded as a separate denial. WASI has only one error code for such a path and for missing write access.
 
-use super::{Answer, FILESYSTEM, HasFiles, last};
+use super::{Answer, FILESYSTEM, HasFiles, final_link};
 use crate::capabilities::CallContext;
 use crate::recording::file_records::FileStat;
-use crate::recording::files::{Last, PathTarget};
+use crate::recording::files::{FinalLink, PathTarget};
 use std::time::Duration;
 use wasmtime::component::{Linker, Resource};
 use wasmtime::{Result, StoreContextMut};
@@ -52,7 +52,7 @@ async fn stat_at<T: HasFiles>(
     if let Err(code) = state.capability().check_readable(&directory) {
         return Ok(Err(code));
     }
-    let target = state.call().record.follow_path(directory.rep(), &path, last(flags)).await?;
+    let target = state.call().record.follow_path(directory.rep(), &path, final_link(flags)).await?;
     if target == PathTarget::Unrecorded {
         return Ok(Err(ErrorCode::NotPermitted));
     }
@@ -73,9 +73,9 @@ async fn metadata_hash_at<T: HasFiles>(
     if let Err(code) = state.capability().check_readable(&directory) {
         return Ok(Err(code));
     }
-    let is_listed = last(flags) == Last::Keep && state.call().record.is_listed(directory.rep(), &path);
+    let is_listed = final_link(flags) == FinalLink::Keep && state.call().record.is_listed(directory.rep(), &path);
     if !is_listed
-        && state.call().record.follow_path(directory.rep(), &path, last(flags)).await? == PathTarget::Unrecorded
+        && state.call().record.follow_path(directory.rep(), &path, final_link(flags)).await? == PathTarget::Unrecorded
     {
         return Ok(Err(ErrorCode::NotPermitted));
     }
@@ -89,7 +89,7 @@ async fn stat<T: HasFiles>(state: &mut T, handle: Resource<Descriptor>) -> Resul
     if let Err(code) = state.capability().check_readable(&handle) {
         return Ok(Err(code));
     }
-    let target = state.call().record.follow_path(handle.rep(), "", Last::Keep).await?;
+    let target = state.call().record.follow_path(handle.rep(), "", FinalLink::Keep).await?;
     if target == PathTarget::Unrecorded {
         return Ok(Err(ErrorCode::NotPermitted));
     }
@@ -107,7 +107,7 @@ async fn read_link_at<T: HasFiles>(
     if let Err(code) = state.capability().check_readable(&directory) {
         return Ok(Err(code));
     }
-    if state.call().record.follow_path(directory.rep(), &path, Last::Keep).await? == PathTarget::Unrecorded {
+    if state.call().record.follow_path(directory.rep(), &path, FinalLink::Keep).await? == PathTarget::Unrecorded {
         return Ok(Err(ErrorCode::NotPermitted));
     }
     match state.filesystem().readlink_at(directory, path).await {
@@ -117,9 +117,10 @@ async fn read_link_at<T: HasFiles>(
 }
 
 impl CallContext {
-    /// In a replay, replaces the size and times of a status with the recorded ones.
+    /// In a replay, replaces the size, the link count and the times of a status with the recorded values.
     fn with_recorded_stat(&self, target: &PathTarget, found: DescriptorStat) -> DescriptorStat {
-        let recorded = if let PathTarget::At(place, _) = target { self.record.recorded_stat(place) } else { None };
+        let recorded =
+            if let PathTarget::At(location, _) = target { self.record.recorded_stat(location) } else { None };
         let Some(FileStat { size, links, accessed, modified, created }) = recorded else { return found };
         let time = |time: Option<u64>| {
             let time = Duration::from_nanos(time?);

@@ -1,4 +1,5 @@
-//! The preopened file trees of a guest. WASI has no "denied" error here, so the record notes that a guest without trees asked for them.
+//! The preopened file trees of a guest. The WASI function for them cannot return an error, so the host records that a
+//! guest without trees asked for them.
 
 use super::HasFiles;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::filesystem::Descriptor;
 
 pub(super) fn add_to_linker<T: HasFiles>(linker: &mut Linker<T>) -> Result<()> {
-    // wasmtime-wasi uses this version in its names.
+    // wasmtime-wasi uses this version in the names of its interfaces.
     linker.instance("wasi:filesystem/preopens@0.2.12")?.func_wrap(
         "get-directories",
         |mut store: StoreContextMut<'_, T>, ()| {
@@ -26,7 +27,7 @@ pub(super) fn add_to_linker<T: HasFiles>(linker: &mut Linker<T>) -> Result<()> {
                 view.state.handles.insert(handle.rep(), tree);
                 preopens.push((handle, guest));
             }
-            view.call.record.gave_trees(&given)?;
+            view.call.record.record_tree_handles(&given)?;
             Ok((preopens,))
         },
     )

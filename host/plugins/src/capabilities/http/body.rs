@@ -1,4 +1,4 @@
-//! Request and response bodies with their limits on size and time.
+//! Request and response bodies with limits on their size and time.
 
 use super::method_field::MethodFieldSearch;
 use super::pool::Lease;
@@ -33,24 +33,24 @@ pub(crate) enum BodyPolicy {
     Forbidden,
 }
 
-/// What is known about the size of a guest's body before it is read.
+/// Whether a guest's body can be empty, according to its size hint.
 pub(crate) fn size_of(body: &WasiBody) -> BodySize {
     if body.size_hint().lower() > 0 { BodySize::NonEmpty } else { BodySize::Unknown }
 }
 
-/// The guest's body, which the copies of a repeatable request share, and its progress.
+/// The guest's body and how far it was read. All copies of a repeatable request share it.
 struct SharedRequestBody {
     body: WasiBody,
     yielded: bool,
     ended: bool,
-    /// Present if no field of the body may name a different method.
+    /// Present if fields of the body must not override the request's method.
     method_guard: Option<MethodGuard>,
 }
 
-/// Ends a body if one of its fields names a method.
+/// Stops a body if one of its fields could override the request's method.
 pub(crate) struct MethodGuard {
     search: MethodFieldSearch,
-    /// The denial to record in that case.
+    /// The denial to record when the body is stopped.
     denial: (String, GrantAdvice),
 }
 
@@ -70,14 +70,14 @@ impl RequestBody {
         Self { shared: Arc::new(Mutex::new(shared)), policy, left: record.limits.request_body, number, record }
     }
 
-    /// A copy for a second attempt, which is usable as long as no part of the body was read.
+    /// A copy for a second attempt. It can be used only if no part of the body was read.
     pub(crate) fn retry(&self) -> Self {
         let (shared, record) = (Arc::clone(&self.shared), Arc::clone(&self.record));
         Self { shared, policy: self.policy, left: record.limits.request_body, number: self.number, record }
     }
 
-    /// Whether no part of the body was read.
-    pub(crate) fn is_untouched(&self) -> bool {
+    /// Whether no part of the body was read yet.
+    pub(crate) fn is_unread(&self) -> bool {
         !lock(&self.shared).yielded
     }
 }
@@ -139,7 +139,7 @@ impl Body for RequestBody {
 #[derive(Clone, Copy)]
 pub(crate) struct Deadline {
     at: Instant,
-    /// The limit that sets the deadline. None: the call ends first.
+    /// The limit that sets the deadline. None: the wall time of the call ends earlier.
     limit: Option<Limit>,
 }
 
@@ -150,13 +150,13 @@ impl Deadline {
         Self { at: Instant::now() + own.min(left), limit: (own < left).then_some(Limit::RequestTime(own)) }
     }
 
-    pub(crate) fn left(self) -> Duration {
+    pub(crate) fn time_left(self) -> Duration {
         self.at.saturating_duration_since(Instant::now())
     }
 
-    /// Records the limit if it ended the request.
+    /// Records the limit if the deadline has passed because of it.
     pub(crate) fn note(self, record: &CallRecord) {
-        if let Some(limit) = self.limit.filter(|_| self.left().is_zero()) {
+        if let Some(limit) = self.limit.filter(|_| self.time_left().is_zero()) {
             record.record_request_limit(limit);
         }
     }
@@ -166,22 +166,22 @@ impl Deadline {
 pub(crate) struct ResponseTimes {
     /// Deadline for the whole body.
     pub(crate) end: Deadline,
-    /// Maximum time until the next piece.
+    /// Maximum time between two pieces of the body.
     pub(crate) between: Duration,
 }
 
-/// The body of a response, limited in size and time and without the agent's secrets.
+/// The body of a response, limited in size and time. The agent's secrets are removed from it.
 pub(crate) struct ResponseBody {
     body: Incoming,
     left: usize,
-    /// None if the agent has no secrets.
+    /// Removes the agent's secrets from the body. None: the agent has no secrets.
     secrets: Option<RedactionStream>,
     times: ResponseTimes,
     alarm: Pin<Box<Sleep>>,
     ended: bool,
     number: RequestNumber,
     record: Arc<CallRecord>,
-    /// The connection that delivers the body, until the body ends.
+    /// The connection that delivers the body. None after the body has ended.
     lease: Option<Lease>,
 }
 
@@ -198,8 +198,9 @@ impl ResponseBody {
         Self { body, left, secrets, times, alarm, ended: false, number, record, lease: None }
     }
 
-    /// Sets the connection that delivers the body. It returns to the pool when the whole response has been read.
-    pub(crate) fn over(mut self, lease: Lease) -> Self {
+    /// Sets the connection that delivers the body. The connection returns to the pool when the whole response has been
+    /// read.
+    pub(crate) fn with_connection(mut self, lease: Lease) -> Self {
         self.lease = Some(lease);
         self
     }
@@ -213,10 +214,10 @@ impl ResponseBody {
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
-        // A guest that knows the length does not poll the body to its end.
+        // A guest that knows the length of the body may stop polling before the end of the stream is reported.
         if self.body.is_end_stream() {
             self.record.answers.response_ended(self.number);
-            self.lease.take().into_iter().for_each(Lease::give_back);
+            self.lease.take().into_iter().for_each(Lease::return_to_pool);
         }
     }
 }
@@ -245,11 +246,11 @@ impl Body for ResponseBody {
                 Some(Err(error)) => return self.end(error.into()),
                 None => {
                     self.ended = true;
-                    self.lease.take().into_iter().for_each(Lease::give_back);
-                    let rest = self.secrets.as_mut().map(RedactionStream::finish).unwrap_or_default();
-                    self.record.answers.response_body(self.number, &rest);
+                    self.lease.take().into_iter().for_each(Lease::return_to_pool);
+                    let last_piece = self.secrets.as_mut().map(RedactionStream::finish).unwrap_or_default();
+                    self.record.answers.response_body(self.number, &last_piece);
                     self.record.answers.response_ended(self.number);
-                    return Poll::Ready((!rest.is_empty()).then(|| Ok(Frame::data(rest.into()))));
+                    return Poll::Ready((!last_piece.is_empty()).then(|| Ok(Frame::data(last_piece.into()))));
                 }
             };
             let next = self.times.next();

@@ -1,4 +1,4 @@
-//! Opens connections: resolves the name, checks every address and connects to one of the checked addresses.
+//! Opens connections: resolves the host name, checks every address and connects to one of the checked addresses.
 
 use super::pool::Pool;
 use super::rate::Rates;
@@ -38,7 +38,8 @@ impl NameResolver for SystemResolver {
 /// The network access that all plugins of a sandbox share.
 pub(crate) struct Network {
     resolver: Arc<dyn NameResolver>,
-    /// Created at the first HTTPS request, because reading the system's certificates takes some time.
+    /// The TLS configuration. Created at the first HTTPS request, because reading the system's certificates takes some
+    /// time.
     tls: OnceCell<Arc<ClientConfig>>,
     pub(crate) rates: Rates,
     pub(crate) pool: Arc<Pool>,
@@ -46,7 +47,7 @@ pub(crate) struct Network {
 
 /// The reason why a connection failed.
 pub(crate) enum ConnectError {
-    /// No pattern allows the address. The text describes the address.
+    /// No pattern allows the address. The text describes the kind of address.
     Refused(IpAddr, &'static str),
     /// The system does not trust the server's certificate.
     Untrusted(String),
@@ -54,24 +55,24 @@ pub(crate) enum ConnectError {
     Failed(Error),
 }
 
-/// A byte stream in both directions, plain or encrypted.
-pub(crate) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+/// A bidirectional byte stream, encrypted or not.
+pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 impl Network {
     pub(crate) fn new(resolver: Arc<dyn NameResolver>) -> Self {
         Self { resolver, tls: OnceCell::new(), rates: Rates::default(), pool: Arc::default() }
     }
 
-    /// Connects to the server of the URL if the patterns admit every address of its name. If one address is refused, the name
-    /// is not trustworthy. Also returns the address of the connection.
+    /// Connects to the server of the URL if the patterns admit every address of its name. If one address is refused, no
+    /// address is used, because the name is not trustworthy. Also returns the address of the connection.
     pub(crate) async fn connect(
         &self,
         url: &Url,
         patterns: &[HttpPattern],
         time: Duration,
-    ) -> Result<(Box<dyn Wire>, IpAddr), ConnectError> {
+    ) -> Result<(Box<dyn ByteStream>, IpAddr), ConnectError> {
         let connected = tokio::time::timeout(time, async {
             let addresses = self.addresses(url).await?;
             for address in &addresses {
@@ -103,12 +104,12 @@ impl Network {
         if addresses.is_empty() { Err(ConnectError::Failed(Error::DestinationNotFound)) } else { Ok(addresses) }
     }
 
-    async fn encrypted(&self, url: &Url, socket: TcpStream) -> Result<Box<dyn Wire>, ConnectError> {
+    async fn encrypted(&self, url: &Url, socket: TcpStream) -> Result<Box<dyn ByteStream>, ConnectError> {
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).trim_end_matches('.').to_owned();
         let name = ServerName::try_from(host).map_err(|_| ConnectError::Failed(Error::HttpRequestUriInvalid))?;
         let configuration = self.tls.get_or_try_init(configuration).await.map_err(ConnectError::Failed)?;
         let stream = TlsConnector::from(Arc::clone(configuration)).connect(name, socket).await;
-        stream.map(|stream| Box::new(stream) as Box<dyn Wire>).map_err(|error| {
+        stream.map(|stream| Box::new(stream) as Box<dyn ByteStream>).map_err(|error| {
             let is_about_trust = |error: &rustls::Error| matches!(error, rustls::Error::InvalidCertificate(_));
             let (host, inner) = (url.host_str(), error.get_ref().and_then(|inner| inner.downcast_ref()));
             if inner.is_some_and(is_about_trust) {
@@ -125,15 +126,15 @@ impl Network {
 }
 
 async fn connect_to_first(addresses: &[SocketAddr]) -> Result<(TcpStream, IpAddr), ConnectError> {
-    let mut last = Error::DestinationUnavailable;
+    let mut last_error = Error::DestinationUnavailable;
     for address in addresses {
         match TcpStream::connect(address).await {
             Ok(socket) => return Ok((socket, address.ip())),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => last = Error::ConnectionRefused,
-            Err(_) => last = Error::DestinationUnavailable,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => last_error = Error::ConnectionRefused,
+            Err(_) => last_error = Error::DestinationUnavailable,
         }
     }
-    Err(ConnectError::Failed(last))
+    Err(ConnectError::Failed(last_error))
 }
 
 /// A TLS configuration with the system's certificates.

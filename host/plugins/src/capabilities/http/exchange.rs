@@ -1,4 +1,4 @@
-//! Sends one request over a pooled connection or, if none is usable, over a new one.
+//! Sends one request over a pooled connection. If no pooled connection can be used, opens a new connection.
 
 use super::body::{Deadline, RequestBody};
 use super::connect::{ConnectError, Network};
@@ -23,7 +23,7 @@ const MIN_BUFFER: usize = 8 * 1024;
 /// Destination, call and deadline of a request.
 pub(crate) struct RequestRoute<'a> {
     pub(crate) url: &'a Url,
-    /// Patterns that allow the request.
+    /// Granted patterns that allow the request.
     pub(crate) patterns: &'a [HttpPattern],
     pub(crate) owner: Owner,
     pub(crate) grants: Arc<Grants>,
@@ -34,10 +34,10 @@ pub(crate) struct RequestRoute<'a> {
 
 pub(crate) type LeasedResponse = (Response<Incoming>, Lease);
 
-/// A request that got no response.
+/// An attempt that ended without a response.
 struct FailedAttempt {
     error: AttemptError,
-    /// The request, if no part of it was sent.
+    /// The request, if no part of it was sent. It can be sent again.
     unsent: Option<Box<Request<RequestBody>>>,
 }
 
@@ -46,7 +46,7 @@ enum AttemptError {
     Broken(hyper::Error),
 }
 
-/// Sends the request. If a pooled connection turns out to be closed, tries the next one.
+/// Sends the request. If a pooled connection turns out to be closed, tries the next connection.
 pub(crate) async fn exchange(
     mut request: Request<RequestBody>,
     route: &RequestRoute<'_>,
@@ -54,15 +54,15 @@ pub(crate) async fn exchange(
 ) -> Result<LeasedResponse, ConnectError> {
     let repeatable = repeatable(&request);
     while let Some(lease) = network.pool.take(&route.owner, route.patterns, repeatable).await {
-        let again = (repeatable == Repeatable::Yes).then(|| copy(&request));
-        let may_go_again =
-            |error: &AttemptError, again: &Request<RequestBody>| is_closed(error) && again.body().is_untouched();
+        let retry = (repeatable == Repeatable::Yes).then(|| copy(&request));
+        let may_be_repeated =
+            |error: &AttemptError, retry: &Request<RequestBody>| is_closed(error) && retry.body().is_unread();
         match attempt(request, lease, route).await {
             Ok(response) => return Ok(response),
-            // The server closed the connection. A request that was not sent or is repeatable uses another connection.
+            // If the request was not sent or may be repeated, it is sent over another connection.
             Err(FailedAttempt { error, unsent }) => {
-                let again = again.filter(|again| may_go_again(&error, again));
-                match unsent.map(|unsent| *unsent).or(again) {
+                let retry = retry.filter(|retry| may_be_repeated(&error, retry));
+                match unsent.map(|unsent| *unsent).or(retry) {
                     Some(unsent) => request = unsent,
                     None => return Err(ConnectError::Failed(cause(error, route.record))),
                 }
@@ -75,14 +75,14 @@ pub(crate) async fn exchange(
 
 async fn connect(route: &RequestRoute<'_>, network: &Network) -> Result<Lease, ConnectError> {
     let limits = route.record.limits;
-    let time = route.options.connect_timeout.unwrap_or(limits.request_time).min(route.end.left());
+    let time = route.options.connect_timeout.unwrap_or(limits.request_time).min(route.end.time_left());
     let (wire, address) = network.connect(route.url, route.patterns, time).await?;
     let mut builder = http1::Builder::new();
     builder.max_buf_size(limits.headers.max(MIN_BUFFER));
     let handshake = builder.handshake(TokioIo::new(wire)).await;
     let (sender, connection) = handshake.map_err(|error| ConnectError::Failed(error.into()))?;
     let connection = spawn(async move {
-        // The request or its response reports why the connection broke.
+        // The error of the request or of its response body explains why the connection broke.
         let _ = connection.await;
     });
     Ok(Lease::new((sender, connection), (route.owner.clone(), address), &route.grants, &network.pool))
@@ -93,7 +93,7 @@ async fn attempt(
     mut lease: Lease,
     route: &RequestRoute<'_>,
 ) -> Result<LeasedResponse, FailedAttempt> {
-    let time = route.options.first_byte_timeout.unwrap_or(route.record.limits.request_time).min(route.end.left());
+    let time = route.options.first_byte_timeout.unwrap_or(route.record.limits.request_time).min(route.end.time_left());
     match tokio::time::timeout(time, lease.sender.try_send_request(request)).await {
         Ok(Ok(response)) => Ok((response, lease)),
         Ok(Err(mut error)) => {
@@ -104,15 +104,15 @@ async fn attempt(
     }
 }
 
-/// Whether the server may receive the request twice. Safe methods usually have no body, although guests rarely mark the body
-/// as empty.
+/// Whether the server may receive the request twice. The body of a request with a safe method is not checked: it is
+/// usually empty, but guests rarely mark it as empty.
 fn repeatable(request: &Request<RequestBody>) -> Repeatable {
     let method = request.method();
     let is_repeatable = method.is_safe() || method.is_idempotent() && request.body().is_end_stream();
     if is_repeatable { Repeatable::Yes } else { Repeatable::No }
 }
 
-/// A copy of the request, which is usable as long as no part of the body was read.
+/// A copy of the request. It can be used only if no part of the body was read.
 fn copy(request: &Request<RequestBody>) -> Request<RequestBody> {
     let mut copy = Request::new(request.body().retry());
     *copy.method_mut() = request.method().clone();
@@ -130,7 +130,8 @@ fn is_closed(error: &AttemptError) -> bool {
     error.is_incomplete_message() || error.is_canceled() || error.is_closed() || inner.is_some_and(is_broken)
 }
 
-/// The reason why an exchange failed. If a request body exceeds its limit, hyper reports only a body error, whose source says so.
+/// The reason why an exchange failed. If a request body exceeds its limit, hyper reports a generic body error, and the
+/// error of the limit is its source.
 fn cause(error: AttemptError, record: &CallRecord) -> Error {
     let AttemptError::Broken(error) = error else { return Error::ConnectionReadTimeout };
     if error.is_parse_too_large() {

@@ -1,12 +1,14 @@
-//! Finds a method that is named in a request's body (row 43). Some frameworks read the field `_method` of a POST request and then
-//! handle it as a DELETE, for example. A grant that is limited to methods does not cover such a request.
+//! Finds a field in a request's body that overrides the request's method (row 43). Some frameworks handle a POST
+//! request with the field `_method` as a DELETE request, for example. A grant that is limited to certain methods does
+//! not cover such a request.
 
 use crate::grants::request_rules::names_method;
 
-/// Maximum bytes of a name or a line that are stored. Longer names never name the method.
+/// Maximum number of stored bytes of a field name or line. Longer names are never treated as the name of a method
+/// field.
 const MAX_NAME_BYTES: usize = 1024;
 
-/// Finds the field in a body that arrives in pieces, as a form, JSON or multipart data.
+/// Searches a body that arrives in pieces for a method field. The body may be a form, JSON or multipart data.
 #[derive(Debug, Default)]
 pub(super) struct MethodFieldSearch {
     form: FormNames,
@@ -15,13 +17,13 @@ pub(super) struct MethodFieldSearch {
 }
 
 impl MethodFieldSearch {
-    /// Whether the next piece of the body completes such a field.
+    /// Whether the next piece of the body completes the name of a method field.
     pub(super) fn finds(&mut self, piece: &[u8]) -> bool {
         piece.iter().any(|byte| self.form.take(*byte) || self.json.take(*byte) || self.multipart.take(*byte))
     }
 }
 
-/// A buffer that notes when it gets more bytes than it stores.
+/// A buffer with a maximum size. It records whether more bytes were pushed than it can store.
 #[derive(Debug, Default)]
 struct BoundedBuffer {
     bytes: Vec<u8>,
@@ -42,13 +44,13 @@ impl BoundedBuffer {
         self.is_too_long = false;
     }
 
-    /// The stored text; empty if there were too many bytes.
+    /// The stored text. Empty if too many bytes were pushed.
     fn text(&self) -> String {
         if self.is_too_long { String::new() } else { String::from_utf8_lossy(&self.bytes).into_owned() }
     }
 }
 
-/// Names of a form, `name=value&name=value`, percent-encoded.
+/// Finds the names in a percent-encoded form, `name=value&name=value`.
 #[derive(Debug, Default)]
 struct FormNames {
     name: BoundedBuffer,
@@ -74,50 +76,54 @@ impl FormNames {
     }
 }
 
-/// Names of JSON objects, `"name":`, at any depth.
+/// Finds the names in JSON objects, `"name":`, at any depth.
 #[derive(Debug, Default)]
 struct JsonNames {
     text: BoundedBuffer,
-    place: JsonPlace,
+    position: JsonPosition,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum JsonPlace {
+enum JsonPosition {
     #[default]
     Between,
     InText,
     Escaped,
-    /// After a string, which is a name if a colon follows.
+    /// After a string. The string is a name if a colon follows.
     AfterText,
 }
 
 impl JsonNames {
     fn take(&mut self, byte: u8) -> bool {
-        self.place = match (self.place, byte) {
-            (JsonPlace::Between | JsonPlace::AfterText, b'"') => {
+        self.position = match (self.position, byte) {
+            (JsonPosition::Between | JsonPosition::AfterText, b'"') => {
                 self.text.clear();
-                JsonPlace::InText
+                JsonPosition::InText
             }
-            (JsonPlace::InText, b'"') => JsonPlace::AfterText,
-            (JsonPlace::InText | JsonPlace::Escaped, _) => {
+            (JsonPosition::InText, b'"') => JsonPosition::AfterText,
+            (JsonPosition::InText | JsonPosition::Escaped, _) => {
                 self.text.push(byte);
-                if self.place == JsonPlace::InText && byte == b'\\' { JsonPlace::Escaped } else { JsonPlace::InText }
+                if self.position == JsonPosition::InText && byte == b'\\' {
+                    JsonPosition::Escaped
+                } else {
+                    JsonPosition::InText
+                }
             }
-            (JsonPlace::AfterText, b':') => {
-                self.place = JsonPlace::Between;
+            (JsonPosition::AfterText, b':') => {
+                self.position = JsonPosition::Between;
                 let raw = self.text.text();
                 let name = serde_json::from_str(&format!("\"{raw}\"")).unwrap_or(raw);
                 return names_method(&name);
             }
-            (JsonPlace::AfterText, _) if byte.is_ascii_whitespace() => JsonPlace::AfterText,
-            (JsonPlace::Between | JsonPlace::AfterText, _) => JsonPlace::Between,
+            (JsonPosition::AfterText, _) if byte.is_ascii_whitespace() => JsonPosition::AfterText,
+            (JsonPosition::Between | JsonPosition::AfterText, _) => JsonPosition::Between,
         };
         false
     }
 }
 
-/// Names of multipart data: `Content-Disposition: form-data; name="…"`, even on several lines, and `Content-ID: …`, which Rack
-/// uses as a name.
+/// Finds the names in multipart data: `Content-Disposition: form-data; name="…"`, even on several lines, and
+/// `Content-ID: …`, which Rack uses as a name.
 #[derive(Debug, Default)]
 struct PartNames {
     line: BoundedBuffer,
@@ -135,7 +141,7 @@ impl PartNames {
         let plain: String =
             line.chars().filter(|character| !matches!(character, '"' | '\'' | '\\' | '\r' | '\t' | ' ')).collect();
         let value = |before: &str| {
-            let mut found = plain.match_indices(before).map(|(place, _)| &plain[place + before.len()..]);
+            let mut found = plain.match_indices(before).map(|(index, _)| &plain[index + before.len()..]);
             found.any(|value| names_method(value.split(';').next().unwrap_or_default()))
         };
         value("name=")
@@ -154,7 +160,7 @@ mod tests {
         body.as_bytes().chunks(piece).any(|piece| search.finds(piece))
     }
 
-    /// Row 43: the field is found in each format, with escapes and name variants, in pieces of any size.
+    /// Row 43: covers each format, escapes, name variants and pieces of any size.
     #[test]
     fn row_43_method_in_body_is_found() {
         let late = format!("{}_method=DELETE", "a=b&".repeat(100));
@@ -194,7 +200,7 @@ mod tests {
         }
     }
 
-    /// Row 43: other fields and text that mentions the field are not found.
+    /// Row 43: other fields and text that mentions the field are not treated as a method field.
     #[test]
     fn row_43_other_bodies_are_not_refused() {
         let long = format!("{}=x", "_method".repeat(1_000));

@@ -4,11 +4,13 @@ use super::body::{BodyPolicy, Deadline, MethodGuard, RequestBody, ResponseBody, 
 use super::connect::{ConnectError, Network};
 use super::exchange::{RequestRoute, exchange, response_headers_too_large};
 use super::pool::Owner;
-use super::port::{by_port, refusal_of};
+use super::port::{refusal_for, respond_from_port};
 use super::rate::RateExceeded;
 use crate::grants::http_pattern::HttpPattern;
 use crate::grants::live_grants::LiveGrants;
-use crate::grants::request_rules::{BodySize, ambiguous_path, has_body, method_override, refused_always, second_path};
+use crate::grants::request_rules::{
+    BodySize, ambiguous_path, has_body, method_override, reason_to_refuse, second_path,
+};
 use crate::grants::{GrantAdvice, Grants, http_denied};
 use crate::limits::Limit;
 use crate::ports::http::{HttpPort, HttpRefusal};
@@ -37,7 +39,7 @@ pub(crate) struct Outgoing {
     agent: String,
     trace: Option<TraceContext>,
     network: Arc<Network>,
-    /// Answers requests instead of the network.
+    /// The port that responds to requests instead of the network. None: requests are sent to the network.
     port: Option<Arc<dyn HttpPort>>,
     sent: usize,
 }
@@ -46,9 +48,9 @@ pub(crate) struct Outgoing {
 pub(super) struct Authorised {
     pub(super) request: Request<RequestBody>,
     pub(super) url: Url,
-    /// Digest of the headers that the guest itself set.
+    /// Digest of the headers that the guest set, without the headers that the host adds.
     pub(super) own_headers: Digest,
-    /// Patterns that allow the request.
+    /// Granted patterns that allow the request.
     patterns: Vec<HttpPattern>,
     pub(super) end: Deadline,
     pub(super) number: RequestNumber,
@@ -70,7 +72,8 @@ impl Outgoing {
         Self { record, live_grants, agent, trace, network, port, sent: 0 }
     }
 
-    /// Checks a request and prepares it for sending. Refused requests also count, so that a loop of them reaches the limit.
+    /// Checks a request and prepares it for sending. Refused requests also count, so that a loop of refused requests
+    /// reaches the limit.
     fn authorise(&mut self, request: Request<WasiBody>, options: RequestOptions) -> Result<Authorised, Error> {
         self.count()?;
         let (mut parts, body) = request.into_parts();
@@ -94,7 +97,7 @@ impl Outgoing {
         self.check_headers(&parts.headers)?;
         self.set_host_headers(&mut parts.headers, (&method, &url), &grants)?;
         self.trace.iter().for_each(|trace| add_trace_headers(trace, &mut parts.headers));
-        // Send the parsed path and query that were checked: they have no `.` or `..` segments.
+        // Send the parsed path and query, because these were checked. They have no `.` or `..` segments.
         let target = &url[url::Position::BeforePath..];
         parts.uri = target.parse::<Uri>().map_err(|_| Error::HttpRequestUriInvalid)?;
         let body_policy = if has_body(&method) { BodyPolicy::Allowed } else { BodyPolicy::Forbidden };
@@ -106,7 +109,7 @@ impl Outgoing {
         Ok(Authorised { request, url, own_headers, patterns, end, number, options, owner, grants })
     }
 
-    /// The patterns that allow the request, or the denial.
+    /// The granted patterns that allow the request. The error is the denial to record.
     fn allowing_patterns(
         &self,
         grants: &Grants,
@@ -115,28 +118,28 @@ impl Outgoing {
         body: BodySize,
     ) -> Result<Vec<HttpPattern>, (String, GrantAdvice)> {
         let plugin = &self.record.plugin.name;
-        let request = shown(method, url);
+        let request = description(method, url);
         let never = |reason: String| (http_denied(plugin, &format!("{request}: {reason}"), "").0, GrantAdvice::none());
-        if let Some(reason) = refused_always(method, headers, body) {
+        if let Some(reason) = reason_to_refuse(method, headers, body) {
             return Err(never(reason));
         }
         let allowed = |pattern: &&HttpPattern| pattern.allows(method, url);
         let mut patterns: Vec<_> = grants.http.iter().filter(allowed).cloned().collect();
         if patterns.is_empty() {
-            let would_be_allowed = grants.http.iter().any(|pattern| pattern.would_allow(method, url));
+            let would_be_allowed = grants.http.iter().any(|pattern| pattern.would_allow_literal_path(method, url));
             let reason = ambiguous_path(url.path()).filter(|_| would_be_allowed);
             let thing = reason.map_or(request.clone(), |reason| format!("{request}: {reason}"));
-            return Err(http_denied(plugin, &thing, &line(method, url)));
+            return Err(http_denied(plugin, &thing, &pattern_for(method, url)));
         }
         if let Some(reason) = method_override(url, headers) {
-            patterns.retain(HttpPattern::is_for_each_method);
+            patterns.retain(HttpPattern::matches_every_method);
             if patterns.is_empty() {
                 let origin = clean(&url[..url::Position::BeforePath], 256);
                 return Err(http_denied(plugin, &format!("{request}: {reason}"), &origin));
             }
         }
         if let Some(reason) = second_path(method, headers) {
-            patterns.retain(HttpPattern::is_for_each_path);
+            patterns.retain(HttpPattern::matches_every_path);
             if patterns.is_empty() {
                 let origin = clean(&url[..url::Position::BeforePath], 256);
                 return Err(http_denied(plugin, &format!("{request}: {reason}"), &origin));
@@ -151,27 +154,29 @@ impl Outgoing {
         }
     }
 
-    /// Some frameworks read a different method from a POST's body. This matters only if not all methods are granted.
+    /// The guard for the body of a POST request, because frameworks may read a different method from it. None: all
+    /// methods are granted.
     fn method_guard(&self, patterns: &[HttpPattern], (method, url): (&str, &Url)) -> Option<MethodGuard> {
-        if method != "POST" || patterns.iter().any(HttpPattern::is_for_each_method) {
+        if method != "POST" || patterns.iter().any(HttpPattern::matches_every_method) {
             return None;
         }
-        let request = format!("{}: the field `_method` of its body could override the method", shown(method, url));
+        let request =
+            format!("{}: the field `_method` of its body could override the method", description(method, url));
         let origin = clean(&url[..url::Position::BeforePath], 256);
         Some(MethodGuard::new(http_denied(&self.record.plugin.name, &request, &origin)))
     }
 
     fn count(&mut self) -> Result<(), Error> {
-        let too_many = |limit: Limit| {
+        let stopped_at = |limit: Limit| {
             self.record.record_request_limit(limit);
             Err(Error::InternalError(Some(format!("the plugin was stopped at its limit: {limit}"))))
         };
         let limits = self.record.limits;
         if self.sent == limits.requests {
-            return too_many(Limit::Requests(limits.requests));
+            return stopped_at(Limit::Requests(limits.requests));
         }
         if self.port.is_some() {
-            // Requests that the port answers do not reach the network, so the rate limit does not apply.
+            // Requests to the port do not reach the network, so the rate limit does not apply.
             self.sent += 1;
             return Ok(());
         }
@@ -179,14 +184,14 @@ impl Outgoing {
         match self.network.rates.take(whose, limits.requests_per_minute, now) {
             Ok(()) => self.sent += 1,
             Err(RateExceeded { retry_after }) => {
-                return too_many(Limit::RequestsPerMinute(limits.requests_per_minute, retry_after));
+                return stopped_at(Limit::RequestsPerMinute(limits.requests_per_minute, retry_after));
             }
         }
         Ok(())
     }
 
-    /// Sets the headers that the host controls. A secret replaces the guest's value of its header, because libraries often put a
-    /// placeholder there.
+    /// Sets the headers that the host controls. A secret replaces the guest's value of its header, because libraries
+    /// often set a placeholder value.
     fn set_host_headers(
         &self,
         headers: &mut HeaderMap,
@@ -200,7 +205,7 @@ impl Outgoing {
             headers.insert(name, value);
         }
         if self.record.secrets.are_known_to(url) {
-            // The host could not find a secret in a compressed response.
+            // The host cannot find secrets in a compressed response.
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
         Ok(())
@@ -229,10 +234,10 @@ impl WasiHttpHooks for Outgoing {
             let (authorised, log) = (authorised?, Arc::clone(&record));
             let number = authorised.number;
             let sent = match port {
-                Some(port) => by_port(authorised, record, &*port).await,
+                Some(port) => respond_from_port(authorised, record, &*port).await,
                 None => send(authorised, record, &network).await,
             };
-            sent.inspect_err(|error| log.answers.request_refused(number, refusal_of(error)))
+            sent.inspect_err(|error| log.answers.request_refused(number, refusal_for(error)))
         })
     }
 
@@ -247,12 +252,12 @@ impl WasiHttpHooks for Outgoing {
     }
 }
 
-/// Total bytes of the names and values.
+/// Total size of the names and values of the headers, in bytes.
 pub(super) fn header_bytes(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
 }
 
-/// Adds the call's trace context (P5), unless the guest has set its own.
+/// Adds the call's trace context (P5), unless the guest has set its own trace context.
 fn add_trace_headers(trace: &TraceContext, headers: &mut HeaderMap) {
     if headers.contains_key("traceparent") || trace.traceparent.is_empty() {
         return;
@@ -281,29 +286,30 @@ async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network
             Error::TlsCertificateError
         }
         ConnectError::Refused(address, class) => {
-            let thing = format!("{}: {address} is {class}", shown(&method, &url));
-            let (thing, advice) = http_denied(&record.plugin.name, &thing, &inner_line(&method, &url, address));
+            let thing = format!("{}: {address} is {class}", description(&method, &url));
+            let (thing, advice) =
+                http_denied(&record.plugin.name, &thing, &private_pattern_for(&method, &url, address));
             record.deny(thing, advice);
             Error::DestinationIpProhibited
         }
     })?;
-    tracing::debug!(target: "plugin", plugin = %record.plugin, call = %record.call, status = response.status().as_u16(), "{}", shown(&method, &url));
+    tracing::debug!(target: "plugin", plugin = %record.plugin, call = %record.call, status = response.status().as_u16(), "{}", description(&method, &url));
     let (mut parts, body) = response.into_parts();
     if header_bytes(&parts.headers) > limits.headers {
         return Err(response_headers_too_large(&record));
     }
-    parts.headers = readable(parts.headers, &url, &record)?;
+    parts.headers = redacted_headers(parts.headers, &url, &record)?;
     record.answers.response_started(number, parts.status.as_u16(), &parts.headers);
     let between = options.between_bytes_timeout.unwrap_or(limits.request_time).max(Duration::from_millis(1));
-    let body = ResponseBody::new(body, ResponseTimes { end, between }, (number, record)).over(lease);
-    // The connection runs in its own task, even after this response.
+    let body = ResponseBody::new(body, ResponseTimes { end, between }, (number, record)).with_connection(lease);
+    // The connection runs in its own task, so the driver has no work.
     let driver = std::future::ready(Ok(()));
     Ok((Response::from_parts(parts, body.boxed_unsync()), Box::new(driver)))
 }
 
-/// The headers of a response without secrets. If a server that knows a secret compresses the response although the host asked it not to,
-/// the response is refused, because the host could not find the secret in it.
-pub(super) fn readable(headers: HeaderMap, url: &Url, record: &CallRecord) -> Result<HeaderMap, Error> {
+/// The headers of a response without secrets. Fails if a server that knows a secret compressed the response although
+/// the host asked it not to, because the host cannot find the secret in a compressed response.
+pub(super) fn redacted_headers(headers: HeaderMap, url: &Url, record: &CallRecord) -> Result<HeaderMap, Error> {
     let is_plain = |value: &HeaderValue| {
         let value = value.as_bytes().trim_ascii();
         value.is_empty() || value.eq_ignore_ascii_case(b"identity") || value.eq_ignore_ascii_case(b"chunked")
@@ -328,11 +334,11 @@ fn without_secrets(headers: HeaderMap, redaction: &Redaction) -> Result<HeaderMa
         return Ok(headers);
     }
     let mut clean = HeaderMap::with_capacity(headers.len());
-    let mut last = None;
+    let mut last_name = None;
     for (name, value) in headers {
-        // `HeaderMap` gives a name only with its first value.
-        let name = name.or(last.take()).ok_or(Error::HttpProtocolError)?;
-        last = Some(name.clone());
+        // `HeaderMap` returns a name only with the first value of the name.
+        let name = name.or(last_name.take()).ok_or(Error::HttpProtocolError)?;
+        last_name = Some(name.clone());
         let name = match redaction.bytes(name.as_str().as_bytes(), Edges::Cut) {
             Some(bytes) => HeaderName::from_bytes(&bytes).map_err(|_| Error::HttpProtocolError)?,
             None => name,
@@ -346,19 +352,20 @@ fn without_secrets(headers: HeaderMap, redaction: &Redaction) -> Result<HeaderMa
     Ok(clean)
 }
 
-/// Description of a request for people, without its query, which often contains credentials.
-fn shown(method: &str, url: &Url) -> String {
+/// Description of a request for users. It omits the query, which often contains credentials.
+fn description(method: &str, url: &Url) -> String {
     clean(&format!("{method} {}", &url[..url::Position::AfterPath]), 256)
 }
 
-/// The pattern that would allow the request.
-fn line(method: &str, url: &Url) -> String {
+/// The text of a pattern that would allow the request.
+fn pattern_for(method: &str, url: &Url) -> String {
     clean(&format!("{method} {}", &url[..url::Position::BeforePath]), 256)
 }
 
-/// The pattern that would allow a request to an address that is not public: with `private` if that suffices, otherwise by the address.
-fn inner_line(method: &str, url: &Url, address: IpAddr) -> String {
-    let private = format!("private {}", line(method, url));
+/// The text of a pattern that would allow a request to an address that is not public. It uses `private` if that
+/// suffices, and the address itself otherwise.
+fn private_pattern_for(method: &str, url: &Url, address: IpAddr) -> String {
+    let private = format!("private {}", pattern_for(method, url));
     if private.parse().is_ok_and(|pattern: HttpPattern| pattern.admits(address).is_ok()) {
         return private;
     }

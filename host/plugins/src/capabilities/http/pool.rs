@@ -1,5 +1,5 @@
-//! The pool of idle connections (P8). Each belongs to one plugin of one agent, one origin, and the address that was checked when
-//! it was opened.
+//! The pool of idle connections (P8). Each connection belongs to one plugin of one agent, to one origin, and to the
+//! address that was checked when the connection was opened.
 
 use super::body::RequestBody;
 use crate::grants::Grants;
@@ -12,15 +12,16 @@ use std::time::{Duration, Instant};
 use url::Url;
 use wasmtime_wasi::runtime::{AbortOnDropJoinHandle, spawn};
 
-/// How long a connection stays idle before the host closes it. Servers usually wait longer.
+/// Time after which the host closes an idle connection. Servers usually wait longer before they close it.
 const IDLE: Duration = Duration::from_secs(15);
 /// Interval at which the pool checks whether the grants of a connection still exist.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
-/// Maximum number of idle connections of one agent's plugin, and in total.
+/// Maximum number of idle connections of one agent's plugin.
 const MAX_IDLE_PER_PLUGIN: usize = 8;
+/// Maximum number of idle connections of all plugins together.
 const MAX_IDLE: usize = 64;
-/// A connection that was idle for less than this time is unlikely to be closed by the server. Older ones are used only for
-/// requests that may be sent twice.
+/// A server is unlikely to close a connection that was idle for less than this time. Connections that were idle for
+/// longer are used only for requests that may be sent twice.
 const FRESH: Duration = Duration::from_secs(2);
 
 /// Agent, plugin and origin of a connection.
@@ -32,7 +33,7 @@ pub(crate) struct Owner {
     pub(crate) origin: String,
 }
 
-/// An open connection in use. Dropping it closes it.
+/// An open connection in use. Dropping the lease closes the connection.
 pub(crate) struct Lease {
     pub(crate) sender: SendRequest<RequestBody>,
     owner: Owner,
@@ -57,7 +58,7 @@ struct Idle {
     lease: Lease,
     since: Instant,
     /// Task that closes the connection when it expires.
-    _keeper: AbortOnDropJoinHandle<()>,
+    _sweeper: AbortOnDropJoinHandle<()>,
 }
 
 impl Owner {
@@ -78,7 +79,7 @@ impl Lease {
     }
 
     /// Returns the connection to the pool after the whole response was read.
-    pub(crate) fn give_back(self) {
+    pub(crate) fn return_to_pool(self) {
         if let Some(pool) = self.pool.upgrade() {
             pool.put(self);
         }
@@ -90,11 +91,13 @@ impl Lease {
 }
 
 impl Pool {
-    /// Takes an idle connection of this owner whose address one of these patterns still admits.
+    /// Takes an idle connection of this owner from the pool. One of the patterns must still admit the address of the
+    /// connection.
     pub(crate) async fn take(&self, owner: &Owner, patterns: &[HttpPattern], repeatable: Repeatable) -> Option<Lease> {
         loop {
             let mut lease = self.next(owner, patterns, repeatable)?;
-            // A connection needs a moment after a response, and fails here if the server has closed it.
+            // A connection becomes ready some time after its last response. `ready` returns an error if the server has
+            // closed the connection.
             if let Ok(Ok(())) = tokio::time::timeout(SWEEP_INTERVAL, lease.sender.ready()).await {
                 return Some(lease);
             }
@@ -104,12 +107,12 @@ impl Pool {
     fn next(&self, owner: &Owner, patterns: &[HttpPattern], repeatable: Repeatable) -> Option<Lease> {
         let mut idle = lock(&self.0);
         // The server is least likely to close the most recent connection.
-        let place = idle.iter().rposition(|idle| {
+        let index = idle.iter().rposition(|idle| {
             let is_usable = repeatable == Repeatable::Yes || idle.since.elapsed() < FRESH;
             let is_admitted = patterns.iter().any(|pattern| pattern.admits(idle.lease.address).is_ok());
             idle.lease.owner == *owner && is_usable && is_admitted
         })?;
-        Some(idle.remove(place).lease)
+        Some(idle.remove(index).lease)
     }
 
     fn put(self: &Arc<Self>, lease: Lease) {
@@ -118,7 +121,7 @@ impl Pool {
         }
         let since = Instant::now();
         let pool = Arc::downgrade(self);
-        let keeper = spawn(async move {
+        let sweeper = spawn(async move {
             loop {
                 tokio::time::sleep(SWEEP_INTERVAL).await;
                 let Some(pool) = pool.upgrade() else { return };
@@ -136,7 +139,7 @@ impl Pool {
             (idle.len() >= MAX_IDLE).then_some(0)
         };
         let closed = surplus.map(|oldest| idle.remove(oldest));
-        idle.push(Idle { lease, since, _keeper: keeper });
+        idle.push(Idle { lease, since, _sweeper: sweeper });
         drop(idle);
         drop(closed);
     }

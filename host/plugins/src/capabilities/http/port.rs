@@ -1,9 +1,9 @@
-//! Requests that the embedder answers instead of the network, in tests and replays. They are counted and authorised like all
-//! others, but no connection is made.
+//! HTTP requests whose responses come from the embedder instead of the network, in tests and replays. They are counted
+//! and authorised like all other requests, but no connection is made.
 
 use super::body::RequestBody;
 use super::exchange::response_headers_too_large;
-use super::outgoing::{Authorised, Sent, header_bytes, readable};
+use super::outgoing::{Authorised, Sent, header_bytes, redacted_headers};
 use crate::limits::Limit;
 use crate::ports::http::{HttpAnswer, HttpEnding, HttpPort, HttpQuestion, HttpRefusal};
 use crate::recording::CallRecord;
@@ -30,8 +30,8 @@ impl From<HttpRefusal> for Error {
     }
 }
 
-/// The refusal that is closest to this error.
-pub(super) fn refusal_of(error: &Error) -> HttpRefusal {
+/// The variant of [`HttpRefusal`] that is closest to this error.
+pub(super) fn refusal_for(error: &Error) -> HttpRefusal {
     match error {
         Error::HttpRequestDenied => HttpRefusal::Denied,
         Error::DestinationIpProhibited => HttpRefusal::AddressDenied,
@@ -46,11 +46,11 @@ pub(super) fn refusal_of(error: &Error) -> HttpRefusal {
     }
 }
 
-/// Lets the port answer the request, within the request's time and size limits.
-pub(super) async fn by_port(authorised: Authorised, record: Arc<CallRecord>, port: &dyn HttpPort) -> Sent {
+/// Gets the response from the port, within the request's limits on time and size.
+pub(super) async fn respond_from_port(authorised: Authorised, record: Arc<CallRecord>, port: &dyn HttpPort) -> Sent {
     let Authorised { request, url, own_headers, end, number, .. } = authorised;
     let question = question(request, &record, (url.to_string(), own_headers)).await?;
-    let answer = match tokio::time::timeout(end.left(), port.answer(question)).await {
+    let answer = match tokio::time::timeout(end.time_left(), port.answer(question)).await {
         Ok(answer) => answer?,
         Err(_) => {
             end.note(&record);
@@ -67,7 +67,7 @@ pub(super) async fn by_port(authorised: Authorised, record: Arc<CallRecord>, por
         record.record_request_limit(Limit::ResponseBody(limits.response_body));
         return Err(Error::HttpResponseBodySize(Some(limits.response_body as u64)));
     }
-    headers = readable(headers, &url, &record)?;
+    headers = redacted_headers(headers, &url, &record)?;
     body = record.secrets.redaction().bytes(&body, Edges::Cut).unwrap_or(body);
     record.count_bytes_to_guest(body.len());
     record.answers.response_started(number, status, &headers);

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Times of the requests in the last minute, by agent and plugin. Plugins without any have no entry.
+/// The times of the requests in the last minute, by agent and plugin. Plugins without requests have no entry.
 #[derive(Default)]
 pub(crate) struct Rates(Mutex<HashMap<(String, String), VecDeque<Instant>>>);
 
-/// The plugin has sent too many requests in the last minute.
+/// The error if the plugin has sent too many requests in the last minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RateExceeded {
     /// Time until the next request is allowed.
@@ -45,7 +45,7 @@ impl Rates {
 mod tests {
     use super::*;
 
-    /// Limits: 60 requests per minute, for each agent and plugin separately. A request stops counting after a minute.
+    /// A request is no longer counted after a minute.
     #[test]
     fn requests_are_limited_by_agent_and_plugin() {
         let (rates, start) = (Rates::default(), Instant::now());
@@ -56,8 +56,8 @@ mod tests {
         assert_eq!(rates.take(("a", "web"), 60, at), Err(RateExceeded { retry_after: Duration::from_secs(50) }));
         assert_eq!(rates.take(("b", "web"), 60, at), Ok(()));
         assert_eq!(rates.take(("a", "other"), 60, at), Ok(()));
-        assert_eq!(rates.take(("a", "web"), 60, start + MINUTE), Ok(()), "the first one is a minute old");
-        assert!(rates.take(("a", "web"), 60, start + MINUTE).is_err(), "the second one is not");
+        assert_eq!(rates.take(("a", "web"), 60, start + MINUTE), Ok(()), "the first request is a minute old");
+        assert!(rates.take(("a", "web"), 60, start + MINUTE).is_err(), "the second request is less than a minute old");
         assert_eq!(rates.take(("a", "web"), 60, start + 4 * MINUTE), Ok(()));
         assert_eq!(lock(&rates.0).len(), 1, "a plugin without requests in the last minute has no entry");
     }

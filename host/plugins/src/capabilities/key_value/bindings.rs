@@ -1,4 +1,4 @@
-//! Generated bindings of `wasi:keyvalue`, in both drafts that current components use.
+//! Generated bindings of the two drafts of `wasi:keyvalue` that current components use.
 
 #![allow(missing_docs, unreachable_pub, clippy::all, reason = "generated")]
 

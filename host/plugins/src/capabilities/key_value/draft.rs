@@ -1,8 +1,8 @@
-//! Host functions of `wasi:keyvalue@0.2.0-draft`, which has no compare-and-swap and uses numbers as cursors.
+//! The host functions of `wasi:keyvalue@0.2.0-draft`. This draft has no compare-and-swap and uses numbers as cursors.
 
 use super::bindings::wasi::keyvalue0_2_0_draft::{atomics, batch, store};
 use super::{KeyValueView, OpenBucket, Outcome, Problem};
-use crate::limits::KEY_PAGE;
+use crate::limits::KEYS_PER_PAGE;
 use wasmtime::component::Resource;
 
 type Answer<T> = wasmtime::Result<Result<T, store::Error>>;
@@ -48,7 +48,7 @@ impl store::HostBucket for KeyValueView<'_> {
             Ok(keys) => keys,
             Err(problem) => return Ok(Err(problem.into())),
         };
-        let Some(last) = keys.last().filter(|_| keys.len() == KEY_PAGE).cloned() else {
+        let Some(last) = keys.last().filter(|_| keys.len() == KEYS_PER_PAGE).cloned() else {
             return Ok(Ok(store::KeyResponse { keys, cursor: None }));
         };
         let pages = &mut self.table.get_mut(&bucket)?.pages;

@@ -1,8 +1,8 @@
-//! Host functions of `wasi:keyvalue@0.2.0-draft2`.
+//! The host functions of `wasi:keyvalue@0.2.0-draft2`.
 
 use super::bindings::wasi::keyvalue0_2_0_draft2::{atomics, batch, store};
 use super::{CasValue, KeyValueView, OpenBucket, Outcome, Problem};
-use crate::limits::{CAS_VALUES, KEY_PAGE};
+use crate::limits::{CAS_VALUES, KEYS_PER_PAGE};
 use crate::ports::key_value::SwapOutcome;
 use wasmtime::component::Resource;
 
@@ -39,7 +39,7 @@ impl store::HostBucket for KeyValueView<'_> {
         let values = self.values(&bucket)?;
         let keys = values.page_of_keys(&cursor.unwrap_or_default()).await;
         answer(Ok(keys.map(|keys| {
-            let cursor = keys.last().filter(|_| keys.len() == KEY_PAGE).cloned();
+            let cursor = keys.last().filter(|_| keys.len() == KEYS_PER_PAGE).cloned();
             store::KeyResponse { keys, cursor }
         })))
     }
@@ -80,7 +80,7 @@ impl atomics::HostCas for KeyValueView<'_> {
     async fn new(&mut self, bucket: Resource<OpenBucket>, key: String) -> Answer<Resource<CasValue>> {
         let values = self.values(&bucket)?;
         if self.state.cas_values == CAS_VALUES {
-            let text = format!("{CAS_VALUES} values are already held for compare-and-swap; drop some of them first");
+            let text = format!("{CAS_VALUES} compare-and-swap handles are already open; drop some of them first");
             return Ok(Err(store::Error::Other(text)));
         }
         match values.get(&key).await {

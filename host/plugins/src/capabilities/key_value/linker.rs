@@ -1,4 +1,4 @@
-//! Adds `wasi:keyvalue` to a linker, in both drafts.
+//! Adds both drafts of `wasi:keyvalue` to a linker.
 
 use super::KeyValueState;
 use super::bindings::wasi::{keyvalue0_2_0_draft as draft, keyvalue0_2_0_draft2 as draft2};

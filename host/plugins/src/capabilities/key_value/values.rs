@@ -1,9 +1,9 @@
-//! The values of one bucket: checks each operation against the grant and the limits, and counts and records it.
+//! The values of one bucket. Checks each operation against the grant and the limits, and counts and records it.
 
 use super::Problem;
 use crate::grants::key_value_denied;
 use crate::grants::live_grants::LiveGrants;
-use crate::limits::{KEY_BYTES, KEY_PAGE, VALUE_BYTES, VALUE_USES, VALUES_AT_ONCE, VALUES_BYTES};
+use crate::limits::{BATCH_BYTES, BATCH_KEYS, KEY_BYTES, KEY_VALUE_OPERATIONS, KEYS_PER_PAGE, VALUE_BYTES};
 use crate::ports::key_value::{KeySpace, KeyValuePort, SwapOutcome};
 use crate::recording::CallRecord;
 use crate::recording::bytes::RecordedBytes;
@@ -32,15 +32,15 @@ impl Values {
     }
 
     pub(super) async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Problem> {
-        let key = &*self.ready(key)?;
+        let key = &*self.checked_key(key)?;
         let value = self.port.get(&self.space, key).await?;
-        self.found(key, value.as_deref());
+        self.record_read(key, value.as_deref());
         self.record.count_bytes_to_guest(value.as_ref().map_or(0, Vec::len));
         Ok(value)
     }
 
     pub(super) async fn set(&self, key: &str, value: Vec<u8>) -> Result<(), Problem> {
-        let key = &*self.ready(key)?;
+        let key = &*self.checked_key(key)?;
         check_value(&value)?;
         let value = self.without_secrets(value);
         self.record.count_bytes_from_guest(value.len());
@@ -50,14 +50,14 @@ impl Values {
     }
 
     pub(super) async fn delete(&self, key: &str) -> Result<(), Problem> {
-        let key = &*self.ready(key)?;
+        let key = &*self.checked_key(key)?;
         self.port.delete(&self.space, key).await?;
         self.record.answers.value_written(&self.space.bucket, key, None);
         Ok(())
     }
 
     pub(super) async fn has(&self, key: &str) -> Result<bool, Problem> {
-        let key = &*self.ready(key)?;
+        let key = &*self.checked_key(key)?;
         let exists = self.port.exists(&self.space, key).await?;
         let found = if exists { FoundValue::Something } else { FoundValue::Nothing };
         self.record.answers.value_read(&self.space.bucket, key, found);
@@ -66,22 +66,22 @@ impl Values {
 
     pub(super) async fn page_of_keys(&self, after: &str) -> Result<Vec<String>, Problem> {
         self.count()?;
-        let keys = self.port.keys(&self.space, after, KEY_PAGE).await?;
+        let keys = self.port.keys(&self.space, after, KEYS_PER_PAGE).await?;
         self.record.count_bytes_to_guest(keys.iter().map(String::len).sum());
         self.record.answers.keys_listed(&self.space.bucket, after, &keys);
         Ok(keys)
     }
 
     pub(super) async fn add(&self, key: &str, delta: i64) -> Result<i64, Problem> {
-        let key = &*self.ready(key)?;
+        let key = &*self.checked_key(key)?;
         let sum = self.port.increment(&self.space, key, delta).await?;
-        self.found(key, Some(sum.wrapping_sub(delta).to_string().as_bytes()));
+        self.record_read(key, Some(sum.wrapping_sub(delta).to_string().as_bytes()));
         self.record.answers.value_written(&self.space.bucket, key, Some(sum.to_string().as_bytes()));
         Ok(sum)
     }
 
     pub(super) async fn swap(&self, key: &str, seen: Option<Vec<u8>>, value: Vec<u8>) -> Result<SwapOutcome, Problem> {
-        let key = &*self.ready(key)?;
+        let key = &*self.checked_key(key)?;
         check_value(&value)?;
         let value = self.without_secrets(value);
         self.record.count_bytes_from_guest(value.len());
@@ -89,16 +89,16 @@ impl Values {
         let swapped = self.port.swap(&self.space, key, seen, value).await?;
         match &swapped {
             SwapOutcome::Done => {
-                self.found(key, before.as_deref());
+                self.record_read(key, before.as_deref());
                 self.record.answers.value_written(&self.space.bucket, key, Some(&after));
             }
-            SwapOutcome::Other(value) => self.found(key, value.as_deref()),
+            SwapOutcome::Other(value) => self.record_read(key, value.as_deref()),
         }
         Ok(swapped)
     }
 
-    /// Checks and counts an operation on a key and returns the key as it is stored, without secrets.
-    fn ready<'k>(&self, key: &'k str) -> Result<Cow<'k, str>, Problem> {
+    /// Checks and counts an operation on a key. Returns the key without secrets, as it is stored.
+    fn checked_key<'k>(&self, key: &'k str) -> Result<Cow<'k, str>, Problem> {
         self.count()?;
         check_key(key)?;
         let redaction = self.record.secrets.redaction();
@@ -108,23 +108,23 @@ impl Values {
     /// Checks the current grant and counts the operation.
     fn count(&self) -> Result<(), Problem> {
         self.check()?;
-        if self.record.count_value_operation() < VALUE_USES {
+        if self.record.count_value_operation() < KEY_VALUE_OPERATIONS {
             return Ok(());
         }
-        Err(Problem::Other(format!("a call may perform at most {VALUE_USES} key-value operations")))
+        Err(Problem::Other(format!("a call may perform at most {KEY_VALUE_OPERATIONS} key-value operations")))
     }
 
-    /// Removes the agent's secrets, which are never stored (row 41).
+    /// Removes the agent's secrets from a value, because they are never stored (row 41).
     fn without_secrets(&self, value: Vec<u8>) -> Vec<u8> {
         self.record.secrets.redaction().bytes(&value, Edges::Whole).unwrap_or(value)
     }
 
-    fn found(&self, key: &str, value: Option<&[u8]>) {
+    fn record_read(&self, key: &str, value: Option<&[u8]>) {
         let found = value.map_or(FoundValue::Nothing, |value| FoundValue::Value(RecordedBytes(value.to_owned())));
         self.record.answers.value_read(&self.space.bucket, key, found);
     }
 
-    /// Reads several values. Fails when their size exceeds what a guest may receive at once.
+    /// Reads several values. Fails if their total size is larger than a guest may receive at once.
     pub(super) async fn get_many(&self, keys: Vec<String>) -> Result<Vec<(String, Option<Vec<u8>>)>, Problem> {
         check_count(keys.len())?;
         let mut values = Vec::with_capacity(keys.len());
@@ -132,9 +132,9 @@ impl Values {
         for key in keys {
             let value = self.get(&key).await?;
             bytes += value.as_ref().map_or(0, Vec::len);
-            if bytes > VALUES_BYTES {
+            if bytes > BATCH_BYTES {
                 return Err(Problem::Other(
-                    "these values have more than 4 MiB together; request fewer keys at once".to_owned(),
+                    "these values have more than 4 MiB in total; request fewer keys at once".to_owned(),
                 ));
             }
             values.push((key, value));
@@ -176,8 +176,8 @@ fn check_value(value: &[u8]) -> Result<(), Problem> {
 }
 
 fn check_count(count: usize) -> Result<(), Problem> {
-    if count <= VALUES_AT_ONCE {
+    if count <= BATCH_KEYS {
         return Ok(());
     }
-    Err(Problem::Other(format!("{count} keys at once; at most {VALUES_AT_ONCE} are allowed")))
+    Err(Problem::Other(format!("the batch has {count} keys; at most {BATCH_KEYS} are allowed")))
 }

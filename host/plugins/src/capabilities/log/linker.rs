@@ -1,4 +1,4 @@
-//! Adds `wasi:logging` to a linker, without a version and under the version of its draft.
+//! Adds `wasi:logging` to a linker, under its name without a version and under the name with the version of the draft.
 
 use super::bindings::wasi::logging::logging::{self, Level};
 use crate::capabilities::{CallContext, HasCall};

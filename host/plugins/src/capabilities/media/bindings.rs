@@ -1,4 +1,4 @@
-//! Generated bindings of `media-store`.
+//! Generated bindings of the contract's interface `media-store`.
 
 #![allow(missing_docs, unreachable_pub, clippy::all, reason = "generated")]
 
@@ -14,7 +14,7 @@ wasmtime::component::bindgen!({
     imports: { default: async | trappable },
     with: {
         "agent-host:plugin/types": crate::contract::v0_1::bindings::agent_host::plugin::types,
-        "agent-host:plugin/media-store.medium": super::OpenMedium,
-        "agent-host:plugin/media-store.new-medium": super::GrowingMedium,
+        "agent-host:plugin/media-store.medium": super::OpenMediaItem,
+        "agent-host:plugin/media-store.new-medium": super::MediaItemWriter,
     },
 });

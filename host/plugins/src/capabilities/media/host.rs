@@ -1,7 +1,7 @@
-//! The host functions of `media-store`.
+//! The host functions of the contract's interface `media-store`.
 
 use super::bindings::agent_host::plugin::media_store;
-use super::{GrowingMedium, Growth, MediaView, OpenMedium};
+use super::{Growth, MediaItemWriter, MediaView, OpenMediaItem};
 use crate::contract::v0_1::bindings::agent_host::plugin::types;
 use crate::contract::v0_1::conversion;
 use crate::grants::media_denied;
@@ -12,7 +12,7 @@ use agent_core::message::Digest;
 use wasmtime::component::Resource;
 
 impl MediaView<'_> {
-    /// The error if the conversation's media are not granted, which is also recorded as a denial.
+    /// If the conversation's media are not granted, records a denial and returns the error for the guest.
     fn media_denied(&mut self) -> Option<media_store::Error> {
         if self.call.grants().media {
             return None;
@@ -27,7 +27,7 @@ impl MediaView<'_> {
 type Answer<T> = wasmtime::Result<Result<T, media_store::Error>>;
 
 impl media_store::Host for MediaView<'_> {
-    async fn open(&mut self, digest: String) -> Answer<Resource<OpenMedium>> {
+    async fn open(&mut self, digest: String) -> Answer<Resource<OpenMediaItem>> {
         if let Some(denied) = self.media_denied() {
             return Ok(Err(denied));
         }
@@ -35,7 +35,7 @@ impl media_store::Host for MediaView<'_> {
             return Ok(Err(media_store::Error::NotFound));
         };
         match port.describe(&self.call.session, &digest).await {
-            Ok(Some(media)) => Ok(Ok(self.push(OpenMedium { media })?)),
+            Ok(Some(media)) => Ok(Ok(self.push(OpenMediaItem { media })?)),
             Ok(None) => Ok(Err(media_store::Error::NotFound)),
             Err(error) => Ok(Err(media_store::Error::Failed(error.to_string()))),
         }
@@ -43,16 +43,16 @@ impl media_store::Host for MediaView<'_> {
 }
 
 impl media_store::HostMedium for MediaView<'_> {
-    async fn describe(&mut self, medium: Resource<OpenMedium>) -> wasmtime::Result<types::Media> {
-        Ok(conversion::media_out(&self.table.get(&medium)?.media))
+    async fn describe(&mut self, item: Resource<OpenMediaItem>) -> wasmtime::Result<types::Media> {
+        Ok(conversion::media_out(&self.table.get(&item)?.media))
     }
 
-    async fn read(&mut self, medium: Resource<OpenMedium>, offset: u64, length: u32) -> Answer<Vec<u8>> {
+    async fn read(&mut self, item: Resource<OpenMediaItem>, offset: u64, length: u32) -> Answer<Vec<u8>> {
         // A revocation during the call also applies to open media (row 48).
         if let Some(denied) = self.media_denied() {
             return Ok(Err(denied));
         }
-        let media = &self.table.get(&medium)?.media;
+        let media = &self.table.get(&item)?.media;
         if offset > media.size {
             return Ok(Err(media_store::Error::OutOfRange));
         }
@@ -69,27 +69,27 @@ impl media_store::HostMedium for MediaView<'_> {
         Ok(read.map_err(|error| media_store::Error::Failed(error.to_string())))
     }
 
-    async fn drop(&mut self, medium: Resource<OpenMedium>) -> wasmtime::Result<()> {
-        self.table.delete(medium)?;
+    async fn drop(&mut self, item: Resource<OpenMediaItem>) -> wasmtime::Result<()> {
+        self.table.delete(item)?;
         Ok(())
     }
 }
 
 impl media_store::HostNewMedium for MediaView<'_> {
-    async fn new(&mut self, mime_type: String, name: Option<String>) -> wasmtime::Result<Resource<GrowingMedium>> {
-        self.push(GrowingMedium::new(&mime_type, name.as_deref()))
+    async fn new(&mut self, mime_type: String, name: Option<String>) -> wasmtime::Result<Resource<MediaItemWriter>> {
+        self.push(MediaItemWriter::new(&mime_type, name.as_deref()))
     }
 
-    async fn write(&mut self, medium: Resource<GrowingMedium>, data: Vec<u8>) -> Answer<()> {
+    async fn write(&mut self, item: Resource<MediaItemWriter>, data: Vec<u8>) -> Answer<()> {
         if data.len() > MEDIA_CHUNK_BYTES {
             return Ok(Err(too_large("at most 1 MiB may be written at once")));
         }
-        let growing = self.table.get_mut(&medium)?;
+        let growing = self.table.get_mut(&item)?;
         let Growth::Open(bytes) = &mut growing.state else {
             return Ok(Err(finished()));
         };
         if self.state.new_media_bytes + data.len() > NEW_MEDIA_BYTES {
-            return Ok(Err(too_large("the new media of a call may have at most 32 MiB together")));
+            return Ok(Err(too_large("the new media of a call may have at most 32 MiB in total")));
         }
         self.state.new_media_bytes += data.len();
         self.call.record.count_bytes_from_guest(data.len());
@@ -97,24 +97,24 @@ impl media_store::HostNewMedium for MediaView<'_> {
         Ok(Ok(()))
     }
 
-    async fn finish(&mut self, medium: Resource<GrowingMedium>) -> Answer<types::Media> {
-        let growing = self.table.get_mut(&medium)?;
+    async fn finish(&mut self, item: Resource<MediaItemWriter>) -> Answer<types::Media> {
+        let growing = self.table.get_mut(&item)?;
         let Growth::Open(bytes) = std::mem::replace(&mut growing.state, Growth::Finished) else {
             return Ok(Err(finished()));
         };
-        // The bytes stay counted, because the limit applies to everything that a call stores.
-        let medium = MediumToStore::new(bytes, &growing.mime_type, growing.name.as_deref());
+        // The bytes remain counted, because the limit applies to all media items that a call stores.
+        let item = MediumToStore::new(bytes, &growing.mime_type, growing.name.as_deref());
         let Some(port) = self.state.port.clone() else {
             return Ok(Err(media_store::Error::Failed("this call cannot store media".to_owned())));
         };
-        match port.put(&self.call.session, medium).await {
+        match port.put(&self.call.session, item).await {
             Ok(media) => Ok(Ok(conversion::media_out(&media))),
             Err(error) => Ok(Err(media_store::Error::Failed(error.to_string()))),
         }
     }
 
-    async fn drop(&mut self, medium: Resource<GrowingMedium>) -> wasmtime::Result<()> {
-        if let Growth::Open(bytes) = self.table.delete(medium)?.state {
+    async fn drop(&mut self, item: Resource<MediaItemWriter>) -> wasmtime::Result<()> {
+        if let Growth::Open(bytes) = self.table.delete(item)?.state {
             self.state.new_media_bytes -= bytes.len();
         }
         Ok(())
@@ -126,5 +126,5 @@ fn too_large(limit: &str) -> media_store::Error {
 }
 
 fn finished() -> media_store::Error {
-    media_store::Error::Failed("this medium is already finished".to_owned())
+    media_store::Error::Failed("this media item is already finished".to_owned())
 }

@@ -1,12 +1,13 @@
-//! `media-store` for pure functions: there are no media and none can be created.
+//! The interface `media-store` for output validators and media policies: there are no media, and new media cannot be
+//! created.
 
 use super::bindings::agent_host::plugin::media_store;
-use super::{GrowingMedium, OpenMedium};
+use super::{MediaItemWriter, OpenMediaItem};
 use crate::contract::v0_1::bindings::agent_host::plugin::types;
 use wasmtime::Result;
 use wasmtime::component::{HasData, Resource};
 
-/// Answers as if there were no media.
+/// Implements the interface for a session without media.
 pub(super) struct Inert;
 
 impl HasData for Inert {
@@ -14,43 +15,48 @@ impl HasData for Inert {
 }
 
 impl media_store::Host for Inert {
-    async fn open(&mut self, _: String) -> Result<Result<Resource<OpenMedium>, media_store::Error>> {
+    async fn open(&mut self, _: String) -> Result<Result<Resource<OpenMediaItem>, media_store::Error>> {
         Ok(Err(media_store::Error::NotFound))
     }
 }
 
 impl media_store::HostMedium for Inert {
-    async fn describe(&mut self, _: Resource<OpenMedium>) -> Result<types::Media> {
+    async fn describe(&mut self, _: Resource<OpenMediaItem>) -> Result<types::Media> {
         Err(no_media())
     }
 
-    async fn read(&mut self, _: Resource<OpenMedium>, _: u64, _: u32) -> Result<Result<Vec<u8>, media_store::Error>> {
+    async fn read(
+        &mut self,
+        _: Resource<OpenMediaItem>,
+        _: u64,
+        _: u32,
+    ) -> Result<Result<Vec<u8>, media_store::Error>> {
         Err(no_media())
     }
 
-    async fn drop(&mut self, _: Resource<OpenMedium>) -> Result<()> {
+    async fn drop(&mut self, _: Resource<OpenMediaItem>) -> Result<()> {
         Ok(())
     }
 }
 
 impl media_store::HostNewMedium for Inert {
-    async fn new(&mut self, _: String, _: Option<String>) -> Result<Resource<GrowingMedium>> {
+    async fn new(&mut self, _: String, _: Option<String>) -> Result<Resource<MediaItemWriter>> {
         Err(no_media())
     }
 
-    async fn write(&mut self, _: Resource<GrowingMedium>, _: Vec<u8>) -> Result<Result<(), media_store::Error>> {
+    async fn write(&mut self, _: Resource<MediaItemWriter>, _: Vec<u8>) -> Result<Result<(), media_store::Error>> {
         Err(no_media())
     }
 
-    async fn finish(&mut self, _: Resource<GrowingMedium>) -> Result<Result<types::Media, media_store::Error>> {
+    async fn finish(&mut self, _: Resource<MediaItemWriter>) -> Result<Result<types::Media, media_store::Error>> {
         Err(no_media())
     }
 
-    async fn drop(&mut self, _: Resource<GrowingMedium>) -> Result<()> {
+    async fn drop(&mut self, _: Resource<MediaItemWriter>) -> Result<()> {
         Ok(())
     }
 }
 
 fn no_media() -> wasmtime::Error {
-    wasmtime::Error::msg("validators and media policies have no media store")
+    wasmtime::Error::msg("output validators and media policies have no media store")
 }

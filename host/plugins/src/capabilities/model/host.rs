@@ -2,9 +2,9 @@
 
 use super::ModelView;
 use super::bindings::agent_host::model::host_model as wit;
-use crate::contract::v0_1::conversion::json_or_reason;
+use crate::contract::v0_1::conversion::json_or_error;
 use crate::grants::model_denied;
-use crate::limits::{QUESTION_BYTES, QUESTION_MESSAGES};
+use crate::limits::{MODEL_REQUEST_BYTES, MODEL_REQUEST_MESSAGES};
 use crate::ports::model::{ModelAnswer, ModelAsker, ModelQuestion, ModelRefusal};
 use agent_core::message::{Message, Role};
 use agent_core::model::StopReason;
@@ -44,27 +44,27 @@ impl wit::Host for ModelView<'_> {
     }
 }
 
-/// Checks and converts the question. Also returns the total bytes of its texts.
+/// Checks and converts the request to the model. Also returns the total size of its texts in bytes.
 fn question_in(question: wit::Question) -> Result<(ModelQuestion, usize), String> {
     let wit::Question { system, messages, output_schema, max_tokens } = question;
     let texts = messages.iter().map(|message| message.text.as_str());
     let bytes = texts.chain(system.as_deref()).chain(output_schema.as_deref()).map(str::len).sum();
-    if bytes > QUESTION_BYTES {
-        return Err(format!("its texts have {bytes} bytes; at most {QUESTION_BYTES} are allowed"));
+    if bytes > MODEL_REQUEST_BYTES {
+        return Err(format!("its texts have {bytes} bytes; at most {MODEL_REQUEST_BYTES} are allowed"));
     }
-    if !(1..=QUESTION_MESSAGES).contains(&messages.len()) {
-        return Err(format!("it has {} messages; 1 to {QUESTION_MESSAGES} are allowed", messages.len()));
+    if !(1..=MODEL_REQUEST_MESSAGES).contains(&messages.len()) {
+        return Err(format!("it has {} messages; 1 to {MODEL_REQUEST_MESSAGES} are allowed", messages.len()));
     }
     if messages.iter().any(|message| message.text.trim().is_empty()) {
         return Err("a message is empty".to_owned());
     }
     if messages.last().is_some_and(|message| message.role != wit::Role::User) {
-        return Err("its last message is not the user's".to_owned());
+        return Err("its last message is not a user message".to_owned());
     }
     if max_tokens == Some(0) {
         return Err("`max-tokens` is 0; it must be at least 1".to_owned());
     }
-    let schema = output_schema.map(|text| match json_or_reason(&text, "its output schema")? {
+    let schema = output_schema.map(|text| match json_or_error(&text, "its output schema")? {
         schema @ Value::Object(_) => Ok(schema),
         _ => Err("its output schema is not a JSON object".to_owned()),
     });
@@ -114,7 +114,7 @@ mod tests {
         wit::Question { system: None, messages: messages.collect(), output_schema: None, max_tokens: None }
     }
 
-    // P5: an invalid question is reported to the plugin and never sent.
+    // P5: an invalid request is reported to the plugin and never sent to the model.
     #[test]
     fn p5_questions_are_checked_before_they_are_sent() {
         use wit::Role::{Assistant, User};
@@ -131,8 +131,8 @@ mod tests {
         assert!(problem(question(&[])).contains("0 messages"));
         assert!(problem(question(&[(User, "x"); 65])).contains("65 messages"));
         assert!(problem(question(&[(User, " \n")])).contains("empty"));
-        assert!(problem(question(&[(User, "x"), (Assistant, "y")])).contains("not the user's"));
-        assert!(problem(question(&[(User, &"x".repeat(QUESTION_BYTES + 1))])).contains("at most"));
+        assert!(problem(question(&[(User, "x"), (Assistant, "y")])).contains("not a user message"));
+        assert!(problem(question(&[(User, &"x".repeat(MODEL_REQUEST_BYTES + 1))])).contains("at most"));
         for schema in ["{", "[]"] {
             let question = wit::Question { output_schema: Some(schema.to_owned()), ..question(&[(User, "x")]) };
             assert!(problem(question).contains("schema"), "{schema}");

@@ -1,4 +1,5 @@
-//! The wall clock of a call, which a replay starts at the recorded time, and the stopped clock of pure functions.
+//! The wall clock of a call, and the stopped clock of output validators and media policies. In a replay, the clock
+//! starts at the recorded time.
 
 use crate::recording::CallRecord;
 use std::sync::{Arc, OnceLock};
@@ -10,7 +11,7 @@ pub(super) struct CallClock {
     pub(super) record: Arc<CallRecord>,
     /// In a replay, the first time that the original call read.
     pub(super) recorded_start: Option<Duration>,
-    /// When this call first read the clock.
+    /// Time at which this call first read the clock.
     pub(super) first_read: OnceLock<Instant>,
 }
 
@@ -22,7 +23,7 @@ impl HostWallClock for CallClock {
     fn now(&self) -> Duration {
         let now = match self.recorded_start {
             Some(time) => time + self.first_read.get().map(Instant::elapsed).unwrap_or_default(),
-            // A clock before 1970 is set incorrectly, but the call must not fail for that reason.
+            // If the system clock is set to a time before 1970, the call must not fail.
             None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
         };
         self.first_read.get_or_init(Instant::now);
@@ -31,7 +32,7 @@ impl HostWallClock for CallClock {
     }
 }
 
-/// The clock of pure functions, which always shows the epoch.
+/// The clock of output validators and media policies, which always returns the Unix epoch.
 pub(super) struct StoppedClock;
 
 impl HostWallClock for StoppedClock {

@@ -1,4 +1,5 @@
-//! Environment variables. The record notes when a guest reads them, because a variable that is not granted counts as denied then.
+//! Environment variables. The host records that a guest reads them, because variables that are not granted then count
+//! as denied.
 
 use crate::capabilities::HasCall;
 use wasmtime::component::Linker;
@@ -7,7 +8,7 @@ use wasmtime_wasi::cli::WasiCliView;
 use wasmtime_wasi::p2::bindings::cli::environment::Host as _;
 
 pub(super) fn add_to_linker<T: HasCall + WasiCliView>(linker: &mut Linker<T>) -> Result<()> {
-    // wasmtime-wasi uses this version in its names.
+    // wasmtime-wasi uses this version in the names of its interfaces.
     linker.instance("wasi:cli/environment@0.2.12")?.func_wrap(
         "get-environment",
         |mut store: StoreContextMut<'_, T>, ()| {

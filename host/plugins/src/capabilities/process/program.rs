@@ -19,12 +19,13 @@ use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
-/// Maximum bytes that a program may print at once.
+/// Maximum number of bytes that a program may print at once.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// Maximum bytes from the end of standard error and standard output that a failure shows.
+/// Maximum number of bytes from the end of standard error, and from the end of standard output, in the message of a
+/// failure.
 const TAIL_BYTES: usize = 1_536;
 
-/// A program's arguments and input for one run, and what it has printed so far.
+/// The arguments and the input of a program for one call, and the output that it has printed so far.
 pub(crate) struct Program {
     name: String,
     arguments: Vec<String>,
@@ -64,12 +65,12 @@ impl Program {
             .stderr(stream(Source::Stderr));
     }
 
-    /// Takes the standard output so far. Invalid UTF-8 is replaced.
-    pub(crate) fn printed(&self) -> String {
+    /// Removes and returns the standard output so far. Invalid UTF-8 is replaced.
+    pub(crate) fn take_stdout(&self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut lock(&self.output).stdout)).into_owned()
     }
 
-    /// The message for a run that ended with this exit code.
+    /// The error message for a program that ended with this exit code.
     pub(crate) fn failure(&self, code: i32) -> String {
         let mut output = lock(&self.output);
         let stderr = String::from_utf8_lossy(output.stderr_tail.make_contiguous()).trim().to_owned();
@@ -104,10 +105,10 @@ impl Program {
     }
 }
 
-/// The program has printed more than a result may contain.
+/// The error if the program has printed more than a result may contain.
 struct OutputFull;
 
-/// A program's standard output or error.
+/// A program's standard output or standard error.
 #[derive(Clone)]
 struct OutputStreamHandle {
     program: Arc<Program>,

@@ -1,4 +1,4 @@
-//! Standard output and error of plugins, which go to the call's log.
+//! Standard output and standard error of plugins, which are written to the call's log.
 
 use crate::recording::CallRecord;
 use crate::recording::guest_log::Source;
@@ -11,10 +11,10 @@ use tokio::io::AsyncWrite;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
-/// Maximum bytes that a plugin may print at once.
+/// Maximum number of bytes that a plugin may print at once.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// A guest's standard output or error.
+/// A guest's standard output or standard error.
 #[derive(Clone)]
 pub(crate) struct GuestStream {
     pub(crate) record: Arc<CallRecord>,

@@ -1,4 +1,5 @@
-//! The child's side of the compiler process: it limits and confines itself before it reads, parses and compiles a component.
+//! The code that runs in the compiler process. It limits and confines the process before it reads, parses and compiles
+//! a component.
 
 use super::confinement::{self, Confinement};
 use super::report::{BytesFacts, HEADER_BYTES, Header, MAX_REPORT, MAX_REQUEST, Report, Request, Verdict};
@@ -9,15 +10,15 @@ use crate::limits::HostLimits;
 use std::io::{Read, Write};
 use wasmtime::Engine;
 
-/// Size of the stack for examining a component. Parsers recurse for each level of nesting, and the limit on nesting keeps them far
-/// below this size.
+/// Size of the stack for examining a component, in bytes. Parsers recurse for each level of nesting, but the limit on
+/// nesting keeps their stack use far below this size.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
 
-/// Serves one request: reads the limits and a component from `input`, examines and compiles the component, and writes the answer to
-/// `output`.
+/// Serves one request: reads the limits and a component from `input`, examines and compiles the component, and writes
+/// the result to `output`.
 ///
-/// Before it reads the component, the process closes inherited descriptors, limits its memory and time, and gives up access to the
-/// file system, the network and other programs. The error is a message for the user.
+/// Before it reads the component, the process closes inherited descriptors, limits its memory and time, and gives up
+/// access to the file system, the network and other programs. The error is a message for the user.
 pub fn serve_compiler(mut input: impl Read, mut output: impl Write) -> Result<(), String> {
     confinement::close_inherited_descriptors();
     let request = read_request(&mut input)?;
@@ -40,7 +41,7 @@ pub fn serve_compiler(mut input: impl Read, mut output: impl Write) -> Result<()
 }
 
 fn cannot_write(error: &std::io::Error) -> String {
-    format!("the answer cannot be written: {error}")
+    format!("the result cannot be written: {error}")
 }
 
 fn read_request(input: &mut impl Read) -> Result<Request, String> {
@@ -61,7 +62,7 @@ fn examine_on_large_stack(engine: &Engine, component: &[u8], request: &Request) 
         let examine = || examine(engine, component, request);
         let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, examine);
         let thread = thread.map_err(|error| format!("the compiler cannot start: {error}"))?;
-        // A panic ends the process, as any other crash that a component causes does.
+        // A panic ends the process, like any other crash that a component causes.
         thread.join().map_err(|_| std::process::abort())
     })
 }
@@ -81,7 +82,7 @@ fn examine(engine: &Engine, component: &[u8], request: &Request) -> (Verdict, Ve
     }
 }
 
-/// Everything that happens before a component is compiled, for the fuzz targets. Returns the report as JSON.
+/// Performs all steps before a component is compiled, for the fuzz targets. Returns the report as JSON.
 #[cfg(fuzzing)]
 pub(crate) fn examine_bytes(component: &[u8], limits: crate::binary::structure::StructureLimits) -> String {
     let verdict = match BytesFacts::read(component, limits) {
@@ -110,5 +111,5 @@ fn report_json(verdict: Verdict, confinement: Confinement) -> Result<Vec<u8>, St
 }
 
 fn json(report: &Report) -> Result<Vec<u8>, String> {
-    serde_json::to_vec(report).map_err(|error| format!("the answer cannot be written: {error}"))
+    serde_json::to_vec(report).map_err(|error| format!("the result cannot be written: {error}"))
 }

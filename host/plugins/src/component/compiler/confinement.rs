@@ -1,5 +1,6 @@
-//! The confinement of the compiler process. Before it reads a component, it closes inherited descriptors, limits its memory and time,
-//! and gives up the file system, the network and every system call that compiling does not need.
+//! The confinement of the compiler process. Before the process reads a component, it closes inherited descriptors,
+//! limits its memory and time, and gives up the file system, the network and all system calls that compiling does not
+//! need.
 
 use super::report::Request;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ pub(crate) struct Confinement {
 }
 
 impl Confinement {
-    /// Names the missing parts, for a message. None if nothing is missing.
+    /// The names of the missing parts, for a message. None if all parts are enforced.
     pub(crate) fn missing(self) -> Option<&'static str> {
         match (self.seccomp, self.landlock) {
             (true, true) => None,
@@ -30,20 +31,21 @@ pub(super) use limits::limit_this_process;
 #[cfg(target_os = "linux")]
 pub(super) use linux::{close_inherited_descriptors, confine_this_process};
 
-/// Limits that every Unix has. On other systems only the host's clock limits the process.
+/// Limits that every Unix system has. On other systems, only the host's limit on wall time applies to the process.
 #[cfg(unix)]
 mod limits {
     use super::Request;
     use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
 
-    /// Niceness of the child, from 0 to 19. At 5 it gets about a third of the share of a process with normal priority.
+    /// Niceness of the child, from 0 to 19. With 5, the child gets about a third of the time of a process with normal
+    /// priority.
     const NICENESS: i32 = 5;
-    /// Limit on open files. The engine opens none, and the three pipes are already open.
+    /// Maximum number of open files. The engine opens no files, and the three pipes are already open.
     const OPEN_FILES: u64 = 64;
 
     /// Limits memory and processor time, and forbids core dumps and writing files.
     pub(crate) fn limit_this_process(request: &Request) {
-        // A lower limit that is already set stays. The hard limit is one second or byte above the soft limit.
+        // A lower limit that is already set is not raised. The hard limit is one second or byte above the soft limit.
         let limit = |resource: Resource, bound: u64| {
             let bound = getrlimit(resource).current.map_or(bound, |set| set.min(bound));
             let _ = setrlimit(resource, Rlimit { current: Some(bound), maximum: Some(bound + 1) });
@@ -85,12 +87,12 @@ mod linux {
     /// The first descriptor after the three pipes.
     const FIRST_INHERITED: RawFd = 3;
 
-    /// Closes all inherited descriptors except the three pipes. The host's own descriptors are close-on-exec, so these are descriptors
-    /// that the host itself inherited.
+    /// Closes all inherited descriptors except the three pipes. The host's own descriptors are close-on-exec, so the
+    /// closed descriptors are those that the host itself inherited.
     pub(crate) fn close_inherited_descriptors() {
         let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
         let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        // The numbers are collected first, because reading the folder uses a descriptor, which must be closed again.
+        // The numbers are collected first, because reading the folder uses a descriptor, which must be closed before.
         let inherited: Vec<RawFd> = numbers.filter(|number| *number >= FIRST_INHERITED).collect();
         for number in inherited {
             close(number);
@@ -101,19 +103,19 @@ mod linux {
     fn close(number: RawFd) {
         let is_open = std::fs::symlink_metadata(format!("/proc/self/fd/{number}")).is_ok();
         if is_open {
-            // SAFETY: this runs at the start of the process, before it has opened a descriptor that stays open. An open
-            // descriptor was therefore inherited, and nothing in this process owns it.
+            // SAFETY: this code runs at the start of the process, before the process has opened a descriptor that stays
+            // open. An open descriptor was therefore inherited, and no value in this process owns it.
             drop(unsafe { OwnedFd::from_raw_fd(number) });
         }
     }
 
-    /// Gives up files, the network and all system calls that compiling does not need, as far as the kernel can enforce it. Threads
-    /// that start later inherit the confinement; no other thread is running yet.
+    /// Gives up files, the network and all system calls that compiling does not need, as far as the kernel can enforce
+    /// it. No other thread is running yet, and later threads inherit the confinement.
     pub(crate) fn confine_this_process() -> Confinement {
         Confinement { landlock: deny_files().unwrap_or(false), seccomp: filter_system_calls().is_some() }
     }
 
-    /// A ruleset without rules denies every access that it handles.
+    /// Denies access to files and the network with a ruleset without rules, which denies every access that it handles.
     fn deny_files() -> Option<bool> {
         let abi = ABI::V6;
         let ruleset = Ruleset::default()
@@ -132,7 +134,8 @@ mod linux {
         let arch = std::env::consts::ARCH.try_into().ok()?;
         let denied = SeccompAction::Errno(libc::EPERM as u32);
         let allowed = SeccompFilter::new(allowed_calls().ok()?, denied, SeccompAction::Allow, arch).ok()?;
-        // The C library creates threads with `clone3`, whose flags a filter cannot read. If `clone3` is missing, it uses `clone`.
+        // The C library creates threads with `clone3`, whose flags a filter cannot read. If `clone3` is missing, it
+        // uses `clone`.
         let missing = SeccompAction::Errno(libc::ENOSYS as u32);
         let without_clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
         let without_clone3 = SeccompFilter::new(without_clone3, SeccompAction::Allow, missing, arch).ok()?;
@@ -178,24 +181,29 @@ mod linux {
             libc::SYS_writev,
         ];
         let mut rules: Rules = always.into_iter().map(|number| (number, Vec::new())).collect();
-        // New threads are allowed, new processes are not.
+        // New threads are allowed, but new processes are not.
         let threads = (libc::CLONE_VM | libc::CLONE_THREAD) as u64;
-        rules.insert(libc::SYS_clone, vec![when(0, SeccompCmpOp::MaskedEq(threads), threads)?]);
+        rules.insert(libc::SYS_clone, vec![argument_rule(0, SeccompCmpOp::MaskedEq(threads), threads)?]);
         // Executable memory is not allowed, because the child compiles code and never runs it.
         let executable = libc::PROT_EXEC as u64;
         for call in [libc::SYS_mmap, libc::SYS_mprotect] {
-            rules.insert(call, vec![when(2, SeccompCmpOp::MaskedEq(executable), 0)?]);
+            rules.insert(call, vec![argument_rule(2, SeccompCmpOp::MaskedEq(executable), 0)?]);
         }
         // Naming threads and memory areas is allowed.
-        let names = [libc::PR_SET_NAME, libc::PR_SET_VMA].map(|option| when(0, SeccompCmpOp::Eq, option as u64));
+        let names =
+            [libc::PR_SET_NAME, libc::PR_SET_VMA].map(|option| argument_rule(0, SeccompCmpOp::Eq, option as u64));
         rules.insert(libc::SYS_prctl, names.into_iter().collect::<Result<_, _>>()?);
-        // Signals to its own threads are allowed, so that it can abort after a fault.
-        let own = u64::from(std::process::id());
-        rules.insert(libc::SYS_tgkill, vec![when(0, SeccompCmpOp::Eq, own)?]);
+        // Signals to the process's own threads are allowed, so that the process can abort after a fault.
+        let process_id = u64::from(std::process::id());
+        rules.insert(libc::SYS_tgkill, vec![argument_rule(0, SeccompCmpOp::Eq, process_id)?]);
         Ok(rules)
     }
 
-    fn when(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompRule, seccompiler::BackendError> {
+    fn argument_rule(
+        argument: u8,
+        operator: SeccompCmpOp,
+        value: u64,
+    ) -> Result<SeccompRule, seccompiler::BackendError> {
         let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?;
         SeccompRule::new(vec![condition])
     }

@@ -1,34 +1,35 @@
-//! The protocol between the host and the compiler process: the host's request, and the child's answer, which consists of a header, a
-//! report of bounded size, and the compiled code.
+//! The protocol between the host and the compiler process. The host sends a request. The output of the child consists
+//! of a header, a report of limited size, and the compiled code.
 
 use super::confinement::Confinement;
 use crate::binary::docs::Docs;
 use crate::binary::imports::{self, InterfaceProblem};
-use crate::binary::scan::{Interfaces, NotAComponent, imports_of_types, scan};
+use crate::binary::scan::{Interfaces, NotAComponent, scan, type_only_imports};
 use crate::binary::structure::{self, StructureLimits, StructureProblem};
 use crate::execution::engine::{AddressSpace, CodeOptions, Metering};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Largest report of a child, in bytes.
+/// Maximum size of a child's report, in bytes.
 pub(super) const MAX_REPORT: usize = 16 * 1024 * 1024;
-/// Largest request of a host, in bytes.
+/// Maximum size of a host's request, in bytes.
 pub(super) const MAX_REQUEST: usize = 4 * 1024;
-/// Size of the header: the hash of the engine, the digest of the answer, and the lengths of the report and of the code.
+/// Size of the header in bytes: the hash of the engine, the digest of the output, and the lengths of the report and of
+/// the code.
 pub(super) const HEADER_BYTES: usize = 32 + 32 + 8 + 8;
 
 /// The limits and the options for compiling one component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Request {
-    /// Limit on processor time, in seconds.
+    /// Maximum processor time, in seconds.
     pub(super) seconds: u64,
-    /// Limit on memory, in bytes.
+    /// Maximum memory use, in bytes.
     pub(super) memory: u64,
     /// Whether the compiled code counts fuel.
     pub(super) counts_fuel: bool,
     /// Whether the compiled code is for an engine that reserves address space.
     pub(super) reserves: bool,
-    /// Limit on the compiled code, in bytes.
+    /// Maximum size of the compiled code, in bytes.
     pub(super) code: u64,
     /// Limits on the structure of the component.
     pub(super) structure: StructureLimits,
@@ -43,7 +44,7 @@ impl Request {
     }
 }
 
-/// The child's report.
+/// The report of the child about one component.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Report {
     pub(super) verdict: Verdict,
@@ -51,13 +52,13 @@ pub(super) struct Report {
     pub(super) confinement: Confinement,
 }
 
-/// The result for the component.
+/// The result of examining and compiling the component.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Verdict {
     /// The component was compiled, and its code follows the report.
     Compiled(Box<BytesFacts>),
-    /// The component was not compiled, because it imports or exports an interface that this host does not have. The host finds out
-    /// which one.
+    /// The component was not compiled, because it imports or exports an interface that this host does not have. The
+    /// host determines the interface from the facts.
     #[serde(rename = "Unserved")]
     UnsupportedInterface(Box<BytesFacts>),
     NotAComponent(NotAComponent),
@@ -83,7 +84,7 @@ impl BytesFacts {
     /// Checks that the structure is within the limits, and then parses the bytes.
     pub(super) fn read(bytes: &[u8], limits: StructureLimits) -> Result<Self, Verdict> {
         structure::check(bytes, limits).map_err(|problem| match problem {
-            // If the bytes are something else than a component, that is more useful to know than the place of the damage.
+            // If the bytes are not a component, this error is more useful than the location of the damage.
             StructureProblem::Damaged { reason } => Verdict::NotAComponent(match scan(bytes) {
                 Err(other @ (NotAComponent::CoreModule(_) | NotAComponent::Unknown { .. })) => other,
                 _ => NotAComponent::Damaged { reason },
@@ -92,8 +93,9 @@ impl BytesFacts {
         })?;
         let scan = scan(bytes).map_err(Verdict::NotAComponent)?;
         let is_known = imports::check(scan.imports.iter().map(String::as_str)).is_ok();
-        // Finding the imports that contain only types is expensive, so it is done only for components with unknown imports.
-        let type_imports = if is_known { BTreeSet::new() } else { imports_of_types(bytes, &scan.imports) };
+        // Finding the imports that contain only types is expensive, so it is done only for components with unknown
+        // imports.
+        let type_imports = if is_known { BTreeSet::new() } else { type_only_imports(bytes, &scan.imports) };
         let interfaces = Interfaces { imports: scan.imports, exports: scan.exports };
         Ok(Self { interfaces, type_imports, has_async_lift: scan.has_async_lift, docs: Docs::read(bytes) })
     }
@@ -104,15 +106,15 @@ impl BytesFacts {
         needed.cloned().collect()
     }
 
-    /// Checks that this host has every import that needs an implementation and knows every export of the contract. Returns the
-    /// exported plugin kinds.
+    /// Checks that this host implements every import that needs an implementation, and that it supports every export of
+    /// the contract. Returns the exported plugin kinds.
     pub(crate) fn check(&self) -> Result<Vec<crate::identity::Kind>, InterfaceProblem> {
         imports::check(self.needed_imports().iter().map(String::as_str))?;
         imports::kinds(self.interfaces.exports.iter().map(String::as_str))
     }
 }
 
-/// The header of an answer.
+/// The header of a child's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) engine: [u8; 32],
@@ -140,7 +142,7 @@ impl Header {
         bytes
     }
 
-    /// Returns None if there are too few bytes.
+    /// Parses a header. Returns None if `bytes` is too short.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let (engine, rest) = bytes.split_first_chunk()?;
         let (digest, rest) = rest.split_first_chunk()?;

@@ -3,10 +3,10 @@
 use super::*;
 use wasmtime::Engine;
 
-const PLAIN: CodeOptions = CodeOptions { metering: Metering::Off, space: AddressSpace::Reserved };
+const DEFAULT_OPTIONS: CodeOptions = CodeOptions { metering: Metering::Off, space: AddressSpace::Reserved };
 
 fn engine() -> Engine {
-    engine::engine(HostLimits::default(), PLAIN).expect("an engine")
+    engine::engine(HostLimits::default(), DEFAULT_OPTIONS).expect("an engine")
 }
 
 fn limits(bytes: usize) -> CompileLimits {
@@ -16,7 +16,7 @@ fn limits(bytes: usize) -> CompileLimits {
 /// The output of a child that succeeds.
 fn output(engine: &blake3::Hash, report: &[u8], code: &[u8]) -> ChildOutput {
     let header = Header::of(engine, report, code).to_bytes();
-    ChildOutput { status: ExitStatus::default(), header, answer: [report, code].concat(), errors: Vec::new() }
+    ChildOutput { status: ExitStatus::default(), header, output_bytes: [report, code].concat(), errors: Vec::new() }
 }
 
 fn report() -> Vec<u8> {
@@ -32,7 +32,7 @@ fn row_11_time_limit_grows_with_the_component() {
     assert_eq!(time_for(time, 32 * MIB), Duration::from_secs(84));
 }
 
-// Row 37: the limit on code depends on the size of the component and has an upper bound; small components have a minimum.
+// Row 37: the limit on code has a minimum for small components and a maximum for large components.
 #[test]
 fn row_37_code_limit_grows_with_the_component() {
     let limit = |bytes| limits(bytes).code;
@@ -42,7 +42,7 @@ fn row_37_code_limit_grows_with_the_component() {
     assert!(limits(0).check_code(MIN_CODE).is_ok() && limits(0).check_code(MIN_CODE + 1).is_err());
 }
 
-// Row 37: the memory of concurrent compilations is bounded, and the largest component has enough.
+// Row 37: the memory limit of one component has a maximum.
 #[test]
 fn row_37_memory_limit_grows_with_the_component() {
     assert_eq!(limits(0).memory_mib(), 512);
@@ -50,20 +50,20 @@ fn row_37_memory_limit_grows_with_the_component() {
     assert_eq!(limits(256 * MIB).memory_mib(), 2_048);
 }
 
-// P9: output from the pipe is used only if it is complete and for this engine.
+// P9: the output of a child is used only if it is complete and for this engine.
 #[test]
 fn p9_damaged_or_incomplete_output_is_refused() {
     let hash = engine::compatibility_hash(&engine());
     let (report, limits) = (report(), limits(0));
     assert_eq!(parse_output(output(&hash, &report, b"code"), &hash, &limits).expect("complete").code(), b"code");
-    for place in 0..HEADER_BYTES {
+    for index in 0..HEADER_BYTES {
         let mut damaged = output(&hash, &report, b"code");
-        damaged.header[place] ^= 1;
-        assert!(matches!(parse_output(damaged, &hash, &limits), Err(CompilerError::Output(_))), "{place}");
+        damaged.header[index] ^= 1;
+        assert!(matches!(parse_output(damaged, &hash, &limits), Err(CompilerError::Output(_))), "{index}");
     }
     for length in [0, report.len() - 1, report.len(), report.len() + 3] {
         let mut cut = output(&hash, &report, b"code");
-        cut.answer.truncate(length);
+        cut.output_bytes.truncate(length);
         assert!(matches!(parse_output(cut, &hash, &limits), Err(CompilerError::Output(_))), "{length}");
     }
     for length in [0, HEADER_BYTES - 1] {
@@ -78,25 +78,26 @@ fn p9_damaged_or_incomplete_output_is_refused() {
 // P9: code that was compiled by an engine with one slot is valid for an engine with many slots.
 #[test]
 fn p9_compatibility_hash_does_not_depend_on_the_number_of_slots() {
-    let small = engine::engine_with_slots(1, HostLimits::default(), PLAIN).expect("an engine");
+    let small = engine::engine_with_slots(1, HostLimits::default(), DEFAULT_OPTIONS).expect("an engine");
     assert_eq!(engine::compatibility_hash(&small), engine::compatibility_hash(&engine()));
 }
 
-// P9: code that counts fuel is not valid for an engine without metering, and has another place in the cache.
+// P9: code that counts fuel is not valid for an engine without metering, so it has another folder in the cache.
 #[test]
 fn p9_compatibility_hash_depends_on_metering_and_address_space() {
-    let metered =
-        engine::engine(HostLimits::default(), CodeOptions { metering: Metering::Fuel, ..PLAIN }).expect("an engine");
+    let metered = engine::engine(HostLimits::default(), CodeOptions { metering: Metering::Fuel, ..DEFAULT_OPTIONS })
+        .expect("an engine");
     assert_ne!(engine::compatibility_hash(&metered), engine::compatibility_hash(&engine()));
     let unreserved =
-        engine::engine(HostLimits::default(), CodeOptions { space: AddressSpace::Small, ..PLAIN }).expect("an engine");
+        engine::engine(HostLimits::default(), CodeOptions { space: AddressSpace::Small, ..DEFAULT_OPTIONS })
+            .expect("an engine");
     assert_ne!(engine::compatibility_hash(&unreserved), engine::compatibility_hash(&engine()));
 }
 
-// Row 36: a signal that the component caused puts it in quarantine; a signal that ends process groups does not.
+// Row 36: a component is quarantined only for a signal that it caused, and not for signals that end process groups.
 #[cfg(unix)]
 #[test]
-fn row_36_only_signals_caused_by_the_component_count() {
+fn row_36_only_signals_caused_by_the_component_lead_to_quarantine() {
     use std::os::unix::process::ExitStatusExt;
     let stopped = |signal| CompilerError::Stopped { status: ExitStatus::from_raw(signal), memory: MIB };
     for signal in [4, 6, 9, 11, 31] {

@@ -1,5 +1,5 @@
-//! Converts JSON arguments to values of WIT types. The arguments have been checked against the schema, but a schema cannot express
-//! every rule, so they are checked again here before they reach the guest.
+//! Converts JSON arguments to values of WIT types. The arguments have been checked against the schema, but a schema
+//! cannot express every rule. Therefore the conversion checks them again before they reach the guest.
 
 use super::schema::UNUSUAL_FLOATS;
 use super::shape::{Integer, Shape};
@@ -63,11 +63,11 @@ impl Reader {
             Shape::Integer(integer) => self.integer(*integer, value),
             Shape::Float32 => {
                 let float = self.float(value)?;
-                let narrow = float as f32;
-                if narrow.is_infinite() && float.is_finite() {
+                let as_float32 = float as f32;
+                if as_float32.is_infinite() && float.is_finite() {
                     return Err(self.violation("maximum", "it is too large for a 32-bit number"));
                 }
-                Ok(Val::Float32(narrow))
+                Ok(Val::Float32(as_float32))
             }
             Shape::Float64 => self.float(value).map(Val::Float64),
             Shape::Char => {
@@ -90,7 +90,7 @@ impl Reader {
             Shape::Record(fields) => Ok(Val::Record(self.fields(fields, value)?)),
             Shape::Enum(names) => {
                 let name = self.text(value)?;
-                self.known(names, name).map(Val::Enum)
+                self.known_name(names, name).map(Val::Enum)
             }
             Shape::Flags(names) => self.flags(names, value),
             Shape::Option(_) if value.is_null() => Ok(Val::Option(None)),
@@ -151,7 +151,7 @@ impl Reader {
             let message = format!("it must be a whole number from {smallest} to {largest}");
             return Err(self.violation("type", &message));
         };
-        // The number is in range, so no cast loses anything.
+        // The number is in range, so the casts do not change it.
         Ok(match integer {
             Integer::S8 => Val::S8(number as i8),
             Integer::U8 => Val::U8(number as u8),
@@ -191,7 +191,7 @@ impl Reader {
         for (index, value) in values.iter().enumerate() {
             let name = self.nested(&index.to_string(), |reader| {
                 let name = reader.text(value)?;
-                reader.known(names, name)
+                reader.known_name(names, name)
             })?;
             if !set.contains(&name) {
                 set.push(name);
@@ -215,12 +215,12 @@ impl Reader {
         value.as_str().ok_or_else(|| self.violation("type", "it must be a string"))
     }
 
-    fn known(&self, names: &[String], name: &str) -> Result<String, Violation> {
+    fn known_name(&self, names: &[String], name: &str) -> Result<String, Violation> {
         let known = names.iter().find(|known| *known == name).cloned();
         known.ok_or_else(|| self.violation("enum", &format!("unknown name {name:?}")))
     }
 
-    /// Reads a nested value. While it is read, the pointer includes its name.
+    /// Reads a nested value. The JSON pointer includes the name of the value while `read` runs.
     fn nested<T>(&mut self, name: &str, read: impl FnOnce(&mut Self) -> Result<T, Violation>) -> Result<T, Violation> {
         let length = self.pointer.len();
         let _ = write!(self.pointer, "/{}", name.replace('~', "~0").replace('/', "~1"));

@@ -1,9 +1,9 @@
-//! The tool that a command-line program (`wasi:cli/command`) becomes.
+//! The definition of the tool for a command-line program (`wasi:cli/command`).
 
 use agent_core::tool::{ToolDefinition, Traits};
 use serde_json::json;
 
-/// The tool definition. `description` is the plugin's description in the manifest.
+/// Creates the tool definition. `description` is the plugin's description from the manifest.
 pub(super) fn definition(name: String, description: Option<&str>, traits: Traits) -> ToolDefinition {
     let about = description.map(|text| format!("{}\n", text.trim_end())).unwrap_or_default();
     let usage = "Runs this command-line program once and returns what it prints to standard output.";

@@ -1,5 +1,5 @@
-//! Finds the functions that can construct a resource for one call: its constructor or, if it has none, the functions of the same
-//! interface that take data and return the resource.
+//! Finds the functions that can construct a resource for one call: the constructor of the resource or, if the resource
+//! has no constructor, the functions of the same interface that take data and return the resource.
 
 use super::discovery::ExportName;
 use super::shape::{HandlePosition, Signature};
@@ -7,25 +7,27 @@ use std::collections::BTreeMap;
 use wasmtime::component::ResourceType;
 use wasmtime::component::types::{ComponentFunc, Type};
 
-/// Largest number of constructors that a model may choose from.
+/// Maximum number of constructors from which the model can choose.
 const MAX_CONSTRUCTORS: usize = 8;
 
 /// A function that constructs a resource.
 #[derive(Clone, Debug)]
 pub(super) struct Constructor {
-    /// Name of the function as it is exported. Example: `[static]codec.from-config`.
+    /// Name under which the component exports the function. Example: `[static]codec.from-config`.
     pub(super) function: String,
     pub(super) signature: Signature,
 }
 
 impl Constructor {
-    /// The name by which the model chooses it if there are several. Example: `from-config`.
+    /// The name that the model uses to choose the constructor if there are several constructors. Example:
+    /// `from-config`.
     pub(super) fn key(&self) -> &str {
         key(&self.function)
     }
 }
 
-/// The name by which the model chooses the constructor with this export name if there are several.
+/// The name that the model uses to choose a constructor if there are several constructors. `function` is its export
+/// name.
 pub(super) fn key(function: &str) -> &str {
     match ExportName::parse(function) {
         ExportName::Static(_, name) | ExportName::Function(name) | ExportName::Method(_, name) => name,
@@ -36,10 +38,11 @@ pub(super) fn key(function: &str) -> &str {
 /// The constructors of an interface's resources.
 #[derive(Default)]
 pub(super) struct Constructors {
-    /// By the name of the resource. An error is the reason why its constructor cannot be called.
+    /// The constructors of each resource, by the name of the resource. An error is the reason why the constructor
+    /// cannot be called.
     by_resource: BTreeMap<String, Result<Vec<Constructor>, String>>,
-    /// The name of the resource that each function constructs.
-    made_by: BTreeMap<String, String>,
+    /// The name of the resource that each function constructs, by the name of the function.
+    resource_made_by: BTreeMap<String, String>,
 }
 
 impl Constructors {
@@ -74,7 +77,7 @@ impl Constructors {
         let signature = Signature::of(function, HandlePosition::Result);
         let constructor = signature.map(|signature| vec![Constructor { function: name.to_owned(), signature }]);
         if constructor.is_ok() {
-            self.made_by.insert(name.to_owned(), resource.to_owned());
+            self.resource_made_by.insert(name.to_owned(), resource.to_owned());
         }
         self.by_resource.insert(resource.to_owned(), constructor);
     }
@@ -87,11 +90,11 @@ impl Constructors {
             && !known.iter().any(|other| other.key() == key(name))
         {
             known.push(Constructor { function: name.to_owned(), signature });
-            self.made_by.insert(name.to_owned(), resource.to_owned());
+            self.resource_made_by.insert(name.to_owned(), resource.to_owned());
         }
     }
 
-    /// The constructors of a resource, or the reason why there is none.
+    /// The constructors of a resource, or the reason why the resource has no constructor.
     pub(super) fn of(&self, resource: &str) -> Result<&[Constructor], String> {
         match self.by_resource.get(resource) {
             Some(Ok(constructors)) => Ok(constructors),
@@ -102,9 +105,9 @@ impl Constructors {
         }
     }
 
-    /// The resource that this function constructs, if any.
-    pub(super) fn made_by(&self, function: &str) -> Option<&str> {
-        self.made_by.get(function).map(String::as_str)
+    /// The name of the resource that this function constructs, if it is a constructor.
+    pub(super) fn resource_made_by(&self, function: &str) -> Option<&str> {
+        self.resource_made_by.get(function).map(String::as_str)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Finds the documentation of types. A component's binary describes types by their structure, but its documentation refers to them by
-//! name.
+//! Finds the documentation of types. A component's binary describes types by their structure, but its documentation
+//! refers to types by name.
 
 use super::shape::Shape;
 use crate::binary::docs::{Docs, TypeDocs};
@@ -8,19 +8,22 @@ use crate::text::{clean, cut};
 use serde_json::{Value, json};
 use wasmtime::component::types::Type;
 
-/// Largest number of types whose documentation is looked up.
+/// Maximum number of types whose documentation is looked up.
 const MAX_TYPES: usize = 512;
 
-/// The named types of a component with their documentation. None if two types with the same structure have different documentation.
+/// The named types of a component with their documentation. None if two types with the same structure have different
+/// documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Descriptions(Vec<(Shape, Option<TypeDocs>)>);
 
 impl Descriptions {
-    /// Looks up the documentation of types that are given with the interfaces and names that they are exported under.
+    /// Looks up the documentation of types. Each type is given with the interface and the name under which it is
+    /// exported.
     pub(super) fn new(docs: &Docs, named: &[(Option<String>, String, Type)]) -> Self {
         let mut descriptions: Vec<(Shape, Option<TypeDocs>)> = Vec::new();
         for (interface, name, kind) in named.iter().take(MAX_TYPES) {
-            // Other types have no name in the binary, so the documentation of one `u32`, for example, would be used for all of them.
+            // Other types have no name in the binary, so the documentation of one `u32`, for example, would be used for
+            // all of them.
             if !matches!(kind, Type::Record(_) | Type::Variant(_) | Type::Enum(_) | Type::Flags(_)) {
                 continue;
             }
@@ -37,21 +40,22 @@ impl Descriptions {
         Self(descriptions)
     }
 
-    fn about(&self, shape: &Shape) -> Option<&TypeDocs> {
+    fn type_docs(&self, shape: &Shape) -> Option<&TypeDocs> {
         self.0.iter().find(|(documented, _)| documented == shape)?.1.as_ref()
     }
 
     /// The documentation of a field or a case.
     pub(super) fn item(&self, shape: &Shape, name: &str) -> Option<&str> {
-        self.about(shape)?.items.get(name).map(String::as_str)
+        self.type_docs(shape)?.items.get(name).map(String::as_str)
     }
 
-    /// Adds the documentation of a type to its schema. Names that have no schema of their own, such as flags, are added as a list.
+    /// Adds the documentation of a type to its schema. The documentation of names without their own schema, such as
+    /// flags, is added as a list.
     pub(super) fn describe(&self, shape: &Shape, schema: &mut Value) {
-        let Some(about) = self.about(shape) else { return };
-        let mut text = about.docs.clone().unwrap_or_default();
+        let Some(type_docs) = self.type_docs(shape) else { return };
+        let mut text = type_docs.docs.clone().unwrap_or_default();
         for name in shape.bare_names() {
-            if let Some(docs) = about.items.get(name) {
+            if let Some(docs) = type_docs.items.get(name) {
                 text.push_str(&format!("\n- `{name}`: {}", docs.trim()));
             }
         }
@@ -59,7 +63,7 @@ impl Descriptions {
     }
 }
 
-/// Puts text before the description that a schema already has.
+/// Inserts text before the existing description of a schema.
 pub(super) fn add(text: &str, schema: &mut Value) {
     if text.is_empty() {
         return;

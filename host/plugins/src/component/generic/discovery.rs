@@ -1,5 +1,5 @@
-//! Examines the exports of a component that are not part of the contract: which functions become tools, under which names, and why
-//! the others do not.
+//! Examines the exports of a component that are not part of the contract. Determines the functions that become tools,
+//! the names of the tools, and the reasons why other functions do not become tools.
 
 use super::constructors::{Constructor, Constructors};
 use super::descriptions::Descriptions;
@@ -17,19 +17,19 @@ use std::collections::BTreeSet;
 use wasmtime::component::Component;
 use wasmtime::component::types::{ComponentFunc, ComponentItem, Type};
 
-/// Largest number of functions that are examined.
+/// Maximum number of functions that are examined.
 const MAX_FUNCTIONS: usize = 4_096;
-/// Largest total size of all schemas, in bytes.
+/// Maximum total size of all schemas, in bytes.
 const SCHEMA_BYTES: usize = 4 * 1024 * 1024;
-/// Largest total number of parts of all signatures. A few bytes can declare a type of many parts, and thousands of functions that
-/// take it.
+/// Maximum total number of parts of all signatures. A few bytes can declare a type with many parts, and thousands of
+/// functions that take this type.
 const SIGNATURE_PARTS: usize = 256 * 1024;
-/// Largest number of skipped functions that are listed with the reason.
+/// Maximum number of skipped functions that are listed with the reason.
 const MAX_SKIPPED: usize = 64;
 /// The reason for skipping a function when the limit on all signatures or all schemas is reached.
 const TYPES_TOO_LARGE: &str = "the types of the component are too large in total";
 
-/// The other facts about the component that the tool definitions depend on.
+/// The facts about a component, apart from its exports, that determine its tool definitions.
 pub(crate) struct KnownFacts<'a> {
     pub(crate) docs: &'a Docs,
     pub(crate) manifest: Option<&'a Manifest>,
@@ -38,7 +38,7 @@ pub(crate) struct KnownFacts<'a> {
     pub(crate) tools: &'a [ToolDefinition],
 }
 
-/// Finds the tools among the component's other exports, in the order of the exports.
+/// Finds the tools among the exports that are not part of the contract, in the order of the exports.
 pub(crate) fn discover(component: &Component, known: &KnownFacts<'_>) -> (GenericFacts, Vec<ToolDefinition>) {
     let mut discovery =
         Discovery { functions_left: MAX_FUNCTIONS, parts_left: SIGNATURE_PARTS, ..Discovery::default() };
@@ -48,7 +48,7 @@ pub(crate) fn discover(component: &Component, known: &KnownFacts<'_>) -> (Generi
         match export.ty {
             ComponentItem::ComponentFunc(function) => functions.push((name.to_owned(), function)),
             ComponentItem::Type(kind) => discovery.types.push((None, name.to_owned(), kind)),
-            ComponentItem::ComponentInstance(instance) if !imports::is_own(name) => {
+            ComponentItem::ComponentInstance(instance) if !imports::is_of_contract(name) => {
                 let types = instance.exports(engine).filter_map(|(kind_name, export)| match export.ty {
                     ComponentItem::Type(kind) => Some((Some(name.to_owned()), kind_name.to_owned(), kind)),
                     _ => None,
@@ -76,11 +76,11 @@ struct Discovery {
     skipped: Vec<SkippedExport>,
     /// Number of skipped functions that are not listed.
     unlisted: usize,
-    /// The exported types with the interface and the name of each.
+    /// The exported types, each with its interface and its name.
     types: Vec<(Option<String>, String, Type)>,
     /// Number of functions that may still be examined.
     functions_left: usize,
-    /// Number of parts that the signatures may still have.
+    /// Number of types, cases and flags that the signatures of the remaining functions may contain.
     parts_left: usize,
 }
 
@@ -88,8 +88,8 @@ struct Discovery {
 struct Candidate {
     interface: Option<String>,
     function: String,
-    /// Name without the annotation. Example: `counter.increment`.
-    plain_name: String,
+    /// Name of the function without the annotation. Example: `counter.increment`.
+    bare_name: String,
     form: Form,
     signature: Signature,
     constructors: Vec<Constructor>,
@@ -122,7 +122,7 @@ impl Discovery {
             }
         }
         for (name, _) in &functions {
-            if let Some(resource) = constructors.made_by(name)
+            if let Some(resource) = constructors.resource_made_by(name)
                 && !used.contains(resource)
             {
                 let reason = format!(
@@ -149,7 +149,7 @@ impl Discovery {
         let taken = known.tools.iter().map(|tool| tool.name.clone()).collect();
         let candidates = std::mem::take(&mut self.candidates);
         let exports: Vec<_> =
-            candidates.iter().map(|found| (found.interface.as_deref(), found.plain_name.clone())).collect();
+            candidates.iter().map(|found| (found.interface.as_deref(), found.bare_name.clone())).collect();
         let names = names::assign(&exports, &taken);
         let (mut functions, mut definitions, mut schema_bytes) = (Vec::new(), Vec::new(), 0);
         for (found, name) in candidates.into_iter().zip(names) {
@@ -182,7 +182,7 @@ impl Discovery {
 }
 
 impl Candidate {
-    /// Number of parts of its signature and of the signatures of its constructors.
+    /// Number of parts of the function's signature and of the signatures of its constructors.
     fn parts(&self) -> usize {
         self.signature.parts()
             + self.constructors.iter().map(|constructor| constructor.signature.parts()).sum::<usize>()
@@ -220,34 +220,34 @@ impl Candidate {
 
     /// The description of a function without documentation.
     fn description_from_types(&self) -> String {
-        let place = match &self.interface {
+        let origin = match &self.interface {
             Some(interface) => format!("of the WIT interface `{interface}`"),
             None => "of the component".to_owned(),
         };
-        let name = &self.plain_name;
+        let name = &self.bare_name;
         let describe = |constructor: &Constructor| format!("`{}{}`", constructor.key(), constructor.signature.wit());
         let described: Vec<_> = self.constructors.iter().map(describe).collect();
         let constructed = match described.as_slice() {
             [] => String::new(),
             constructors => format!(", on a new instance made from `self`: {}", constructors.join(" or ")),
         };
-        format!("Calls the function `{name}` {place}{constructed}. Its type is `func{}`.", self.signature.wit())
+        format!("Calls the function `{name}` {origin}{constructed}. Its type is `func{}`.", self.signature.wit())
     }
 }
 
-/// Checks whether a function can become a tool. Returns None for a constructor, which becomes part of its methods. The error is the
-/// reason why the function is skipped.
+/// Checks whether a function can become a tool. Returns None for a constructor, because it becomes part of the tools
+/// for its methods. The error is the reason why the function is skipped.
 fn candidate(
     interface: Option<&str>,
     name: &str,
     function: &ComponentFunc,
     constructors: &Constructors,
 ) -> Result<Option<Candidate>, String> {
-    let found = |plain_name: String, form, signature, constructors| {
+    let found = |bare_name: String, form, signature, constructors| {
         let (interface, function) = (interface.map(str::to_owned), name.to_owned());
-        Ok(Some(Candidate { interface, function, plain_name, form, signature, constructors }))
+        Ok(Some(Candidate { interface, function, bare_name, form, signature, constructors }))
     };
-    if constructors.made_by(name).is_some() {
+    if constructors.resource_made_by(name).is_some() {
         return Ok(None);
     }
     if let Some(reason) = toolchain_function(interface, name, function).or_else(|| http_handler(interface)) {
@@ -259,8 +259,8 @@ fn candidate(
         ExportName::Function(_) if is_command(interface, name, function) => {
             found("run".to_owned(), Form::Command, Signature::default(), Vec::new())
         }
-        ExportName::Function(plain_name) => {
-            found(plain_name.to_owned(), Form::Function, Signature::of(function, HandlePosition::None)?, Vec::new())
+        ExportName::Function(bare_name) => {
+            found(bare_name.to_owned(), Form::Function, Signature::of(function, HandlePosition::None)?, Vec::new())
         }
         ExportName::Static(resource, method) => {
             let signature = Signature::of(function, HandlePosition::None)?;
@@ -277,14 +277,15 @@ fn candidate(
     }
 }
 
-/// Returns the reason for skipping a function that a toolchain calls while it builds the component, to set up a language runtime.
-/// Calling such a function again breaks the component.
+/// Returns the reason for skipping a function that a toolchain calls to set up a language runtime while it builds the
+/// component. A second call of such a function breaks the component.
 fn toolchain_function(interface: Option<&str>, name: &str, function: &ComponentFunc) -> Option<&'static str> {
     let begins_with =
         |names: &[&str]| names.iter().copied().eq(function.params().map(|(name, _)| name).take(names.len()));
     let is_setup = match (interface, name) {
-        // QuickJS in componentize-qjs, and CPython in componentize-py.
+        // This function sets up QuickJS in componentize-qjs.
         (None, "init") => begins_with(&["shim", "script"]),
+        // This function sets up CPython in componentize-py.
         (Some("exports"), "init") => begins_with(&["app-name"]),
         (None, name) => matches!(name, "wizer-initialize" | "wizer-resume"),
         _ => false,
@@ -292,7 +293,7 @@ fn toolchain_function(interface: Option<&str>, name: &str, function: &ComponentF
     is_setup.then_some("its toolchain called it when the component was built, to set up the language runtime")
 }
 
-/// Returns the reason for skipping a function that answers HTTP requests.
+/// Returns the reason for skipping a function that handles HTTP requests.
 fn http_handler(interface: Option<&str>) -> Option<&'static str> {
     let (path, _) = interface?.split_once('@')?;
     let is_handler = matches!(path, "wasi:http/incoming-handler" | "wasi:http/handler");
@@ -302,7 +303,7 @@ fn http_handler(interface: Option<&str>) -> Option<&'static str> {
     )
 }
 
-/// The parsed name of an exported function. The annotation in brackets tells what kind of function it is.
+/// The parsed name of an exported function. The annotation in brackets is the kind of the function.
 pub(super) enum ExportName<'n> {
     Function(&'n str),
     Constructor(&'n str),
@@ -325,14 +326,15 @@ impl<'n> ExportName<'n> {
     }
 }
 
-/// Returns true for `run` of `wasi:cli/run@0.2.x` with the type from WASI.
+/// Whether the function is `run` of `wasi:cli/run@0.2.x` and has the type from WASI.
 fn is_command(interface: Option<&str>, name: &str, function: &ComponentFunc) -> bool {
     let is_run = interface.is_some_and(|interface| interface.starts_with("wasi:cli/run@0.2."));
     let bare = |kind: Type| matches!(kind, Type::Result(result) if result.ok().is_none() && result.err().is_none());
     is_run && name == "run" && function.params().len() == 0 && function.results().next().is_some_and(bare)
 }
 
-/// The traits of all functions of a component. If no import can change anything, the functions are read-only and idempotent.
+/// The traits of all functions of a component. If no import can have effects, the functions are read-only and
+/// idempotent.
 fn traits(imports: &[String]) -> Traits {
     let is_pure = imports.iter().all(|name| imports::effects(name) == Effects::None);
     Traits { read_only: is_pure, idempotent: is_pure, ..Traits::default() }

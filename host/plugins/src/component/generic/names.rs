@@ -1,12 +1,14 @@
-//! Names of the tools for exported functions: the shortest names that are unique in the component. They are the same at every load.
+//! Chooses the names of the tools for exported functions: the shortest names that are unique in the component. The
+//! names are the same at every load.
 
 use crate::contract::v0_1::tools::NAME_LENGTH;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Chooses a name for each function from the interface that exports it.
 ///
-/// The name is `interface.function`. If two functions would have the same name, both become `package.interface.function`, then the
-/// namespace, the version and a number are added. A name is None if it would be too long.
+/// The name is `interface.function`. If two functions would have the same name, both names become
+/// `package.interface.function`. If they are still equal, the namespace, the version and a number are added in this
+/// order. A name is None if it would be too long.
 pub(super) fn assign(exports: &[(Option<&str>, String)], taken: &BTreeSet<String>) -> Vec<Option<String>> {
     let candidates: Vec<_> = exports.iter().map(|(interface, function)| candidates(*interface, function)).collect();
     let mut level = vec![0_usize; candidates.len()];
@@ -27,7 +29,7 @@ pub(super) fn assign(exports: &[(Option<&str>, String)], taken: &BTreeSet<String
     names.collect()
 }
 
-/// The name for the tool of a command-line program: the name of its plugin, with a number if that name is already used.
+/// The name for the tool of a command-line program: the name of the plugin, with a number if that name is already used.
 pub(super) fn for_command<'t>(plugin: &str, others: impl Iterator<Item = &'t str> + Clone) -> String {
     let mut used = others.map(str::to_owned).collect();
     let name = if plugin.is_empty() { "run" } else { plugin };
@@ -53,7 +55,7 @@ fn candidates(interface: Option<&str>, function: &str) -> Vec<String> {
     names
 }
 
-/// Replaces the characters that are not allowed in tool names.
+/// Replaces characters that are not allowed in tool names with `-`.
 fn sanitize(part: &str) -> String {
     let sanitize = |character: char| {
         if character.is_ascii_alphanumeric() || matches!(character, '_' | '-' | '.') { character } else { '-' }
@@ -80,7 +82,7 @@ mod tests {
         assign(&exports, &taken).into_iter().map(|name| name.expect("a name")).collect()
     }
 
-    // P3: each function gets the shortest unique name; if two would have the same name, both get longer.
+    // P3: if two functions would have the same name, both names become longer.
     #[test]
     fn p3_names_are_short_and_unique() {
         let exports = [
@@ -108,7 +110,11 @@ mod tests {
             "ops.counter.inc",
         ];
         assert_eq!(names(&exports, &[]), expected);
-        assert_eq!(names(&exports[2..3], &["ops.split"]), ["words.ops.split"], "the contract's own tools keep theirs");
+        assert_eq!(
+            names(&exports[2..3], &["ops.split"]),
+            ["words.ops.split"],
+            "the tools of the contract keep their names"
+        );
         assert_eq!(names(&[(None, "greet")], &["greet", "greet-2"]), ["greet-3"]);
         let long = [(None, "x".repeat(129))];
         assert_eq!(assign(&long, &BTreeSet::new()), [None]);

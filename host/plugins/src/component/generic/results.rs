@@ -6,7 +6,7 @@ use base64::Engine;
 use serde_json::{Map, Number, Value, json};
 use wasmtime::component::Val;
 
-/// Converts one value. The engine returned it with this type, so an error means that the host has a bug.
+/// Converts one value. The engine returned a value of this type, so an error means that the host has a bug.
 pub(crate) fn write(shape: &Shape, value: Val) -> Result<Value, String> {
     Ok(match (shape, value) {
         (_, Val::Bool(value)) => Value::Bool(value),
@@ -44,7 +44,7 @@ pub(crate) fn write(shape: &Shape, value: Val) -> Result<Value, String> {
             let payload = cases.iter().find(|(known, _)| *known == name).and_then(|(_, payload)| payload.as_ref());
             case(name, payload, value)?
         }
-        (shape, value) => return Err(format!("a value of another type than {shape:?}: {}", kind(&value))),
+        (shape, value) => return Err(format!("the value does not have the type {shape:?}: {}", kind(&value))),
     })
 }
 
@@ -65,7 +65,7 @@ fn integer(value: i128) -> Value {
     }
 }
 
-/// Writes the shortest number that is equal to this one in 32 bits: 0.1, and not 0.10000000149011612.
+/// Writes the shortest number that is equal to this number in 32 bits: 0.1 instead of 0.10000000149011612.
 fn float32(value: f32) -> Value {
     if value.is_finite() { float(value.to_string().parse().unwrap_or(f64::from(value))) } else { float(value.into()) }
 }
@@ -82,7 +82,7 @@ fn float(value: f64) -> Value {
 fn bytes(items: Vec<Val>) -> Result<Vec<u8>, String> {
     let byte = |value| match value {
         Val::U8(byte) => Ok(byte),
-        other => Err(format!("a byte that is {}", kind(&other))),
+        other => Err(format!("an item of a byte list is {}", kind(&other))),
     };
     items.into_iter().map(byte).collect()
 }

@@ -1,5 +1,5 @@
-//! Tests of the conversion between values and JSON (P3): random values become JSON that matches their schema and are read back
-//! unchanged.
+//! Tests of the conversion between values and JSON (P3). Random values are converted to JSON that matches their schema,
+//! and the JSON is converted back to the same values.
 
 use super::arguments::read_fields;
 use super::descriptions::Descriptions;
@@ -119,7 +119,7 @@ fn read(shape: &Shape, json: Value) -> Result<Val, agent_core::tool::Violation> 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
-    // P3: value → JSON → value is the identity, the JSON matches the schema, and the host can compile the schema.
+    // P3: the JSON must also match the schema, and the host must be able to compile the schema.
     #[test]
     fn p3_values_are_read_back_unchanged((shape, value) in with_value()) {
         let json = write(&shape, value.clone()).expect("the value has this type");
@@ -131,9 +131,9 @@ proptest! {
         prop_assert_eq!(back.as_ref(), Ok(&value), "{}", json);
     }
 
-    // P3, row 26: JSON for another type is either a violation or a value of this type, and never causes a panic.
+    // P3, row 26: JSON for another type is either a violation or a value of the type, and never causes a panic.
     #[test]
-    fn p3_row_26_any_json_is_read_or_refused((shape, value) in with_value(), (other, _) in with_value()) {
+    fn p3_row_26_json_of_another_type_is_read_or_refused((shape, value) in with_value(), (other, _) in with_value()) {
         let json = write(&shape, value).expect("the value has this type");
         if let Ok(read) = read(&other, json) {
             prop_assert!(write(&other, read).is_ok());
@@ -141,7 +141,7 @@ proptest! {
     }
 }
 
-// P3: one example of each form of JSON, as documented in wit/README.md.
+// P3: checks one example of each form of JSON in wit/README.md.
 #[test]
 fn p3_json_forms_match_the_documentation() {
     let string = || Box::new(Shape::String);
@@ -167,12 +167,12 @@ fn p3_json_forms_match_the_documentation() {
     }
     assert_eq!(read(&Shape::Bytes, json!([1, 255])), read(&Shape::Bytes, json!("Af8")));
     assert_eq!(read(&Shape::Integer(Integer::U64), json!(u64::MAX)), Ok(Val::U64(u64::MAX)));
-    assert_eq!(read(&Shape::Integer(Integer::U8), json!(7.0)), Ok(Val::U8(7)), "as JSON Schema has it");
+    assert_eq!(read(&Shape::Integer(Integer::U8), json!(7.0)), Ok(Val::U8(7)), "JSON Schema accepts 7.0 as an integer");
     assert_eq!(read(&Shape::Integer(Integer::U64), json!(1e18)), Ok(Val::U64(1_000_000_000_000_000_000)));
     assert_eq!(read(&Shape::Integer(Integer::S64), json!(-1e18)), Ok(Val::S64(-1_000_000_000_000_000_000)));
 }
 
-// P3, L8: a violation has the JSON pointer of the wrong value, even if the schema cannot express the rule.
+// P3, L8: a violation contains the JSON pointer of the wrong value, even if the schema cannot express the rule.
 #[test]
 fn p3_l8_violation_points_at_the_wrong_value() {
     let fields = [("x~y/z".to_owned(), Shape::Integer(Integer::S8))];

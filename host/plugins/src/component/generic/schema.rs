@@ -1,20 +1,22 @@
-//! JSON Schemas for WIT types. They describe the JSON that `arguments` reads and that `results` writes.
+//! Creates JSON Schemas for WIT types. They describe the JSON that the module `arguments` reads and the module
+//! `results` writes.
 
 use super::constructors::Constructor;
 use super::descriptions::{self, Descriptions};
 use super::shape::{Integer, Shape, Signature};
 use serde_json::{Map, Value, json};
 
-/// Floats that have no JSON number and are written as strings.
+/// Floats that JSON numbers cannot represent. They are written as strings.
 pub(super) const UNUSUAL_FLOATS: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
 
-/// The schema for a function's arguments: an object with a property for each parameter. Optional parameters may be omitted.
+/// The schema for a function's arguments: an object with a property for each parameter. Optional parameters may be
+/// omitted.
 pub(crate) fn for_parameters(parameters: &[(String, Shape)], descriptions: &Descriptions) -> Value {
     for_fields(parameters, descriptions)
 }
 
-/// The schema for a method's arguments. The constructor's arguments are in the property `self`; if there are several constructors, in
-/// a property of `self` with the constructor's name.
+/// The schema for a method's arguments. The constructor's arguments are in the property `self`. If there are several
+/// constructors, they are in a property of `self` with the constructor's name.
 pub(super) fn for_method(constructors: &[Constructor], method: &Signature, descriptions: &Descriptions) -> Value {
     let mut schema = for_fields(&method.parameters, descriptions);
     let mut self_schema = match constructors {
@@ -123,7 +125,8 @@ fn for_fields(fields: &[(String, Shape)], descriptions: &Descriptions) -> Value 
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
-/// A case without a payload is written as its name. A case with a payload is written as an object with one property.
+/// The schema for the cases of a variant. A case without a payload is its name. A case with a payload is an object with
+/// one property.
 fn for_cases(shape: &Shape, descriptions: &Descriptions) -> Value {
     let cases = shape.cases().unwrap_or_default();
     let bare: Vec<_> = cases.iter().filter(|(_, payload)| payload.is_none()).map(|(name, _)| *name).collect();

@@ -1,14 +1,14 @@
-//! This crate's representation of the WIT types of plain functions. They contain no handles and have a bounded size, so that a model
-//! can read them.
+//! This crate's representation of the WIT types of generic functions. These types contain no handles and have a limited
+//! size, so that a model can read them.
 
 use std::fmt::Write;
 use wasmtime::component::types::{ComponentFunc, Type};
 
-/// Largest number of types, cases and flags of one function.
+/// Maximum number of types, cases and flags of one function.
 const MAX_PARTS: usize = 1_024;
-/// Largest total size of the names of parameters, fields, cases and flags of one function, in bytes.
+/// Maximum total size of the names of parameters, fields, cases and flags of one function, in bytes.
 const MAX_NAME_BYTES: usize = 32 * 1024;
-/// Largest nesting depth of a type.
+/// Maximum nesting depth of a type.
 const MAX_LEVELS: usize = 24;
 
 /// A WIT type whose values are data and contain no handles.
@@ -20,7 +20,7 @@ pub(crate) enum Shape {
     Float64,
     Char,
     String,
-    /// `list<u8>`.
+    /// The type `list<u8>`, which is base64 text in JSON.
     Bytes,
     List(Box<Shape>),
     Record(Vec<(String, Shape)>),
@@ -77,21 +77,21 @@ impl Integer {
     }
 }
 
-/// The parameters and the result of a function, without handles that the host handles itself.
+/// The parameters and the result of a function, without the handle that the host manages itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Signature {
     pub(crate) parameters: Vec<(String, Shape)>,
     pub(crate) result: Option<Shape>,
 }
 
-/// The position of the handle in a function's signature that the host handles, so that the model does not see it.
+/// The position of a handle in a function's signature. The host manages this handle, and the model does not see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandlePosition {
     /// There is no handle.
     None,
-    /// The first parameter is the resource that the method is called on.
+    /// The first parameter is the handle of the resource whose method is called.
     First,
-    /// The result is the new resource, or a `result` that contains it.
+    /// The result is the handle of the new resource, or a `result` that contains this handle.
     Result,
 }
 
@@ -132,12 +132,12 @@ impl Signature {
 }
 
 impl Shape {
-    /// Reads one type. Returns None if its values are not data or if it is too large.
+    /// Reads one type. Returns None if the values of the type are not data, or if the type is too large.
     pub(crate) fn of(kind: &Type) -> Option<Self> {
         Reader { parts: MAX_PARTS, name_bytes: MAX_NAME_BYTES }.shape(kind, MAX_LEVELS).ok()
     }
 
-    /// Returns true if null is one of its values in JSON.
+    /// Whether null is a value of this type in JSON.
     pub(crate) fn has_null(&self) -> bool {
         matches!(self, Shape::Option(_))
     }
@@ -153,7 +153,7 @@ impl Shape {
         }
     }
 
-    /// Names that are values in JSON: the names of cases without a payload, and of flags.
+    /// The names that are strings in JSON: the names of flags, and of cases without a payload.
     pub(crate) fn bare_names(&self) -> Vec<&str> {
         match self {
             Shape::Enum(names) | Shape::Flags(names) => names.iter().map(String::as_str).collect(),
@@ -165,7 +165,7 @@ impl Shape {
     }
 
     fn parts(&self) -> usize {
-        let maybe = |shape: &Option<Box<Shape>>| shape.as_deref().map_or(0, Shape::parts);
+        let optional_parts = |shape: &Option<Box<Shape>>| shape.as_deref().map_or(0, Shape::parts);
         1 + match self {
             Shape::List(item) | Shape::Option(item) => item.parts(),
             Shape::Tuple(items) => items.iter().map(Shape::parts).sum(),
@@ -173,14 +173,14 @@ impl Shape {
             Shape::Variant(cases) => {
                 cases.iter().map(|(_, payload)| 1 + payload.as_ref().map_or(0, Shape::parts)).sum()
             }
-            Shape::Result { ok, error } => maybe(ok) + maybe(error),
+            Shape::Result { ok, error } => optional_parts(ok) + optional_parts(error),
             Shape::Enum(names) | Shape::Flags(names) => names.len(),
             _ => 0,
         }
     }
 
     fn wit(&self) -> String {
-        let list = |shapes: &[Shape]| shapes.iter().map(Shape::wit).collect::<Vec<_>>().join(", ");
+        let comma_separated = |shapes: &[Shape]| shapes.iter().map(Shape::wit).collect::<Vec<_>>().join(", ");
         let or_nothing =
             |shape: &Option<Box<Shape>>| shape.as_ref().map_or_else(|| "_".to_owned(), |shape| shape.wit());
         match self {
@@ -192,7 +192,7 @@ impl Shape {
             Shape::String => "string".to_owned(),
             Shape::Bytes => "list<u8>".to_owned(),
             Shape::List(item) => format!("list<{}>", item.wit()),
-            Shape::Tuple(items) => format!("tuple<{}>", list(items)),
+            Shape::Tuple(items) => format!("tuple<{}>", comma_separated(items)),
             Shape::Option(item) => format!("option<{}>", item.wit()),
             Shape::Result { ok: None, error: None } => "result".to_owned(),
             Shape::Result { ok, error: None } => format!("result<{}>", or_nothing(ok)),
@@ -216,9 +216,11 @@ impl Shape {
     }
 }
 
-/// Reads types up to a size limit, because a component of a few bytes can declare a type of a million parts.
+/// Reads types up to a size limit, because a component of a few bytes can declare a type with a million parts.
 struct Reader {
+    /// Number of parts that may still be read.
     parts: usize,
+    /// Number of bytes of names that may still be read.
     name_bytes: usize,
 }
 
@@ -244,8 +246,8 @@ impl Reader {
             Type::List(list) => Shape::List(Box::new(self.shape(&list.ty(), levels)?)),
             Type::Option(option) => Shape::Option(Box::new(self.shape(&option.ty(), levels)?)),
             Type::Result(result) => Shape::Result {
-                ok: self.maybe(result.ok(), levels)?.map(Box::new),
-                error: self.maybe(result.err(), levels)?.map(Box::new),
+                ok: self.optional_shape(result.ok(), levels)?.map(Box::new),
+                error: self.optional_shape(result.err(), levels)?.map(Box::new),
             },
             Type::Tuple(tuple) => {
                 let items: Result<_, _> = tuple.types().map(|kind| self.shape(&kind, levels)).collect();
@@ -266,7 +268,7 @@ impl Reader {
                 for case in variant.cases() {
                     self.part()?;
                     self.name(case.name)?;
-                    cases.push((case.name.to_owned(), self.maybe(case.ty, levels)?));
+                    cases.push((case.name.to_owned(), self.optional_shape(case.ty, levels)?));
                 }
                 Shape::Variant(cases)
             }
@@ -277,11 +279,11 @@ impl Reader {
         })
     }
 
-    fn maybe(&mut self, kind: Option<Type>, levels: usize) -> Result<Option<Shape>, String> {
+    fn optional_shape(&mut self, kind: Option<Type>, levels: usize) -> Result<Option<Shape>, String> {
         kind.map(|kind| self.shape(&kind, levels)).transpose()
     }
 
-    /// The error type of a constructor that returns a `result`. If the error is not data, it is left out.
+    /// The error type of a constructor that returns a `result`. An error type that is not data is omitted.
     fn failure_of(&mut self, kind: &Type) -> Option<Shape> {
         let Type::Result(result) = kind else { return None };
         let error = result.err().and_then(|kind| self.shape(&kind, MAX_LEVELS).ok());

@@ -1,5 +1,5 @@
-//! A lock so that only one process compiles a component at a time. Other processes with the same cache wait and then find the
-//! compiled code there.
+//! A lock that lets only one process compile a component at a time. Other processes with the same cache wait and then
+//! find the compiled code in the cache.
 
 use crate::component::code_cache::CompiledCache;
 use agent_core::message::Digest;
@@ -8,28 +8,29 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long to wait for another process. It may hang; then this process compiles the component as well.
+/// Maximum time to wait for another process. The other process may hang. Then this process compiles the component, too.
 const MAX_WAIT: Duration = Duration::from_secs(60);
-/// Time between two attempts to take the lock.
+/// Time between two attempts to acquire the lock.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The lock on one component. Other processes wait until it is dropped.
 #[derive(Debug)]
 pub(super) struct CompileLock {
     path: PathBuf,
-    /// The file stays locked while it is open.
+    /// The lock file. It remains locked while it is open.
     _file: File,
 }
 
 impl Drop for CompileLock {
     fn drop(&mut self) {
-        // A process that waits has the file open and gets the lock; a process that comes later finds the compiled code.
+        // A process that already waits has the file open and gets the lock even after the file is removed. A process
+        // that starts later finds the compiled code in the cache.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Waits until no other process compiles the component. Returns None without a cache, if the lock file cannot be used, or if the
-/// wait takes too long.
+/// Waits until no other process compiles the component. Returns None if there is no cache, if the lock file cannot be
+/// used, or if the wait takes too long.
 pub(super) async fn acquire(cache: Option<&CompiledCache>, component: &Digest) -> Option<CompileLock> {
     acquire_within(cache, component, MAX_WAIT).await
 }
@@ -71,19 +72,22 @@ fn open(path: &std::path::Path) -> io::Result<File> {
 mod tests {
     use super::*;
 
-    // P15: a second process waits for the first one, but not forever.
+    // P15: a second process waits for the first process, but only for a limited time.
     #[tokio::test]
     async fn p15_compile_lock_is_held_by_one_process_at_a_time() {
         let folder = tempfile::tempdir().expect("a folder");
         let cache =
             CompiledCache::open(folder.path(), blake3::hash(b"engine"), 1 << 20).expect("opened").expect("a cache");
-        let (one, other) = (crate::digest_of(b"one"), crate::digest_of(b"other"));
-        let first = acquire(Some(&cache), &one).await.expect("the lock is free");
+        let (component, other_component) = (crate::digest_of(b"one"), crate::digest_of(b"other"));
+        let first = acquire(Some(&cache), &component).await.expect("the lock is free");
         let short = Duration::from_millis(50);
-        assert!(acquire_within(Some(&cache), &one, short).await.is_none(), "the lock is taken");
-        assert!(acquire_within(Some(&cache), &other, short).await.is_some(), "another component has its own lock");
-        let (waiting, releasing) = (acquire(Some(&cache), &one), async { drop(first) });
+        assert!(acquire_within(Some(&cache), &component, short).await.is_none(), "the lock is taken");
+        assert!(
+            acquire_within(Some(&cache), &other_component, short).await.is_some(),
+            "another component has its own lock"
+        );
+        let (waiting, releasing) = (acquire(Some(&cache), &component), async { drop(first) });
         assert!(tokio::join!(waiting, releasing).0.is_some(), "the lock is free again");
-        assert!(acquire(None, &one).await.is_none());
+        assert!(acquire(None, &component).await.is_none());
     }
 }

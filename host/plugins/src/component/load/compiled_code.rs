@@ -1,4 +1,5 @@
-//! Compiled code: made by the compiler process, stored in the cache, and loaded from there at the next start.
+//! Compiled code. The compiler process creates the code, the cache stores it, and the next start loads it from the
+//! cache.
 
 use super::{blocking, reason};
 use crate::component::code_cache::CompiledCode;
@@ -21,7 +22,8 @@ pub(super) struct Examined {
 }
 
 impl Sandbox {
-    /// Examines and compiles a component. A component in quarantine, which crashed the compiler process before, is refused.
+    /// Examines and compiles a component. Refuses a component in quarantine, because it crashed the compiler process
+    /// earlier.
     pub(super) async fn examine(
         &self,
         plugin: &PluginIdentity,
@@ -34,7 +36,7 @@ impl Sandbox {
             return Err(LoadError::Quarantined { digest: entry.digest, reason: entry.reason });
         }
         let limits = CompileLimits::new(&self.shared.limits, bytes.len());
-        // Each compilation uses all processors, so only a few run at once, and their total memory is bounded.
+        // Each compilation uses all processors, so only a few compilations run at once. Their total memory is limited.
         let permit = Arc::clone(&self.shared.compiling).acquire_owned().await;
         let memory = Arc::clone(&self.shared.compile_memory).acquire_many_owned(limits.memory_mib()).await;
         let examined = match &self.shared.compiler {
@@ -48,7 +50,7 @@ impl Sandbox {
         })
     }
 
-    /// Converts the error. If the component crashed the compiler process, it is put in quarantine.
+    /// Converts the error. If the component crashed the compiler process, puts the component in quarantine.
     fn compiler_failure(&self, plugin: &PluginIdentity, context: &EngineContext, error: CompilerError) -> LoadError {
         let mut advice = "";
         if let Some(quarantine) = &self.shared.quarantine
@@ -103,7 +105,7 @@ async fn examine_in_child(
     Ok(loaded.await?.map_err(|error| LoadError::Compile { reason: reason(&error) })?)
 }
 
-/// Does the same work in this process, for hosts that are set up without a compiler process.
+/// Examines and compiles a component in this process, for hosts that are set up without a compiler process.
 async fn examine_in_process(
     context: &Arc<EngineContext>,
     bytes: Arc<Vec<u8>>,
@@ -121,7 +123,8 @@ async fn examine_in_process(
     tokio::time::timeout(time, work).await.map_err(|_| CompilerError::from(CompileTimeout::Clock(time)))??
 }
 
-/// Loads the code of a component and its facts from the cache. While the returned file is open, the cache does not delete the entry.
+/// Loads the code of a component and its facts from the cache. While the returned file is open, the cache does not
+/// delete the entry.
 pub(super) fn load_from_cache(context: &EngineContext, digest: &Digest) -> Option<(Component, Facts, File)> {
     let cache = context.cache.as_ref()?;
     loop {
@@ -133,7 +136,7 @@ pub(super) fn load_from_cache(context: &EngineContext, digest: &Digest) -> Optio
         };
         match (opened, entry.code) {
             (Ok(component), _) => return Some((component, facts, entry.file)),
-            // There is no /proc, or the file system is mounted `noexec`.
+            // The file cannot be mapped, because the system has no /proc or the file system is mounted with `noexec`.
             (Err(error), CompiledCode::InFile) => {
                 tracing::debug!(%digest, %error, "compiled code cannot be mapped from its file; it is copied into memory");
                 cache.disable_mapping();
@@ -150,13 +153,13 @@ pub(super) fn load_from_cache(context: &EngineContext, digest: &Digest) -> Optio
 #[allow(unsafe_code, reason = "compiled code can only be loaded unsafely; the cache's keyed hash proves its origin")]
 fn deserialize_file(context: &EngineContext, file: &File) -> wasmtime::Result<Component> {
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
-    // SAFETY: the keyed hash of this open file was verified with a key that only this user can read, so the code was made by
-    // wasmtime's compiler in this program for this engine. The content does not change: the file is read-only, only this user
-    // can write to its folder, and this host replaces such files and never writes to them.
+    // SAFETY: the keyed hash of this open file was verified with a key that only this user can read, so wasmtime's
+    // compiler in this program created the code for this engine. The content does not change: the file is read-only,
+    // only this user can write to its folder, and this host replaces such files and never writes to them.
     unsafe { Component::deserialize_file(&context.engine, path) }
 }
 
-/// On other systems the cache never maps a file.
+/// On other systems, the cache never maps a file, so this function is not called.
 #[cfg(not(target_os = "linux"))]
 fn deserialize_file(_: &EngineContext, _: &File) -> wasmtime::Result<Component> {
     Err(wasmtime::Error::msg("compiled code is not mapped from files on this system"))
@@ -164,17 +167,17 @@ fn deserialize_file(_: &EngineContext, _: &File) -> wasmtime::Result<Component> 
 
 #[allow(
     unsafe_code,
-    reason = "compiled code can only be loaded unsafely; it comes from a verified cache entry or from our own child process"
+    reason = "compiled code can only be loaded unsafely; it comes from a verified cache entry or from the host's own child process"
 )]
 fn deserialize(context: &EngineContext, code: &[u8]) -> wasmtime::Result<Component> {
-    // SAFETY: these bytes were made by wasmtime's compiler in this program for this engine. A cache entry is returned only
-    // after its keyed hash was verified over exactly these bytes, with a key that only this user can read. The code from a
-    // child process came complete through a pipe that only the child and the host have.
+    // SAFETY: wasmtime's compiler in this program created these bytes for this engine. A cache entry is returned only
+    // after its keyed hash was verified over exactly these bytes, with a key that only this user can read. The code
+    // from a child process was received completely through a pipe that only the child and the host can access.
     unsafe { Component::deserialize(&context.engine, code) }
 }
 
-/// Stores compiled code and facts in the cache for the next start. While the returned file is open, the cache does not delete the
-/// entry. Returns None if nothing was stored; the plugin works without a cache entry.
+/// Stores compiled code and facts in the cache for the next start. While the returned file is open, the cache does not
+/// delete the entry. Returns None if nothing was stored. The plugin also works without a cache entry.
 pub(super) fn store_in_cache(
     context: &EngineContext,
     digest: &Digest,

@@ -1,4 +1,5 @@
-//! Starts a component once without grants to check the types of its exports and to learn its tools and plain functions.
+//! Starts a component once without grants, to check the types of its exports and to find its tools and generic
+//! functions.
 
 use super::linking::link_generic;
 use super::{blocking, reason};
@@ -27,19 +28,19 @@ use wasmtime::component::{Component, InstancePre};
 pub(super) struct NewComponent {
     pub(super) identity: Arc<PluginIdentity>,
     pub(super) context: Arc<EngineContext>,
-    /// Limits of each call that the host makes while it loads the component.
+    /// The limits of each call that the host makes while it loads the component.
     pub(super) limits: CallLimits,
 }
 
 impl NewComponent {
-    /// Uses the default limits of calls.
+    /// Describes a component that is loaded with the default call limits.
     pub(super) fn of(identity: Arc<PluginIdentity>, context: Arc<EngineContext>) -> Self {
         Self { identity, context, limits: CallLimits::default() }
     }
 }
 
 impl Sandbox {
-    /// Finds the tools and the plain functions, and adds them to the facts.
+    /// Finds the tools and the generic functions, and adds them to the facts.
     pub(super) async fn introspect(
         &self,
         new: &NewComponent,
@@ -51,7 +52,8 @@ impl Sandbox {
         self.find_functions(new, component, Arc::clone(docs), facts).await
     }
 
-    /// Finds the plain functions (P3). Their types are examined on a blocking thread, and the component is instantiated once.
+    /// Finds the generic functions (P3). Examines their types on a blocking thread, and instantiates the component
+    /// once.
     async fn find_functions(
         &self,
         new: &NewComponent,
@@ -81,8 +83,8 @@ impl Sandbox {
         Ok(links)
     }
 
-    /// Instantiates each exported kind once without grants, which checks the types of all its functions, and asks for the tool
-    /// definitions.
+    /// Instantiates each exported kind once without grants, which checks the types of all its functions, and gets the
+    /// tool definitions.
     async fn find_tools(&self, new: &NewComponent, links: &Links) -> Result<Vec<ToolDefinition>, LoadError> {
         macro_rules! check {
             ($handle:expr, $kind:expr) => {
@@ -131,8 +133,9 @@ impl Sandbox {
         loaded.map_err(|error| LoadError::Export { kind, reason: reason(&error) })
     }
 
-    /// Returns the result of a call that was made during loading. A component that computes until its time is over would cost that
-    /// time at every start, so it is put in quarantine. If the machine was too busy to run it, it is not.
+    /// Returns the result of a call that was made during loading. If the component used processor time until the time
+    /// limit, it would do so at every start, so it is put in quarantine. If the machine was too busy to run the
+    /// component, it is not put in quarantine.
     fn check_started<T>(&self, new: &NewComponent, report: CallReport<T>) -> Result<T, LoadError> {
         let is_time_limit = |limit: &Limit| matches!(limit, Limit::WallTime(_) | Limit::CpuTime(_));
         if let (Err(failure @ CallFailure::Limit { limit, .. }), Some(quarantine)) =

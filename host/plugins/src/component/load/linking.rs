@@ -1,4 +1,4 @@
-//! Links a component: resolves its imports and finds the functions of each exported kind.
+//! Links a component: resolves its imports, and finds the functions of each exported plugin kind.
 
 use super::reason;
 use crate::binary::imports::{self, Imports};
@@ -11,7 +11,7 @@ use crate::execution::state::CallState;
 use crate::identity::{Authority, Kind};
 use wasmtime::component::{Component, InstancePre};
 
-/// Resolves imports and finds the functions of each exported kind.
+/// Resolves the component's imports, and finds the functions of each exported plugin kind.
 pub(super) fn link(context: &EngineContext, component: &Component, facts: &Facts) -> Result<Links, LoadError> {
     let imports = imports::check(facts.imports.iter().map(String::as_str))?;
     let has = |kind: &Kind| facts.kinds.contains(kind);

@@ -7,10 +7,11 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Size of each read.
+/// Size of each read, in bytes.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Reads a file of at most `max_bytes` bytes. Only a regular file is opened, because opening a pipe, for example, can block forever.
+/// Reads a file of at most `max_bytes` bytes. Opens only a regular file, because opening a pipe, for example, can block
+/// forever.
 pub fn read_component(path: &Path, max_bytes: u64) -> Result<Vec<u8>, LoadError> {
     let (file, size) = open(path, max_bytes)?;
     let mut bytes = Vec::with_capacity(size as usize);
@@ -18,8 +19,8 @@ pub fn read_component(path: &Path, max_bytes: u64) -> Result<Vec<u8>, LoadError>
     Ok(bytes)
 }
 
-/// Returns the digest and the size of a file. The file is read in chunks, because allocating memory for the whole file takes longer
-/// than hashing it.
+/// Returns the digest and the size of a file. The file is read in chunks, because allocating memory for the whole file
+/// takes longer than hashing it.
 pub(super) fn digest_of_file(path: &Path, max_bytes: u64) -> Result<(Digest, u64), LoadError> {
     let (file, _) = open(path, max_bytes)?;
     let (mut file, mut hasher, mut size) = (file.take(max_bytes + 1), Sha256::new(), 0);
@@ -40,8 +41,8 @@ pub(super) fn digest_of_file(path: &Path, max_bytes: u64) -> Result<(Digest, u64
 }
 
 fn open(path: &Path, max_bytes: u64) -> Result<(File, u64), LoadError> {
-    // Opening some devices has side effects, so the type is checked first. It is checked again on the opened file, because the
-    // path may have been replaced in between.
+    // Opening some devices has side effects, so the file type is checked first. It is checked again after opening,
+    // because the file may have been replaced in the meantime.
     check_regular(&path.metadata()?)?;
     let file = open_without_waiting(path)?;
     let metadata = file.metadata()?;
@@ -50,8 +51,8 @@ fn open(path: &Path, max_bytes: u64) -> Result<(File, u64), LoadError> {
     Ok((file, metadata.len()))
 }
 
-/// Opens a file without blocking. A named pipe may have replaced the file, and opening that would wait for a writer; some kernel
-/// files also make a reader wait.
+/// Opens a file without blocking. A named pipe may have replaced the file, and opening a named pipe would wait for a
+/// writer. Some kernel files also make a reader wait.
 #[cfg(unix)]
 pub(super) fn open_without_waiting(path: &Path) -> std::io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -76,7 +77,7 @@ pub(super) fn check_size(size: u64, max_bytes: u64) -> Result<(), LoadError> {
 mod tests {
     use super::*;
 
-    // Anything except a regular file is refused before it is opened, because opening a pipe can block forever.
+    // Opening a pipe can block forever, so the file type is checked before.
     #[cfg(unix)]
     #[test]
     fn pipes_and_directories_are_refused() {

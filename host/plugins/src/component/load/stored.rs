@@ -9,7 +9,7 @@ use agent_core::message::Digest;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The reason why a whole generation cannot be loaded.
+/// The reason why a generation cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerationError {
     /// The plugin directory cannot be read.
@@ -20,7 +20,7 @@ pub enum GenerationError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// The plugin store no longer has a pinned component, or the copy is damaged.
+    /// The plugin store no longer contains a pinned component, or the copy is damaged.
     #[error("plugin `{name}` is no longer available: {reason}")]
     Gone {
         /// Name of the plugin when it was pinned.
@@ -29,12 +29,12 @@ pub enum GenerationError {
         #[source]
         reason: PluginStoreError,
     },
-    /// The plugin store has a pinned component, but this host cannot load it.
+    /// The plugin store contains a pinned component, but this host cannot load it.
     #[error("plugin `{name}` cannot be loaded again: {reason}")]
     Load {
         /// Name of the plugin when it was pinned.
         name: String,
-        /// The reason why it cannot be loaded.
+        /// The reason why the component cannot be loaded.
         #[source]
         reason: LoadError,
     },
@@ -44,7 +44,7 @@ pub enum GenerationError {
 }
 
 impl GenerationError {
-    /// Returns true if the pinned generation can never be loaded again, and false if a later attempt may succeed.
+    /// Whether the pinned generation can never be loaded again. False if a later attempt may succeed.
     pub fn is_lasting(&self) -> bool {
         match self {
             GenerationError::Gone { reason, .. } => {
@@ -58,7 +58,8 @@ impl GenerationError {
 }
 
 impl Sandbox {
-    /// Loads a plugin from the plugin store. The verifier must still accept the statements that were stored with it.
+    /// Loads a plugin from the plugin store. The verifier must still accept the statements that were stored with the
+    /// component.
     pub async fn load_stored(&self, name: &str, digest: &Digest) -> Result<Arc<LoadedPlugin>, GenerationError> {
         let store = self.store().ok_or(GenerationError::NoStore)?.clone();
         let load = |reason| GenerationError::Load { name: name.to_owned(), reason };
@@ -70,7 +71,8 @@ impl Sandbox {
         self.load_stored_bytes(name, bytes).await.map_err(load)
     }
 
-    /// Returns the same plugin with code that counts fuel. It is built once, from the component in the plugin store.
+    /// Returns the plugin with code that counts fuel. This code is compiled once, from the component in the plugin
+    /// store.
     pub(crate) async fn metered(&self, plugin: &LoadedPlugin) -> Result<Arc<LoadedPlugin>, GenerationError> {
         let (name, digest) = (plugin.name(), plugin.digest());
         let metered = plugin.metered.get_or_try_init(|| async {

@@ -1,5 +1,5 @@
-//! The only place that asks the verifier. It happens before a component is compiled, linked or run, and for exactly the bytes that
-//! will be used.
+//! Calls the verifier. No other module calls it. The verifier is called before a component is compiled, linked or run,
+//! for exactly the bytes that will be used.
 
 use super::{blocking, read_component};
 use crate::component::load_error::LoadError;
@@ -11,20 +11,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where a component comes from. This decides how it is verified.
+/// The origin of a component. It determines how the component is verified.
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
-    /// A person named the component, or it is already verified: the verifier is not asked.
+    /// The user named the component, or the component is already verified. The verifier is not called.
     Named,
-    /// A file of a plugin folder.
+    /// The component is a file of a plugin folder.
     Folder(PathBuf),
-    /// The plugin store.
+    /// The component comes from the plugin store.
     Store,
 }
 
 impl Sandbox {
-    /// Asks the verifier whether the component may be used. `bytes` are the bytes that will be compiled; None means that the compiled
-    /// code for this digest is already available.
+    /// Checks with the verifier that the component may be used. `bytes` are the bytes that will be compiled. None: the
+    /// compiled code for this digest is already available.
     pub(super) async fn verify(
         &self,
         origin: &Origin,
@@ -34,11 +34,11 @@ impl Sandbox {
         let Some(verifier) = self.verifier.clone().filter(|_| !matches!(origin, Origin::Named)) else { return Ok(()) };
         let (shared, origin, plugin, bytes) =
             (Arc::clone(&self.shared), origin.clone(), plugin.clone(), bytes.cloned());
-        blocking(move || ask_verifier(&*verifier, &shared, (&origin, &plugin), bytes)).await?
+        blocking(move || call_verifier(&*verifier, &shared, (&origin, &plugin), bytes)).await?
     }
 }
 
-fn ask_verifier(
+fn call_verifier(
     verifier: &dyn ComponentVerifier,
     shared: &Shared,
     (origin, plugin): (&Origin, &PluginIdentity),

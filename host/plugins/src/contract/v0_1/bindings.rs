@@ -1,5 +1,6 @@
-//! Generated bindings of the interfaces that plugins export, and of the types that they share with imported interfaces. Each
-//! capability has the bindings of its own interfaces. Only this crate uses them: `conversion` turns them into the host's types.
+//! Generated bindings of the interfaces that plugins export, and of the types that they share with imported interfaces.
+//! Only this crate uses them: the module `conversion` turns them into the host's types. The bindings of imported
+//! interfaces are in the modules of the capabilities.
 
 #![allow(missing_docs, unreachable_pub, clippy::all, reason = "generated")]
 

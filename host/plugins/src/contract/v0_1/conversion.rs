@@ -1,8 +1,8 @@
-//! Converts between the host's types and the generated bindings, and checks what guests return: JSON must parse, media must
-//! belong to the session, and nothing may exceed its limit.
+//! Converts between the host's types and the generated bindings, and checks the values that guests return: JSON must
+//! parse, media must belong to the session, and sizes must be within the limits.
 
 use super::bindings::agent_host::plugin::types as wit;
-use crate::contract::RejectedAnswer;
+use crate::contract::RejectedResult;
 use crate::limits::{JSON_DEPTH, Limit, SEEN_COUNT};
 use crate::ports::PortError;
 use crate::ports::media::{MediaPort, MediumToStore};
@@ -86,7 +86,7 @@ fn content_out(content: &Content) -> wit::Content {
     }
 }
 
-/// Converts a guest's typed failure. Its text is cut to `bytes` and cleaned.
+/// Converts a guest's typed failure. Cuts the text to at most `bytes` bytes and escapes invisible characters.
 pub(crate) fn failure_in(failure: wit::Failure, bytes: usize) -> PluginFailure {
     match failure {
         wit::Failure::InvalidInput(text) => PluginFailure::InvalidInput(clean(&text, bytes)),
@@ -95,16 +95,17 @@ pub(crate) fn failure_in(failure: wit::Failure, bytes: usize) -> PluginFailure {
     }
 }
 
-/// Parses a guest's JSON text. `place` describes it in the error message.
-pub(crate) fn json_in(text: &str, place: &str) -> Result<Value, RejectedAnswer> {
-    json_or_reason(text, place).map_err(RejectedAnswer::Invalid)
+/// Parses a guest's JSON text. `subject` names the text in the error message.
+pub(crate) fn json_in(text: &str, subject: &str) -> Result<Value, RejectedResult> {
+    json_or_error(text, subject).map_err(RejectedResult::Invalid)
 }
 
-/// Parses a guest's JSON text and returns the reason of an error. Deep nesting is refused, because other readers may not support it.
-pub(crate) fn json_or_reason(text: &str, place: &str) -> Result<Value, String> {
-    let value = serde_json::from_str(text).map_err(|error| format!("{place} is not JSON: {error}"))?;
+/// Parses a guest's JSON text. The error is a message. Deep nesting is refused, because other JSON parsers may not
+/// support it.
+pub(crate) fn json_or_error(text: &str, subject: &str) -> Result<Value, String> {
+    let value = serde_json::from_str(text).map_err(|error| format!("{subject} is not JSON: {error}"))?;
     if is_deeper(&value, JSON_DEPTH) {
-        return Err(format!("{place} is JSON with more than {JSON_DEPTH} levels of nesting"));
+        return Err(format!("{subject} is JSON with more than {JSON_DEPTH} levels of nesting"));
     }
     Ok(value)
 }
@@ -128,14 +129,14 @@ impl TextBudget {
         Self { left: limit, limit }
     }
 
-    /// Subtracts the length of this text.
-    pub(crate) fn take(&mut self, text: &str) -> Result<(), RejectedAnswer> {
-        self.left = self.left.checked_sub(text.len()).ok_or(RejectedAnswer::Limit(Limit::ResultText(self.limit)))?;
+    /// Subtracts the length of this text from the budget.
+    pub(crate) fn take(&mut self, text: &str) -> Result<(), RejectedResult> {
+        self.left = self.left.checked_sub(text.len()).ok_or(RejectedResult::Limit(Limit::ResultText(self.limit)))?;
         Ok(())
     }
 }
 
-/// Resolves the media in a guest's answer against the call's session.
+/// The media of the session in which a call is made. Looks up and stores the media in the call's result.
 #[derive(Clone, Copy)]
 pub(crate) struct SessionMedia<'a> {
     pub(crate) port: Option<&'a dyn MediaPort>,
@@ -143,24 +144,25 @@ pub(crate) struct SessionMedia<'a> {
 }
 
 impl SessionMedia<'_> {
-    /// The host's description of a medium that the guest refers to.
-    pub(crate) async fn resolve(self, digest: &str) -> Result<Media, RejectedAnswer> {
-        let absent =
-            || RejectedAnswer::Invalid(format!("it refers to the medium {digest:?}, which this session does not have"));
-        let parsed = Digest::parse(digest).map_err(|error| RejectedAnswer::Invalid(error.to_string()))?;
+    /// The host's description of a media item that the guest refers to.
+    pub(crate) async fn resolve(self, digest: &str) -> Result<Media, RejectedResult> {
+        let absent = || {
+            RejectedResult::Invalid(format!("it refers to the media item {digest:?}, which this session does not have"))
+        };
+        let parsed = Digest::parse(digest).map_err(|error| RejectedResult::Invalid(error.to_string()))?;
         let port = self.port.ok_or_else(absent)?;
         port.describe(self.session, &parsed).await.map_err(port_failure)?.ok_or_else(absent)
     }
 
-    /// Stores a medium that the guest created.
-    pub(crate) async fn store(self, medium: MediumToStore) -> Result<Media, RejectedAnswer> {
+    /// Stores a media item that the guest created.
+    pub(crate) async fn store(self, item: MediumToStore) -> Result<Media, RejectedResult> {
         let Some(port) = self.port else {
-            return Err(RejectedAnswer::Host("this call has no media store".to_owned()));
+            return Err(RejectedResult::Host("this call has no media store".to_owned()));
         };
-        port.put(self.session, medium).await.map_err(port_failure)
+        port.put(self.session, item).await.map_err(port_failure)
     }
 
-    pub(crate) async fn messages(self, messages: Vec<wit::Message>) -> Result<Vec<Message>, RejectedAnswer> {
+    pub(crate) async fn messages(self, messages: Vec<wit::Message>) -> Result<Vec<Message>, RejectedResult> {
         let mut converted = Vec::with_capacity(messages.len());
         for message in messages {
             let mut parts = Vec::with_capacity(message.parts.len());
@@ -173,7 +175,7 @@ impl SessionMedia<'_> {
         Ok(converted)
     }
 
-    async fn part(self, part: wit::Part) -> Result<Part, RejectedAnswer> {
+    async fn part(self, part: wit::Part) -> Result<Part, RejectedResult> {
         Ok(match part {
             wit::Part::Text(text) => Part::Text(text),
             wit::Part::Json(json) => Part::Json(json_in(&json, "a message's JSON")?),
@@ -208,10 +210,10 @@ fn role_in(role: wit::Role) -> Role {
     }
 }
 
-fn port_failure(error: PortError) -> RejectedAnswer {
+fn port_failure(error: PortError) -> RejectedResult {
     match error {
-        PortError::Refused(text) => RejectedAnswer::Invalid(text),
-        PortError::Failed(text) => RejectedAnswer::Host(text),
+        PortError::Refused(text) => RejectedResult::Invalid(text),
+        PortError::Failed(text) => RejectedResult::Host(text),
     }
 }
 
@@ -228,7 +230,7 @@ mod tests {
             assert!(json_in(&text, "this").is_ok(), "{text}");
         }
         for text in [lists(JSON_DEPTH + 1), fields(JSON_DEPTH + 1), lists(100_000)] {
-            assert!(matches!(json_in(&text, "this"), Err(RejectedAnswer::Invalid(_))), "{text}");
+            assert!(matches!(json_in(&text, "this"), Err(RejectedResult::Invalid(_))), "{text}");
         }
     }
 }

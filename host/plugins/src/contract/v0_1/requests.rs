@@ -1,11 +1,11 @@
-//! Converts requests to context builders, output validators and media policies, and checks and converts their answers.
+//! Converts requests to context builders, output validators and media policies, and checks and converts their results.
 
 use super::bindings::agent_host::plugin::types;
 use super::bindings::exports::agent_host::plugin::{context_builder, media_policy, output_validator, step_context};
 use super::conversion::{
     SessionMedia, TextBudget, json_in, media_out, message_out, messages_out, model_out, role_out, scope_out,
 };
-use crate::contract::RejectedAnswer;
+use crate::contract::RejectedResult;
 use crate::limits::{CallLimits, Limit, PROMPT_MESSAGES, SECTION_NAME_BYTES, SECTIONS, STATE_BYTES};
 use crate::text::clean;
 use agent_core::message::{Dimensions, Role, TurnInput};
@@ -54,9 +54,9 @@ pub(crate) async fn prompt_in(
     prompt: context_builder::Prompt,
     media: SessionMedia<'_>,
     bytes: usize,
-) -> Result<BuiltPrompt, RejectedAnswer> {
+) -> Result<BuiltPrompt, RejectedResult> {
     if prompt.state.as_ref().is_some_and(|state| state.len() > STATE_BYTES) {
-        return Err(RejectedAnswer::Limit(Limit::State(STATE_BYTES)));
+        return Err(RejectedResult::Limit(Limit::State(STATE_BYTES)));
     }
     check_messages(&prompt.messages)?;
     Ok(BuiltPrompt {
@@ -83,11 +83,12 @@ pub(crate) fn step_out(request: &StepRequest) -> step_context::Request {
     }
 }
 
-/// Checks and converts sections: their number is limited, their names are unique, and their texts have at most `bytes` bytes together.
+/// Checks and converts sections: their number is limited, their names must be unique, and the total size of their texts
+/// is at most `bytes` bytes.
 pub(crate) fn sections_in(
     sections: Vec<context_builder::Section>,
     bytes: usize,
-) -> Result<Vec<Section>, RejectedAnswer> {
+) -> Result<Vec<Section>, RejectedResult> {
     if sections.len() > SECTIONS {
         return invalid(format!("it returned {} sections, at most {SECTIONS} are allowed", sections.len()));
     }
@@ -113,19 +114,19 @@ pub(crate) fn sections_in(
     Ok(checked)
 }
 
-/// Checks that the messages are valid for any model: none is empty, and the results of all calls follow the calls directly and in
-/// the same order.
-fn check_messages(messages: &[types::Message]) -> Result<(), RejectedAnswer> {
+/// Checks that the messages are valid for any model: no message is empty, and tool results follow their calls directly
+/// and in the same order.
+fn check_messages(messages: &[types::Message]) -> Result<(), RejectedResult> {
     if messages.len() > PROMPT_MESSAGES {
         return invalid(format!("it returned {} messages, at most {PROMPT_MESSAGES} are allowed", messages.len()));
     }
-    let (mut ids, mut open) = (BTreeSet::new(), VecDeque::new());
-    for (place, message) in (1..).zip(messages) {
+    let (mut ids, mut open_calls) = (BTreeSet::new(), VecDeque::new());
+    for (number, message) in (1..).zip(messages) {
         if message.parts.is_empty() {
-            return invalid(format!("its message {place} is empty"));
+            return invalid(format!("its message {number} is empty"));
         }
-        if message.role != types::Role::Tool && !open.is_empty() {
-            return invalid(format!("its message {place} is between a call and its result"));
+        if message.role != types::Role::Tool && !open_calls.is_empty() {
+            return invalid(format!("its message {number} is between a call and its result"));
         }
         for part in &message.parts {
             match (message.role, part) {
@@ -133,28 +134,28 @@ fn check_messages(messages: &[types::Message]) -> Result<(), RejectedAnswer> {
                     if is_host_id(&call.id) || !ids.insert(&call.id) {
                         let id = &call.id;
                         return invalid(format!(
-                            "its message {place} has a call with the id {id:?}, which is already used or reserved for the host"
+                            "its message {number} has a call with the id {id:?}, which is already used or reserved for the host"
                         ));
                     }
-                    open.push_back(&call.id);
+                    open_calls.push_back(&call.id);
                 }
                 (types::Role::Tool, types::Part::ToolResult(result)) => {
-                    let awaited = open.pop_front();
+                    let awaited = open_calls.pop_front();
                     if awaited != Some(&result.call_id) {
                         let id = &result.call_id;
                         return invalid(format!(
-                            "its message {place} has a result of {id:?}, which is not the next call without a result"
+                            "its message {number} has a result for the call {id:?}, which is not the next call without a result"
                         ));
                     }
                 }
                 (types::Role::Tool, _) | (_, types::Part::ToolCall(_) | types::Part::ToolResult(_)) => {
-                    return invalid(format!("its message {place} has a part that its role does not allow"));
+                    return invalid(format!("its message {number} has a part that its role does not allow"));
                 }
                 _ => {}
             }
         }
     }
-    if open.is_empty() { Ok(()) } else { invalid("its last message has a call without a result".to_owned()) }
+    if open_calls.is_empty() { Ok(()) } else { invalid("its last message has a call without a result".to_owned()) }
 }
 
 /// Whether the id has the form `call_3_2_1`. Only the host assigns such ids, so that they are unique in their session.
@@ -164,8 +165,8 @@ fn is_host_id(id: &str) -> bool {
     numbers.split('_').count() == 3 && numbers.split('_').all(is_number)
 }
 
-fn invalid<T>(reason: String) -> Result<T, RejectedAnswer> {
-    Err(RejectedAnswer::Invalid(reason))
+fn invalid<T>(reason: String) -> Result<T, RejectedResult> {
+    Err(RejectedResult::Invalid(reason))
 }
 
 fn lifecycle_out(lifecycle: Lifecycle) -> context_builder::Lifecycle {
@@ -192,7 +193,7 @@ pub(crate) fn validator_out(request: &ValidatorRequest) -> output_validator::Req
     }
 }
 
-pub(crate) fn verdict_in(verdict: output_validator::Verdict, limits: &CallLimits) -> Result<Verdict, RejectedAnswer> {
+pub(crate) fn verdict_in(verdict: output_validator::Verdict, limits: &CallLimits) -> Result<Verdict, RejectedResult> {
     let mut budget = TextBudget::new(limits.result);
     match verdict {
         output_validator::Verdict::Accept => Ok(Verdict::Accept),
@@ -205,7 +206,7 @@ pub(crate) fn verdict_in(verdict: output_validator::Verdict, limits: &CallLimits
             Ok(Verdict::AcceptAs(OutputData::Json(json_in(&text, "the accepted output")?)))
         }
         output_validator::Verdict::Reject(problems) if problems.is_empty() => {
-            Err(RejectedAnswer::Invalid("it rejected the output without naming a problem".to_owned()))
+            Err(RejectedResult::Invalid("it rejected the output without naming a problem".to_owned()))
         }
         output_validator::Verdict::Reject(problems) => {
             let mut violations = Vec::with_capacity(problems.len());
@@ -240,14 +241,17 @@ pub(crate) fn policy_out(request: &PolicyRequest) -> media_policy::Request {
     }
 }
 
-/// Checks and converts the decisions: exactly one per item, with at most `bytes` bytes of text together.
+/// Checks and converts the decisions: exactly one per item, with at most `bytes` bytes of text in total.
 pub(crate) fn decisions_in(
     decisions: Vec<media_policy::Decision>,
     items: usize,
     bytes: usize,
-) -> Result<Vec<MediaDecision>, RejectedAnswer> {
+) -> Result<Vec<MediaDecision>, RejectedResult> {
     if decisions.len() != items {
-        return Err(RejectedAnswer::Invalid(format!("it returned {} decisions for {items} media", decisions.len())));
+        return Err(RejectedResult::Invalid(format!(
+            "it returned {} decisions for {items} media items",
+            decisions.len()
+        )));
     }
     let mut budget = TextBudget::new(bytes);
     let decisions = decisions.into_iter().map(|decision| match decision {
@@ -256,7 +260,7 @@ pub(crate) fn decisions_in(
             budget.take(&text)?;
             Ok(MediaDecision::Mask(text))
         }
-        media_policy::Decision::Downscale(to) if to.width == 0 || to.height == 0 => Err(RejectedAnswer::Invalid(
+        media_policy::Decision::Downscale(to) if to.width == 0 || to.height == 0 => Err(RejectedResult::Invalid(
             format!("it downscales to {} × {} pixels; both must be at least 1", to.width, to.height),
         )),
         media_policy::Decision::Downscale(to) => {
@@ -270,13 +274,13 @@ pub(crate) fn decisions_in(
 mod tests {
     use super::*;
 
-    // P4: there must be one valid decision per medium.
+    // P4: there must be one valid decision for each media item.
     #[test]
     fn p4_decisions_are_counted_and_checked() {
         let decide = |decisions| decisions_in(decisions, 1, 1000);
-        assert!(matches!(decide(vec![]), Err(RejectedAnswer::Invalid(_))));
+        assert!(matches!(decide(vec![]), Err(RejectedResult::Invalid(_))));
         let flat = media_policy::Dimensions { width: 0, height: 9 };
-        assert!(matches!(decide(vec![media_policy::Decision::Downscale(flat)]), Err(RejectedAnswer::Invalid(_))));
+        assert!(matches!(decide(vec![media_policy::Decision::Downscale(flat)]), Err(RejectedResult::Invalid(_))));
         let mask = media_policy::Decision::Mask("[seen]".to_owned());
         assert_eq!(decide(vec![mask]).expect("valid"), [MediaDecision::Mask("[seen]".to_owned())]);
     }
@@ -294,10 +298,10 @@ mod tests {
         let long = "x".repeat(SECTION_NAME_BYTES + 1);
         let same = vec![section("a", ""), section("a", "")];
         for sections in [many(SECTIONS + 1), same, vec![section("", "")], vec![section(&long, "")]] {
-            assert!(matches!(sections_in(sections, 1000), Err(RejectedAnswer::Invalid(_))));
+            assert!(matches!(sections_in(sections, 1000), Err(RejectedResult::Invalid(_))));
         }
         let large = section("a", &"x".repeat(1001));
-        assert!(matches!(sections_in(vec![large], 1000), Err(RejectedAnswer::Limit(Limit::ResultText(_)))));
+        assert!(matches!(sections_in(vec![large], 1000), Err(RejectedResult::Limit(Limit::ResultText(_)))));
     }
 
     fn message(role: types::Role, parts: Vec<types::Part>) -> types::Message {
@@ -344,7 +348,7 @@ mod tests {
             vec![message(User, vec![text()]); PROMPT_MESSAGES + 1],
         ];
         for (index, messages) in broken.iter().enumerate() {
-            assert!(matches!(check_messages(messages), Err(RejectedAnswer::Invalid(_))), "{index}");
+            assert!(matches!(check_messages(messages), Err(RejectedResult::Invalid(_))), "{index}");
         }
         assert!(!["call_1_2", "call_a_1_1", "call_1_2_3_4", "call__1_2"].into_iter().any(is_host_id));
     }
@@ -353,8 +357,8 @@ mod tests {
     #[test]
     fn l12_verdicts_are_checked() {
         let verdict = |verdict| verdict_in(verdict, &CallLimits::default());
-        assert!(matches!(verdict(output_validator::Verdict::Reject(vec![])), Err(RejectedAnswer::Invalid(_))));
+        assert!(matches!(verdict(output_validator::Verdict::Reject(vec![])), Err(RejectedResult::Invalid(_))));
         let broken = output_validator::Output::Json("{".to_owned());
-        assert!(matches!(verdict(output_validator::Verdict::AcceptAs(broken)), Err(RejectedAnswer::Invalid(_))));
+        assert!(matches!(verdict(output_validator::Verdict::AcceptAs(broken)), Err(RejectedResult::Invalid(_))));
     }
 }

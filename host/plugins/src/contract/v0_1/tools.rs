@@ -1,10 +1,10 @@
-//! Checks and converts the tool definitions of a component, once at load, and the outcomes of tool calls.
+//! Checks and converts the tool definitions of a component, which happens once at load, and the outcomes of tool calls.
 
 use super::bindings::exports::agent_host::plugin::tool as wit;
-use super::conversion::{SessionMedia, TextBudget, json_in, json_or_reason};
-use crate::contract::RejectedAnswer;
+use super::conversion::{SessionMedia, TextBudget, json_in, json_or_error};
+use crate::contract::RejectedResult;
 use crate::grants::{Denial, FOLLOWING, GrantAdvice, Unmet};
-use crate::limits::{DESCRIPTION_BYTES, Limit, RESULT_MEDIUM_BYTES, TOOLS};
+use crate::limits::{DESCRIPTION_BYTES, Limit, RESULT_MEDIA_ITEM_BYTES, TOOLS};
 use crate::ports::media::MediumToStore;
 use crate::text::{clean, cut};
 use agent_core::message::Content;
@@ -14,9 +14,9 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Maximum length of a tool's name.
+/// Maximum length of a tool's name, in bytes.
 pub(crate) const NAME_LENGTH: usize = 128;
-/// Maximum number of violations in one error that are passed on.
+/// Maximum number of violations of one error that are shown to the model.
 const VIOLATIONS: usize = 64;
 
 /// Checks and converts a component's tools (P2). The error message is for the plugin's author.
@@ -61,11 +61,11 @@ fn definition_in(definition: wit::Definition) -> Result<ToolDefinition, String> 
 }
 
 fn schema(text: &str, tool: &str, which: &str) -> Result<Value, String> {
-    let schema = json_or_reason(text, &format!("the {which} schema of `{tool}`"))?;
+    let schema = json_or_error(text, &format!("the {which} schema of `{tool}`"))?;
     if !schema.is_object() {
         return Err(format!("the {which} schema of `{tool}` is not a JSON object"));
     }
-    // The provider would reject an invalid schema together with the tools of all other plugins.
+    // If a schema is invalid, the provider rejects the whole request, so the tools of all plugins become unusable.
     Schema::compile(&schema).map_err(|error| format!("the {which} schema of `{tool}`: {error}"))?;
     Ok(schema)
 }
@@ -81,21 +81,21 @@ fn traits_in(traits: wit::Traits) -> Traits {
     }
 }
 
-/// Total bytes of the new media in an outcome.
+/// Total size of the new media in an outcome, in bytes.
 pub(crate) fn new_media_bytes(outcome: &wit::Outcome) -> usize {
     let wit::Outcome::Done(done) = outcome else { return 0 };
     let sizes = done.content.iter().map(|content| match content {
-        wit::Content::NewMedia(medium) => medium.data.len(),
+        wit::Content::NewMedia(item) => item.data.len(),
         _ => 0,
     });
     sizes.sum()
 }
 
-/// Checks and converts a call's result, which has at most `bytes` bytes of text. Stores its new media.
+/// Checks and converts a call's result, which may have at most `bytes` bytes of text, and stores its new media.
 pub(crate) async fn done_in(
     done: wit::Done,
     (media, bytes): (SessionMedia<'_>, usize),
-) -> Result<ToolDone, RejectedAnswer> {
+) -> Result<ToolDone, RejectedResult> {
     let mut budget = TextBudget::new(bytes);
     let mut content = Vec::with_capacity(done.content.len());
     for item in done.content {
@@ -108,12 +108,12 @@ pub(crate) async fn done_in(
                 budget.take(&text)?;
                 Content::Json(json_in(&text, "the result's content")?)
             }
-            wit::Content::NewMedia(medium) if medium.data.len() > RESULT_MEDIUM_BYTES => {
-                return Err(RejectedAnswer::Limit(Limit::ResultMedium(RESULT_MEDIUM_BYTES)));
+            wit::Content::NewMedia(item) if item.data.len() > RESULT_MEDIA_ITEM_BYTES => {
+                return Err(RejectedResult::Limit(Limit::ResultMediaItem(RESULT_MEDIA_ITEM_BYTES)));
             }
-            wit::Content::NewMedia(medium) => {
-                let medium = MediumToStore::new(medium.data, &medium.mime_type, medium.name.as_deref());
-                Content::Media(media.store(medium).await?)
+            wit::Content::NewMedia(item) => {
+                let item = MediumToStore::new(item.data, &item.mime_type, item.name.as_deref());
+                Content::Media(media.store(item).await?)
             }
             wit::Content::StoredMedia(digest) => Content::Media(media.resolve(&digest).await?),
         });
@@ -130,14 +130,14 @@ pub(crate) async fn done_in(
 pub(crate) struct Missing<'a> {
     /// Needs of the manifest that are not granted.
     pub(crate) unmet: &'a [Unmet],
-    /// Needs of the manifest that are not granted, or a guess if there is no manifest.
+    /// Needs of the manifest that are not granted. For a component without a manifest, a guess from its imports.
     pub(crate) guessed: &'a [Unmet],
     /// Denials during the call.
     pub(crate) denials: &'a [Denial],
 }
 
-/// Converts a tool's error for the model. Its text is cut to `bytes`. If a missing grant may be the reason, the text ends with
-/// the line to add.
+/// Converts a tool's error for the model. Cuts the text to at most `bytes` bytes. If a missing grant may be the reason,
+/// the text ends with the line to add to agent.toml.
 pub(crate) fn error_in(error: wit::Error, missing: Missing<'_>, bytes: usize) -> ToolError {
     let about_files = |text: &str| text.contains("pre-opened") || text.contains("preopened");
     let text = |text: String, unmet: &[Unmet]| clean(&text, bytes) + &advice(unmet, missing.denials);
@@ -159,7 +159,7 @@ pub(crate) fn error_in(error: wit::Error, missing: Missing<'_>, bytes: usize) ->
 
 fn violations_in(violations: Vec<wit::Violation>, bytes: usize) -> Vec<Violation> {
     if violations.is_empty() {
-        let message = "the tool rejected its arguments without saying why".to_owned();
+        let message = "the tool rejected its arguments without a reason".to_owned();
         return vec![Violation { pointer: String::new(), rule: None, message }];
     }
     let mut left = bytes;
@@ -174,10 +174,11 @@ fn violations_in(violations: Vec<wit::Violation>, bytes: usize) -> Vec<Violation
 
 fn advice(unmet: &[Unmet], denials: &[Denial]) -> String {
     let mut text = String::new();
-    // If a request was refused, its denial is the reason, and other ungranted patterns and secrets are not.
+    // If a request was refused, its denial is the reason. Other patterns and secrets that are not granted are
+    // unrelated.
     let is_about_requests = |thing: &str| thing.starts_with("the request ");
     let refused_request = denials.iter().any(|denial| is_about_requests(&denial.thing));
-    // If a link leads out of a granted tree, ungranted trees are not the reason.
+    // If a link leads out of a granted tree, the trees that are not granted are unrelated.
     let left_tree = denials.iter().any(|denial| denial.thing.starts_with(FOLLOWING));
     let is_about_files = |thing: &str| matches!(thing, "reading files" | "reading and writing files");
     let is_unrelated = |thing: &str| {
@@ -186,11 +187,11 @@ fn advice(unmet: &[Unmet], denials: &[Denial]) -> String {
     };
     // A denial is more specific than a need of the manifest, so it is shown if the same line grants both.
     let is_in_denials = |advice: &GrantAdvice| denials.iter().any(|denial| denial.advice == *advice);
-    let things = unmet.iter().filter(|unmet| !is_unrelated(&unmet.thing) && !is_in_denials(&unmet.advice));
-    let things = things.map(|unmet| (&unmet.thing, &unmet.advice));
+    let needs = unmet.iter().filter(|unmet| !is_unrelated(&unmet.thing) && !is_in_denials(&unmet.advice));
+    let needs = needs.map(|unmet| (&unmet.thing, &unmet.advice));
     let denied = denials.iter().map(|denial| (&denial.thing, &denial.advice));
     let mut named = BTreeSet::new();
-    for (thing, advice) in things.chain(denied) {
+    for (thing, advice) in needs.chain(denied) {
         if named.insert(thing) {
             let _ = write!(text, "\n{}", agent_core::change::Denial::in_error(thing, &advice.to_string()));
         }
@@ -271,10 +272,10 @@ mod tests {
         let media = SessionMedia { port: None, session: "s" };
         let done = |content| wit::Done { content: vec![content], structured: None };
         let result = |content| done_in(done(content), (media, 1000));
-        assert!(matches!(result(wit::Content::Json("{".to_owned())).await, Err(RejectedAnswer::Invalid(_))));
+        assert!(matches!(result(wit::Content::Json("{".to_owned())).await, Err(RejectedResult::Invalid(_))));
         let large = wit::Content::Text("x".repeat(1001));
-        assert!(matches!(result(large).await, Err(RejectedAnswer::Limit(Limit::ResultText(_)))));
+        assert!(matches!(result(large).await, Err(RejectedResult::Limit(Limit::ResultText(_)))));
         let digest = crate::component::plugin_store::digest_of(b"").as_str().to_owned();
-        assert!(matches!(result(wit::Content::StoredMedia(digest)).await, Err(RejectedAnswer::Invalid(_))));
+        assert!(matches!(result(wit::Content::StoredMedia(digest)).await, Err(RejectedResult::Invalid(_))));
     }
 }

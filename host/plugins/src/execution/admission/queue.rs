@@ -1,28 +1,31 @@
-//! The queue of a lane. The agent with the fewest places comes first; among equals, the agent that was served longest ago. No agent
-//! may hold so much that nothing is left for the next agent.
+//! The queue of a lane. The agent with the fewest permits is served first. If several agents have equally few, the
+//! agent that has not been served for the longest time is served first. An agent can never use so much that nothing is
+//! left for the next agent.
 
 use super::QueueFull;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// An agent may hold at most this many times what remains free, of places, of memory and of the queue. One agent alone gets three
-/// quarters, two agents get three sevenths each, and there is always room for an agent that holds nothing yet.
+/// The share of an agent in the permits, the memory and the queue, as a multiple of the amount that remains free. With
+/// 3, a single agent can use three quarters, and two agents can use three sevenths each. Something always remains free
+/// for another agent.
 const SHARE: usize = 3;
-/// How many smaller calls may overtake a call that waits for memory. After that, they wait for it.
+/// Maximum number of smaller calls that may overtake a call that waits for memory. Later calls wait until this call is
+/// admitted.
 const MAX_PASSES: u32 = 32;
 
 /// The capacity of a lane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    pub(super) places: usize,
-    /// MiB.
+    pub(super) permits: usize,
+    /// Guest memory of the lane in MiB.
     pub(super) memory: u32,
-    /// Calls that may wait.
+    /// Maximum number of calls that may wait.
     pub(super) queue: usize,
     pub(super) sharing: Sharing,
 }
 
-/// Whether the share of each agent is limited.
+/// Whether each agent is limited to its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
     ByAgent,
@@ -36,26 +39,27 @@ pub(super) enum QueuePolicy {
     Always,
 }
 
-/// The free capacity of a lane, and the agents that hold places or wait. A `Notifier` tells a waiting call that it is admitted.
+/// The free capacity of a lane, and the agents that have permits or waiting calls. A `Notifier` informs a waiting call
+/// that it is admitted.
 pub(super) struct Queue<Notifier> {
     bounds: Bounds,
-    /// Free places.
-    places: usize,
-    /// Free memory in MiB.
+    /// Number of free permits.
+    permits: usize,
+    /// Memory of the lane that is free, in MiB.
     memory: u32,
     /// Number of waiting calls of all agents.
     waiting: usize,
-    /// The agents that hold a place or have a waiting call.
+    /// The agents that have a permit or a waiting call.
     agents: Vec<Agent<Notifier>>,
-    /// The last number that was given to a waiting call or an admission.
+    /// The number of the latest waiting call or admission.
     numbers: u64,
 }
 
 struct Agent<Notifier> {
     name: Arc<str>,
-    places: usize,
+    permits: usize,
     memory: u32,
-    /// Number of its last admission.
+    /// Number of the agent's last admission.
     served: u64,
     waiting: VecDeque<Call<Notifier>>,
 }
@@ -63,12 +67,12 @@ struct Agent<Notifier> {
 struct Call<Notifier> {
     number: u64,
     memory: u32,
-    /// How many smaller calls have overtaken it.
+    /// Number of smaller calls that have overtaken this call.
     passed: u32,
     notifier: Notifier,
 }
 
-/// The result of a request for a place.
+/// The result of a request for a permit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     /// The call may run with this much memory in MiB, which is at most the memory of the whole lane.
@@ -88,20 +92,21 @@ pub(super) struct Admitted<Notifier> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fit {
     Now,
-    /// Only the lane's free memory is missing.
+    /// The call could run if the lane had enough free memory.
     NeedsMemory,
-    /// There is no free place, or its agent holds too much.
+    /// No permit is free, or the agent of the call has reached its share.
     Later,
 }
 
 impl<Notifier> Queue<Notifier> {
     pub(super) fn new(bounds: Bounds) -> Self {
-        let bounds = Bounds { places: bounds.places.max(1), memory: bounds.memory.max(1), ..bounds };
-        let (places, memory) = (bounds.places, bounds.memory);
-        Self { bounds, places, memory, waiting: 0, agents: Vec::new(), numbers: 0 }
+        let bounds = Bounds { permits: bounds.permits.max(1), memory: bounds.memory.max(1), ..bounds };
+        let (permits, memory) = (bounds.permits, bounds.memory);
+        Self { bounds, permits, memory, waiting: 0, agents: Vec::new(), numbers: 0 }
     }
 
-    /// Requests a place with `memory` MiB. A call that needs more memory than the whole lane has gets all of it and runs alone.
+    /// Requests a permit with `memory` MiB. A call that needs more memory than the lane has gets all memory of the lane
+    /// and runs alone.
     pub(super) fn request(
         &mut self,
         name: &Arc<str>,
@@ -128,7 +133,7 @@ impl<Notifier> Queue<Notifier> {
         Ok(Entry::Queued(number))
     }
 
-    /// Removes a waiting call. Returns the calls that are admitted because of that.
+    /// Removes a waiting call. Returns the calls that are admitted as a result.
     pub(super) fn cancel(&mut self, name: &Arc<str>, number: u64) -> Vec<Admitted<Notifier>> {
         let Some(agent) = self.agents.iter_mut().find(|agent| agent.name == *name) else { return Vec::new() };
         let before = agent.waiting.len();
@@ -137,13 +142,13 @@ impl<Notifier> Queue<Notifier> {
         self.admit()
     }
 
-    /// Frees a place and its memory. Returns the calls that are admitted because of that.
+    /// Frees a permit and its memory. Returns the calls that are admitted as a result.
     pub(super) fn release(&mut self, name: &Arc<str>, memory: u32) -> Vec<Admitted<Notifier>> {
         let index = self.agent_index(name);
         let agent = &mut self.agents[index];
-        agent.places -= 1;
+        agent.permits -= 1;
         agent.memory -= memory;
-        self.places += 1;
+        self.permits += 1;
         self.memory += memory;
         self.admit()
     }
@@ -165,7 +170,7 @@ impl<Notifier> Queue<Notifier> {
     fn next_agent(&mut self) -> Option<usize> {
         let mut order: Vec<_> =
             (0..self.agents.len()).filter(|index| !self.agents[*index].waiting.is_empty()).collect();
-        order.sort_unstable_by_key(|index| (self.agents[*index].places, self.agents[*index].served));
+        order.sort_unstable_by_key(|index| (self.agents[*index].permits, self.agents[*index].served));
         let first = order.into_iter().find(|index| {
             let first = self.agents[*index].waiting.front();
             first.is_some_and(|call| self.fit(*index, call.memory) == Fit::Now)
@@ -173,8 +178,8 @@ impl<Notifier> Queue<Notifier> {
         self.try_overtake(first).then_some(first)
     }
 
-    /// Returns whether a call of this agent may overtake the calls of other agents that wait for memory. If so, counts it for each of
-    /// them.
+    /// Whether a call of this agent may overtake the calls of other agents that wait for memory. If it may, counts the
+    /// overtaking for each of these calls.
     fn try_overtake(&mut self, overtaking: usize) -> bool {
         let fits: Vec<_> = (0..self.agents.len())
             .map(|index| {
@@ -201,7 +206,7 @@ impl<Notifier> Queue<Notifier> {
         let within_share = |held: usize, wanted: usize, free: usize| {
             self.bounds.sharing == Sharing::Whole || held == 0 || held + wanted <= SHARE * (free - wanted)
         };
-        if self.places == 0 || !within_share(agent.places, 1, self.places) {
+        if self.permits == 0 || !within_share(agent.permits, 1, self.permits) {
             Fit::Later
         } else if memory > self.memory {
             Fit::NeedsMemory
@@ -212,7 +217,7 @@ impl<Notifier> Queue<Notifier> {
         }
     }
 
-    /// Checks that one more call of this agent may wait.
+    /// Checks that another call of this agent may wait.
     fn check_room(&self, index: usize) -> Result<(), QueueFull> {
         let free = self.bounds.queue.saturating_sub(self.waiting);
         let held = self.agents[index].waiting.len();
@@ -226,10 +231,10 @@ impl<Notifier> Queue<Notifier> {
 
     fn occupy(&mut self, index: usize, memory: u32) {
         self.numbers += 1;
-        self.places -= 1;
+        self.permits -= 1;
         self.memory -= memory;
         let agent = &mut self.agents[index];
-        agent.places += 1;
+        agent.permits += 1;
         agent.memory += memory;
         agent.served = self.numbers;
     }
@@ -237,13 +242,13 @@ impl<Notifier> Queue<Notifier> {
     fn agent_index(&mut self, name: &Arc<str>) -> usize {
         self.agents.iter().position(|agent| agent.name == *name).unwrap_or_else(|| {
             let name = Arc::clone(name);
-            self.agents.push(Agent { name, places: 0, memory: 0, served: 0, waiting: VecDeque::new() });
+            self.agents.push(Agent { name, permits: 0, memory: 0, served: 0, waiting: VecDeque::new() });
             self.agents.len() - 1
         })
     }
 
     fn remove_idle_agents(&mut self) {
-        self.agents.retain(|agent| agent.places > 0 || !agent.waiting.is_empty());
+        self.agents.retain(|agent| agent.permits > 0 || !agent.waiting.is_empty());
     }
 }
 

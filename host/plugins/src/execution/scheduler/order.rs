@@ -1,46 +1,47 @@
-//! The order in which guests get turns: the next turn goes to the first waiting guest of the agent that has used the least time. An
-//! agent with a hundred guests gets no more processor time than an agent with one, and an idle agent does not save up time.
+//! The order in which guests get turns. The first waiting guest of the agent that has used the least time gets the next
+//! turn. An agent with a hundred guests gets no more processor time than an agent with one guest. Idle time is not
+//! credited to an agent.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// Minimum time that is counted for a turn, in nanoseconds, so that polls that do nothing are not free.
+/// Minimum time that is counted for a turn, in nanoseconds. It makes polls that do nothing count, too.
 const MIN_TURN: u64 = 1_000;
-/// When more agents than this are remembered, those that do not matter any more are removed.
+/// Maximum number of stored agents before agents that no longer affect the order are removed.
 const REMEMBERED_AGENTS: usize = 128;
 
-/// The turns of a lane. Some are in use, and some are offered to guests that were woken.
+/// The turns of a lane. Some turns are in use, and some are offered to guests that were woken.
 pub(super) struct Order {
     /// Number of turns.
     count: usize,
-    /// Time that is counted for a turn until its real duration is known, in nanoseconds: one epoch tick. This distinguishes agents
-    /// that have just been served.
+    /// Time that is counted for a turn until its real duration is known: one epoch tick, in nanoseconds. Because of it,
+    /// agents that have just got a turn come after the others.
     usual: u64,
     in_use: usize,
     offers: Vec<Offer>,
-    /// The agents that have a running or waiting guest. While any guest waits, also other agents, because of the time that they have
-    /// used.
+    /// The agents that have a running or waiting guest. While any guest waits, the list also contains other agents, so
+    /// that the time that they have used is not forgotten.
     agents: Vec<Agent>,
-    /// The used time of the agent that was served last. A new agent starts with this value.
+    /// The used time of the agent that got the last turn. A new agent starts with this value.
     now: u64,
-    /// The last place that was given to a waiting guest.
-    places: u64,
+    /// The id of the guest that started to wait last.
+    last_queue_id: u64,
 }
 
 struct Agent {
     name: Arc<str>,
     /// Used time in nanoseconds.
     used: u64,
-    /// Turns that its guests use or were offered.
+    /// Number of turns that the agent's guests use or were offered.
     turns: usize,
     waiting: VecDeque<(u64, Waker)>,
 }
 
 /// A turn that is reserved for a guest that was woken.
 struct Offer {
-    place: u64,
+    queue_id: u64,
     agent: Arc<str>,
     at: Instant,
 }
@@ -49,27 +50,27 @@ struct Offer {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TurnRequest {
     Granted,
-    /// The guest waits at this place until its waker is woken.
+    /// The guest waits until its waker is woken. Contains the id of the waiting guest.
     Waiting(u64),
 }
 
 impl Order {
     pub(super) fn new(count: usize, usual: Duration) -> Self {
-        Self { count, usual: nanos(usual), in_use: 0, offers: Vec::new(), agents: Vec::new(), now: 0, places: 0 }
+        Self { count, usual: nanos(usual), in_use: 0, offers: Vec::new(), agents: Vec::new(), now: 0, last_queue_id: 0 }
     }
 
-    /// Requests a turn. `place` is the place from the last request if the guest is already waiting.
-    pub(super) fn request(&mut self, name: &Arc<str>, place: Option<u64>, waker: &Waker) -> TurnRequest {
-        if let Some(place) = place {
-            if let Some(offer) = self.offers.iter().position(|offer| offer.place == place) {
+    /// Requests a turn. `queue_id` is the id from the last request, if the guest is already waiting.
+    pub(super) fn request(&mut self, name: &Arc<str>, queue_id: Option<u64>, waker: &Waker) -> TurnRequest {
+        if let Some(queue_id) = queue_id {
+            if let Some(offer) = self.offers.iter().position(|offer| offer.queue_id == queue_id) {
                 self.offers.swap_remove(offer);
                 self.in_use += 1;
                 return TurnRequest::Granted;
             }
             let agent = self.agent(name);
-            if let Some((_, waiting)) = agent.waiting.iter_mut().find(|(other, _)| *other == place) {
+            if let Some((_, waiting)) = agent.waiting.iter_mut().find(|(other, _)| *other == queue_id) {
                 waiting.clone_from(waker);
-                return TurnRequest::Waiting(place);
+                return TurnRequest::Waiting(queue_id);
             }
         }
         // If a turn is free, no guest waits.
@@ -78,26 +79,26 @@ impl Order {
             self.in_use += 1;
             return TurnRequest::Granted;
         }
-        match place {
-            // Its offer has expired.
-            Some(place) => {
-                self.agent(name).waiting.push_front((place, waker.clone()));
-                TurnRequest::Waiting(place)
+        match queue_id {
+            // The offer to this guest has expired.
+            Some(queue_id) => {
+                self.agent(name).waiting.push_front((queue_id, waker.clone()));
+                TurnRequest::Waiting(queue_id)
             }
             None => TurnRequest::Waiting(self.enqueue(name, waker)),
         }
     }
 
-    /// Queues a guest behind all other guests of its agent. The caller must then call a method that offers free turns, because no
-    /// guest may wait while a turn is free.
+    /// Queues a guest after all other guests of its agent, and returns the id of the waiting guest. The caller must
+    /// then call a method that offers free turns, because no guest may wait while a turn is free.
     pub(super) fn enqueue(&mut self, name: &Arc<str>, waker: &Waker) -> u64 {
-        self.places += 1;
-        let place = self.places;
-        self.agent(name).waiting.push_back((place, waker.clone()));
-        place
+        self.last_queue_id += 1;
+        let queue_id = self.last_queue_id;
+        self.agent(name).waiting.push_back((queue_id, waker.clone()));
+        queue_id
     }
 
-    /// Ends a turn that took `spent`. Returns the wakers of the guests that are offered a turn.
+    /// Ends a turn that lasted for `spent`. Returns the wakers of the guests that are offered a turn.
     pub(super) fn end(&mut self, name: &Arc<str>, spent: Duration, at: Instant) -> Vec<Waker> {
         self.in_use -= 1;
         let (spent, usual) = (nanos(spent).max(MIN_TURN), self.usual);
@@ -108,15 +109,16 @@ impl Order {
     }
 
     /// Removes a waiting guest. Returns the wakers of the guests that are offered a turn.
-    pub(super) fn cancel(&mut self, name: &Arc<str>, place: u64, at: Instant) -> Vec<Waker> {
-        match self.offers.iter().position(|offer| offer.place == place) {
+    pub(super) fn cancel(&mut self, name: &Arc<str>, queue_id: u64, at: Instant) -> Vec<Waker> {
+        match self.offers.iter().position(|offer| offer.queue_id == queue_id) {
             Some(offer) => self.withdraw(offer),
-            None => self.agent(name).waiting.retain(|(other, _)| *other != place),
+            None => self.agent(name).waiting.retain(|(other, _)| *other != queue_id),
         }
         self.offer_turns(at)
     }
 
-    /// Withdraws offers that were made before `before` and not taken. Returns the wakers of the guests that are offered a turn.
+    /// Withdraws offers that were made before the time `before` and not accepted. Returns the wakers of the guests that
+    /// are offered a turn.
     pub(super) fn expire_offers(&mut self, before: Instant, at: Instant) -> Vec<Waker> {
         while let Some(offer) = self.offers.iter().position(|offer| offer.at < before) {
             self.withdraw(offer);
@@ -144,8 +146,8 @@ impl Order {
             };
             let name = Arc::clone(&next.name);
             self.count_turn(&name);
-            if let Some((place, waker)) = self.agent(&name).waiting.pop_front() {
-                self.offers.push(Offer { place, agent: name, at });
+            if let Some((queue_id, waker)) = self.agent(&name).waiting.pop_front() {
+                self.offers.push(Offer { queue_id, agent: name, at });
                 wakers.push(waker);
             }
         }
@@ -160,7 +162,7 @@ impl Order {
         self.in_use + self.offers.len() < self.count
     }
 
-    /// Counts a turn for the agent, with the usual duration for now.
+    /// Counts a turn for the agent. Assumes the usual duration until the turn ends.
     fn count_turn(&mut self, name: &Arc<str>) {
         let usual = self.usual;
         let agent = self.agent(name);
@@ -181,7 +183,7 @@ impl Order {
             }
         };
         let agent = &mut self.agents[index];
-        // An idle agent does not save up time.
+        // Idle time is not credited to an agent.
         if agent.turns == 0 && agent.waiting.is_empty() {
             agent.used = agent.used.max(now);
         }

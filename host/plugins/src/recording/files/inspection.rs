@@ -1,4 +1,5 @@
-//! Reads the state of files, on the user's disk or in a replay's folder: always below an open directory and never through a link.
+//! Reads the state of files in a granted tree or in the temporary folder of a replay. Files are always opened below an
+//! open directory and never through a link.
 
 use crate::recording::bytes::{Extent, RecordedBytes};
 use crate::recording::file_records::{FileStat, FoundContent, FoundFile, FoundNames, LeftFile, NamedKind};
@@ -12,8 +13,9 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt;
 use std::time::UNIX_EPOCH;
 
-/// The state of a path whose parents are directories. None: the system returns an error, which the guest also gets.
-pub(crate) fn at(root: &Dir, path: &str) -> Option<FoundFile> {
+/// The state of a path. All parents of the path must be directories. None: the system returned an error, which the
+/// guest also gets.
+pub(crate) fn state_at(root: &Dir, path: &str) -> Option<FoundFile> {
     let metadata = if path.is_empty() { root.dir_metadata() } else { root.symlink_metadata(path) };
     let metadata = match metadata {
         Ok(metadata) => metadata,
@@ -58,7 +60,7 @@ pub(crate) fn kind(found: FileType) -> NamedKind {
     }
 }
 
-/// The content of an open file. None: it has more than `limit` bytes.
+/// The content of an open file. None: the file has more than `limit` bytes.
 pub(crate) fn content(file: &File, limit: usize) -> io::Result<Option<Vec<u8>>> {
     let limit = u64::try_from(limit).unwrap_or(u64::MAX);
     if file.metadata()?.len() > limit {
@@ -69,7 +71,7 @@ pub(crate) fn content(file: &File, limit: usize) -> io::Result<Option<Vec<u8>>> 
     Ok((bytes.len() as u64 <= limit).then_some(bytes))
 }
 
-/// Reads without moving the guest's read position.
+/// Reads a file without changing the guest's read position.
 struct PositionedReader<'a> {
     file: &'a File,
     offset: u64,
@@ -83,14 +85,14 @@ impl io::Read for PositionedReader<'_> {
     }
 }
 
-/// Opens a regular file for reading. If something else has replaced it, this fails without blocking.
+/// Opens a regular file for reading. Fails without blocking if the path is not a regular file.
 pub(crate) fn open(root: &Dir, path: &str) -> io::Result<File> {
     let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits()).unwrap_or_default();
     let file = root.open_with(path, OpenOptions::new().read(true).custom_flags(flags))?.into_std();
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
-/// The names in a directory, at most `limit`.
+/// The names in a directory, limited to the first `limit` names.
 pub(crate) fn names(root: &Dir, path: &str, limit: usize) -> io::Result<FoundNames> {
     let entries = if path.is_empty() { root.entries()? } else { root.read_dir(path)? };
     let (mut names, mut read) = (Vec::new(), Extent::Whole);
@@ -107,9 +109,10 @@ pub(crate) fn names(root: &Dir, path: &str, limit: usize) -> io::Result<FoundNam
     Ok(FoundNames::Listed { names, read })
 }
 
-/// The state of a changed path. The content of a file is hashed as long as the remaining `bytes` suffice.
-pub(crate) fn left(root: &Dir, path: &str, bytes: &mut u64) -> LeftFile {
-    match at(root, path) {
+/// The state of a changed path. The content of a file is hashed if it has at most `bytes` bytes, which are then
+/// subtracted.
+pub(crate) fn final_state_at(root: &Dir, path: &str, bytes: &mut u64) -> LeftFile {
+    match state_at(root, path) {
         Some(FoundFile::Nothing) => LeftFile::Nothing,
         Some(FoundFile::File { stat, .. }) => {
             LeftFile::File { size: stat.size, content: digest(root, path, (stat.size, bytes)) }
@@ -133,7 +136,7 @@ fn digest(root: &Dir, path: &str, (size, bytes): (u64, &mut u64)) -> Option<Dige
     Some(Digest::from_sha256(hash.finalize().into()))
 }
 
-/// The content of a file as a record.
+/// Converts the content of a file to its recorded form.
 pub(crate) fn recorded_content(bytes: Vec<u8>) -> FoundContent {
     FoundContent::Recorded(RecordedBytes(bytes))
 }

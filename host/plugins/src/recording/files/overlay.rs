@@ -1,15 +1,15 @@
-//! The changes of a call to its trees, as a layer over the state at the start. For each current path, it gives the path at which
-//! the file was at the start of the call, or that the call itself created it.
+//! The changes of a call to its trees, as a layer over the state at the start of the call. For each current path, the
+//! layer returns the original path of the file, or the fact that the call itself created the file.
 
 use super::TreePath;
 use std::collections::BTreeMap;
 
-/// The origin of a path: where its file was at the start of the call.
+/// The origin of a path: the path of its file at the start of the call, if the file existed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The file was at this path.
+    /// The file was at this path at the start of the call.
     Before(TreePath),
-    /// The call created the file, or removed what was at the path.
+    /// The call created the file at the path, or removed the file that was at the path.
     Own,
 }
 
@@ -19,33 +19,33 @@ pub(crate) struct Overlay(BTreeMap<TreePath, Origin>);
 
 impl Overlay {
     /// The origin of the file that is now at this path.
-    pub(crate) fn origin(&self, place: &TreePath) -> Origin {
+    pub(crate) fn origin(&self, location: &TreePath) -> Origin {
         if self.0.is_empty() {
-            return Origin::Before(place.clone());
+            return Origin::Before(location.clone());
         }
-        let mut end = place.path.len();
+        let mut end = location.path.len();
         loop {
-            let above = TreePath { tree: place.tree, path: place.path[..end].to_owned() };
+            let above = TreePath { tree: location.tree, path: location.path[..end].to_owned() };
             match self.0.get(&above) {
                 Some(Origin::Own) => return Origin::Own,
-                Some(Origin::Before(before)) => {
+                Some(Origin::Before(original)) => {
                     return Origin::Before(TreePath {
-                        tree: before.tree,
-                        path: before.path.clone() + &place.path[end..],
+                        tree: original.tree,
+                        path: original.path.clone() + &location.path[end..],
                     });
                 }
-                None => match place.path[..end].rfind('/') {
+                None => match location.path[..end].rfind('/') {
                     Some(slash) => end = slash,
-                    None => return Origin::Before(place.clone()),
+                    None => return Origin::Before(location.clone()),
                 },
             }
         }
     }
 
     /// Records that the call created, wrote or removed the file at this path.
-    pub(crate) fn change(&mut self, place: &TreePath) {
-        self.take_below(place);
-        self.0.insert(place.clone(), Origin::Own);
+    pub(crate) fn change(&mut self, location: &TreePath) {
+        self.take_below(location);
+        self.0.insert(location.clone(), Origin::Own);
     }
 
     /// Records that the call renamed a file or directory.
@@ -56,8 +56,8 @@ impl Overlay {
         let origin = self.origin(from);
         let moved = self.take_below(from);
         self.take_below(to);
-        for (place, origin) in moved {
-            let path = to.path.clone() + &place.path[from.path.len()..];
+        for (location, origin) in moved {
+            let path = to.path.clone() + &location.path[from.path.len()..];
             self.0.insert(TreePath { tree: to.tree, path }, origin);
         }
         self.0.insert(from.clone(), Origin::Own);
@@ -76,11 +76,12 @@ impl Overlay {
     }
 
     /// Removes and returns the entries below a path.
-    fn take_below(&mut self, place: &TreePath) -> BTreeMap<TreePath, Origin> {
-        let at = |path| TreePath { tree: place.tree, path };
-        let mut entries = self.0.split_off(&at(format!("{}/", place.path)));
-        // `0` is the character after `/`.
-        self.0.append(&mut entries.split_off(&at(format!("{}0", place.path))));
+    fn take_below(&mut self, location: &TreePath) -> BTreeMap<TreePath, Origin> {
+        let at = |path| TreePath { tree: location.tree, path };
+        let mut entries = self.0.split_off(&at(format!("{}/", location.path)));
+        // The paths below `location` start with `location/`. They end before `location0`, because `0` follows `/` in
+        // ASCII.
+        self.0.append(&mut entries.split_off(&at(format!("{}0", location.path))));
         entries
     }
 }
@@ -93,25 +94,27 @@ mod tests {
         TreePath { tree: 0, path: path.to_owned() }
     }
 
-    fn before(path: &str) -> Origin {
+    fn original(path: &str) -> Origin {
         Origin::Before(at(path))
     }
 
-    /// S6: files that the call created, and everything below created directories, are its own; other paths keep their origin.
+    /// S6: files that the call created, and all files below created directories, have no original path. Other paths
+    /// keep theirs.
     #[test]
     fn s6_created_paths_have_no_earlier_origin() {
         let mut overlay = Overlay::default();
-        assert_eq!(overlay.origin(&at("a/b")), before("a/b"));
+        assert_eq!(overlay.origin(&at("a/b")), original("a/b"));
         overlay.change(&at("made"));
         assert_eq!(overlay.origin(&at("made/below/it")), Origin::Own);
-        assert_eq!(overlay.origin(&at("made-up")), before("made-up"), "paths are compared by components");
+        assert_eq!(overlay.origin(&at("made-up")), original("made-up"), "paths are compared by components");
         assert_eq!(
             overlay.origin(&TreePath { tree: 1, path: "made".into() }),
             Origin::Before(TreePath { tree: 1, path: "made".into() })
         );
     }
 
-    /// S6: a moved path keeps its origin through several renames, and so do the call's own files in a moved directory.
+    /// S6: a moved path keeps its origin through several renames. So do files that the call created in a moved
+    /// directory.
     #[test]
     fn s6_renamed_paths_keep_their_origin() {
         let mut overlay = Overlay::default();
@@ -119,17 +122,17 @@ mod tests {
         overlay.change(&at("d-other"));
         overlay.rename(&at("d"), &at("e"));
         overlay.rename(&at("e/file"), &at("f"));
-        assert_eq!(overlay.origin(&at("e/x/y")), before("d/x/y"));
+        assert_eq!(overlay.origin(&at("e/x/y")), original("d/x/y"));
         assert_eq!(overlay.origin(&at("e/own")), Origin::Own);
-        assert_eq!(overlay.origin(&at("d/own")), Origin::Own, "nothing is there now");
-        assert_eq!(overlay.origin(&at("f")), before("d/file"));
+        assert_eq!(overlay.origin(&at("d/own")), Origin::Own, "the directory was moved away");
+        assert_eq!(overlay.origin(&at("f")), original("d/file"));
         assert_eq!(overlay.origin(&at("e/file")), Origin::Own);
         assert_eq!(overlay.origin(&at("d-other")), Origin::Own);
         overlay.link(&at("f"), &at("g"));
-        assert_eq!(overlay.origin(&at("g")), before("d/file"));
+        assert_eq!(overlay.origin(&at("g")), original("d/file"));
         overlay.change(&at("e"));
         assert_eq!(overlay.origin(&at("e/own")), Origin::Own, "e was removed with everything in it");
-        let changed: Vec<_> = overlay.changed().map(|(place, _)| place.path.as_str()).collect();
+        let changed: Vec<_> = overlay.changed().map(|(location, _)| location.path.as_str()).collect();
         assert_eq!(changed, ["d", "d-other", "e", "f", "g"]);
     }
 }

@@ -1,7 +1,7 @@
-//! Resolves a guest's path by components and through links, as the operating system does, so that each file is recorded under
-//! its one resolved path and every directory on the way is recorded too.
+//! Resolves a guest's path by components and through links, as the operating system does. Therefore each file is
+//! recorded under a single resolved path, and every directory on the way is recorded too.
 
-pub(crate) use crate::file_trees::Last;
+pub(crate) use crate::file_trees::FinalLink;
 use crate::recording::file_records::FoundFile;
 use std::collections::VecDeque;
 
@@ -11,13 +11,13 @@ const MAX_LINKS: u32 = 40;
 /// A path in a tree, without links, `.` and `..`. The path of the tree itself is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TreePath {
-    /// Number of the tree.
+    /// Index of the tree in the list of the call's trees.
     pub(crate) tree: usize,
     pub(crate) path: String,
 }
 
 impl TreePath {
-    /// The parent directory and the name in it. None: this is the tree itself.
+    /// The parent directory and the name in it. None: the path is the root of the tree.
     pub(crate) fn parent(&self) -> Option<(TreePath, &str)> {
         let (above, name) = match self.path.rsplit_once('/') {
             Some(parts) => parts,
@@ -27,7 +27,7 @@ impl TreePath {
         Some((TreePath { tree: self.tree, path: above.to_owned() }, name))
     }
 
-    /// The path of a name in this directory.
+    /// The path of the entry with this name in the directory.
     pub(crate) fn join(&self, name: &str) -> TreePath {
         let path = if self.path.is_empty() { name.to_owned() } else { format!("{}/{name}", self.path) };
         TreePath { tree: self.tree, path }
@@ -56,7 +56,7 @@ impl From<&FoundFile> for FileKind {
     }
 }
 
-/// Whether the walk is at the end of its path.
+/// Whether the walk has reached the end of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathPosition {
     Through,
@@ -66,23 +66,23 @@ pub(crate) enum PathPosition {
 /// The result of resolving a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PathTarget {
-    /// The path does not lead to a file of the trees. The operating system returns the error.
+    /// The path does not lead to a file in the trees. The operating system returns the error for the guest.
     Elsewhere,
-    /// The path leads to this place, which may not exist yet.
+    /// The path leads to this location, where a file may not exist yet.
     At(TreePath, FileKind),
-    /// In a replay, the path leads to something that is not recorded. The denial is already recorded.
+    /// In a replay, the path leads to a file that is not recorded. The denial is already recorded.
     Unrecorded,
 }
 
 /// A path that is being resolved.
 #[derive(Debug)]
 pub(crate) struct PathWalk {
-    last: Last,
+    final_link: FinalLink,
     current: TreePath,
     todo: VecDeque<String>,
     links: u32,
-    /// The kind of file at the current path, once it is known.
-    here: Option<FileKind>,
+    /// The kind of file at the current path, after the caller has provided it.
+    kind_at_current: Option<FileKind>,
 }
 
 /// The next step of a walk.
@@ -95,12 +95,12 @@ pub(crate) enum Step {
 }
 
 impl PathWalk {
-    pub(crate) fn new(from: TreePath, path: &str, last: Last) -> Self {
+    pub(crate) fn new(from: TreePath, path: &str, final_link: FinalLink) -> Self {
         let todo = path.split('/').map(str::to_owned).collect();
-        Self { last, current: from, todo, links: 0, here: None }
+        Self { final_link, current: from, todo, links: 0, kind_at_current: None }
     }
 
-    /// Whether the path ends at the current place.
+    /// Whether the path ends at the current location.
     pub(crate) fn position(&self) -> PathPosition {
         // A trailing slash is allowed after the name of a new directory.
         if self.todo.iter().all(String::is_empty) { PathPosition::End } else { PathPosition::Through }
@@ -109,13 +109,13 @@ impl PathWalk {
     /// Continues the walk until the kind of a file is needed or the walk ends.
     pub(crate) fn step(&mut self) -> Step {
         loop {
-            if let Some(kind) = self.here.take()
-                && let Some(target) = self.pass(kind)
+            if let Some(kind) = self.kind_at_current.take()
+                && let Some(target) = self.handle_kind(kind)
             {
                 return Step::Done(target);
             }
             match self.todo.pop_front().as_deref() {
-                // The path ends here, after `.`, `..` or an empty component.
+                // The path ends with `.`, `..` or an empty component.
                 None => return Step::Lookup(self.current.clone()),
                 Some("" | ".") => {}
                 Some("..") => match self.current.parent() {
@@ -132,13 +132,13 @@ impl PathWalk {
 
     /// Provides the kind of file for the last [`Step::Lookup`].
     pub(crate) fn provide(&mut self, kind: FileKind) {
-        self.here = Some(kind);
+        self.kind_at_current = Some(kind);
     }
 
-    /// Goes through the file at the current path, or ends the walk there.
-    fn pass(&mut self, kind: FileKind) -> Option<PathTarget> {
+    /// Continues the walk through the file at the current path. Returns the result if the walk ends at this file.
+    fn handle_kind(&mut self, kind: FileKind) -> Option<PathTarget> {
         match kind {
-            FileKind::Link(to) if self.last == Last::Follow || !self.todo.is_empty() => {
+            FileKind::Link(to) if self.final_link == FinalLink::Follow || !self.todo.is_empty() => {
                 self.links += 1;
                 if to.starts_with('/') || self.links > MAX_LINKS {
                     return Some(PathTarget::Elsewhere);
@@ -163,15 +163,15 @@ impl PathWalk {
 mod tests {
     use super::*;
 
-    /// Resolves a path in a test tree. Also returns the paths that were looked up.
-    fn walk(path: &str, last: Last) -> (PathTarget, Vec<String>) {
-        let mut walk = PathWalk::new(TreePath::default(), path, last);
+    /// Resolves a path in a simulated tree. Also returns the paths that were looked up.
+    fn walk(path: &str, final_link: FinalLink) -> (PathTarget, Vec<String>) {
+        let mut walk = PathWalk::new(TreePath::default(), path, final_link);
         let mut seen = Vec::new();
         loop {
             match walk.step() {
                 Step::Done(target) => return (target, seen),
-                Step::Lookup(place) => {
-                    walk.provide(match place.path.as_str() {
+                Step::Lookup(location) => {
+                    walk.provide(match location.path.as_str() {
                         "" | "a" | "a/b" | "c" => FileKind::Directory,
                         "a/f" | "c/f" => FileKind::File,
                         "l" => FileKind::Link("a/b".into()),
@@ -181,7 +181,7 @@ mod tests {
                         "round" => FileKind::Link("round".into()),
                         _ => FileKind::Nothing,
                     });
-                    seen.push(place.path);
+                    seen.push(location.path);
                 }
             }
         }
@@ -191,30 +191,35 @@ mod tests {
         PathTarget::At(TreePath { tree: 0, path: path.into() }, kind)
     }
 
-    /// S6, row 12: all paths to a file resolve to the same path, and links are followed as the operating system does.
+    /// S6, row 12: links are followed as the operating system does.
     #[test]
     fn s6_row_12_all_paths_to_a_file_resolve_to_one_path() {
         for path in ["a/f", "./a//f", "a/b/../f", "l/../f", "c/../a/f"] {
-            assert_eq!(walk(path, Last::Keep).0, at("a/f", FileKind::File), "{path}");
+            assert_eq!(walk(path, FinalLink::Keep).0, at("a/f", FileKind::File), "{path}");
         }
         assert_eq!(
-            walk("l/up/f", Last::Keep),
+            walk("l/up/f", FinalLink::Keep),
             (at("c/f", FileKind::File), ["l", "a", "a/b", "a/b/up", "c", "c/f"].map(String::from).into())
         );
-        assert_eq!(walk("l", Last::Keep).0, at("l", FileKind::Link("a/b".into())));
-        assert_eq!(walk("l", Last::Follow).0, at("a/b", FileKind::Directory));
-        assert_eq!(walk("l/", Last::Keep).0, at("a/b", FileKind::Directory), "a slash follows");
-        assert_eq!(walk(".", Last::Follow).0, at("", FileKind::Directory));
-        assert_eq!(walk("a/..", Last::Follow).0, at("", FileKind::Directory));
-        assert_eq!(walk("new", Last::Follow).0, at("new", FileKind::Nothing));
-        assert_eq!(walk("new/", Last::Keep).0, at("new", FileKind::Nothing));
+        assert_eq!(walk("l", FinalLink::Keep).0, at("l", FileKind::Link("a/b".into())));
+        assert_eq!(walk("l", FinalLink::Follow).0, at("a/b", FileKind::Directory));
+        assert_eq!(
+            walk("l/", FinalLink::Keep).0,
+            at("a/b", FileKind::Directory),
+            "the trailing slash makes the walk follow the link"
+        );
+        assert_eq!(walk(".", FinalLink::Follow).0, at("", FileKind::Directory));
+        assert_eq!(walk("a/..", FinalLink::Follow).0, at("", FileKind::Directory));
+        assert_eq!(walk("new", FinalLink::Follow).0, at("new", FileKind::Nothing));
+        assert_eq!(walk("new/", FinalLink::Keep).0, at("new", FileKind::Nothing));
     }
 
-    /// S6, row 12: paths that lead out of the tree, through a file or nowhere are left to the operating system to refuse.
+    /// S6, row 12: the operating system refuses paths that lead out of the tree, through a file or to a missing
+    /// directory.
     #[test]
-    fn s6_row_12_paths_out_of_the_tree_have_no_place() {
+    fn s6_row_12_paths_out_of_the_tree_are_not_resolved() {
         for path in ["..", "a/../../x", "out/f", "away", "round", "a/f/x", "a/f/", "none/x"] {
-            assert_eq!(walk(path, Last::Follow).0, PathTarget::Elsewhere, "{path}");
+            assert_eq!(walk(path, FinalLink::Follow).0, PathTarget::Elsewhere, "{path}");
         }
     }
 }

@@ -1,12 +1,12 @@
-//! The trees of a replayed call: a temporary folder with the recorded files and nothing else, which is deleted after the call. All
-//! changes of the call are made there.
+//! The trees of a replayed call: a temporary folder that contains only the recorded files and is deleted after the
+//! call. All changes of the call are made in this folder.
 
 use super::inspection;
 use super::path_walk::TreePath;
 use crate::file_trees::{HostObject, HostTree, TreeHost};
 use crate::grants::TreeGrant;
 use crate::recording::bytes::{Extent, RecordedBytes};
-use crate::recording::file_records::{FoundContent, FoundFile, FoundNames, GivenTree, LeftFile, NamedKind};
+use crate::recording::file_records::{FoundContent, FoundFile, FoundNames, GrantedTree, LeftFile, NamedKind};
 use crate::recording::host_calls::{HostAnswer, HostCallLog};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
@@ -16,10 +16,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// Target of a link of which only the name is recorded. It is never followed.
+/// Target of links of which only the name is recorded. Such links are never followed.
 const UNRECORDED_TARGET: &str = "unrecorded";
 
-/// The recorded files could not be written to a temporary folder.
+/// The error if the recorded files could not be written to a temporary folder.
 #[derive(Debug, thiserror::Error)]
 #[error("the recorded files cannot be written to a temporary folder: {0}; check its free space and permissions")]
 pub struct ReplayTreeError(#[from] io::Error);
@@ -28,29 +28,30 @@ pub struct ReplayTreeError(#[from] io::Error);
 #[derive(Debug)]
 pub struct ReplayTrees {
     folder: TempDir,
-    pub(crate) trees: Vec<GivenTree>,
+    pub(crate) trees: Vec<GrantedTree>,
     /// The recorded state of each path, without the content of files.
     pub(crate) known: BTreeMap<TreePath, FoundFile>,
     /// The recorded state of each changed path at the end of the call.
     pub(crate) left: BTreeMap<TreePath, LeftFile>,
     pub(crate) changes: Extent,
-    /// For each recorded tree, the currently granted tree with the same name. It provides what is not recorded.
+    /// For each recorded tree, the currently granted tree with the same name. It provides the files that are not
+    /// recorded.
     pub(crate) current: Vec<Option<Arc<HostTree>>>,
 }
 
 impl ReplayTrees {
-    /// Writes the recorded files to a temporary folder. None: no trees are recorded. Unrecorded files are taken from the granted
-    /// trees with the same names, which are only read.
+    /// Writes the recorded files to a temporary folder. Returns None if no trees are recorded. Files that are not
+    /// recorded are copied from the granted trees with the same names. The granted trees are never changed.
     pub(crate) fn create_in(
         recorded: &HostCallLog,
         granted: &[TreeGrant],
         host: &TreeHost,
     ) -> Result<Option<Self>, ReplayTreeError> {
-        let given = recorded.answers.iter().find_map(|answer| match answer {
+        let recorded_trees = recorded.answers.iter().find_map(|answer| match answer {
             HostAnswer::Trees { trees, changes } => Some((trees.clone(), *changes)),
             _ => None,
         });
-        let Some((trees, changes)) = given else { return Ok(None) };
+        let Some((trees, changes)) = recorded_trees else { return Ok(None) };
         let folder = tempfile::Builder::new().prefix("agent-host-replay-").tempdir()?;
         let mut roots = Vec::new();
         for number in 0..trees.len() {
@@ -61,7 +62,7 @@ impl ReplayTrees {
         let (mut known, mut left) = (BTreeMap::new(), BTreeMap::new());
         for answer in &recorded.answers {
             match answer {
-                HostAnswer::File { tree, path, found } if is_plain(path) => {
+                HostAnswer::File { tree, path, found } if is_normalized(path) => {
                     known.insert(TreePath { tree: *tree, path: path.clone() }, found.clone());
                 }
                 HostAnswer::LeftFile { tree, path, left: state } => {
@@ -70,24 +71,24 @@ impl ReplayTrees {
                 _ => {}
             }
         }
-        for (place, found) in &mut known {
-            if let Some(root) = roots.get(place.tree) {
-                write_recorded(root, &place.path, found)?;
+        for (location, found) in &mut known {
+            if let Some(root) = roots.get(location.tree) {
+                write_recorded(root, &location.path, found)?;
             }
             if let FoundFile::File { content: FoundContent::Recorded(bytes), .. } = found {
                 *bytes = RecordedBytes::default();
             }
         }
-        for (place, found) in &known {
+        for (location, found) in &known {
             if let (Some(root), FoundFile::Directory { names: FoundNames::Listed { names, .. }, .. }) =
-                (roots.get(place.tree), found)
+                (roots.get(location.tree), found)
             {
-                write_names(root, &place.path, names)?;
+                write_names(root, &location.path, names)?;
             }
         }
-        let current = |tree: &GivenTree| {
-            let same = granted.iter().find(|granted| granted.guest == tree.guest)?;
-            host.tree(same).ok().map(Arc::new)
+        let current = |tree: &GrantedTree| {
+            let grant = granted.iter().find(|granted| granted.guest == tree.guest)?;
+            host.tree(grant).ok().map(Arc::new)
         };
         let current = trees.iter().map(current).collect();
         Ok(Some(Self { folder, trees, known, left, changes, current }))
@@ -103,10 +104,10 @@ impl ReplayTrees {
     }
 }
 
-/// How much of a current file is copied.
+/// The parts of a current file that are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CopyDepth {
-    /// Only its kind and metadata.
+    /// Only the kind and the metadata of the file.
     Entry,
     /// A file with its content.
     Content,
@@ -117,14 +118,14 @@ pub(super) enum CopyDepth {
 /// Maximum number of names that are copied from a current directory.
 const MAX_NAMES: usize = 100_000;
 
-/// Copies something from a current tree, which is only read, to the temporary folder.
+/// Copies a file or directory from a current tree to the temporary folder. The current tree is never changed.
 pub(super) fn copy_current(
     (tree, from): (&HostTree, &str),
     (root, to): (&Dir, &str),
     depth: CopyDepth,
 ) -> io::Result<FoundFile> {
     let current = &tree.directory()?;
-    let mut found = inspection::at(current, from).unwrap_or(FoundFile::Nothing);
+    let mut found = inspection::state_at(current, from).unwrap_or(FoundFile::Nothing);
     write_recorded(root, to, &found)?;
     match (depth, &mut found) {
         (CopyDepth::Content, FoundFile::File { content, .. }) => {
@@ -148,7 +149,7 @@ pub(super) fn copy_current(
 }
 
 /// Whether a path has the form that the host writes: relative, without `.` and `..`.
-fn is_plain(path: &str) -> bool {
+fn is_normalized(path: &str) -> bool {
     path.is_empty() || path.split('/').all(is_name)
 }
 
@@ -156,10 +157,10 @@ fn is_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '\0'])
 }
 
-/// Writes one file and its parent directories. A file that contradicts the others is left out: another process changed the tree
-/// during the recorded call.
+/// Writes one file and its parent directories. A file whose record contradicts the record of another file
+/// is left out. Records contradict each other if another process changed the tree during the recorded call.
 fn write_recorded(root: &Dir, path: &str, found: &FoundFile) -> io::Result<()> {
-    let put = || match found {
+    let write = || match found {
         FoundFile::Nothing => Ok(()),
         FoundFile::File { content: FoundContent::Recorded(bytes), .. } => root.write(path, &bytes.0),
         FoundFile::File { .. } | FoundFile::Other { .. } => root.write(path, []),
@@ -167,10 +168,10 @@ fn write_recorded(root: &Dir, path: &str, found: &FoundFile) -> io::Result<()> {
         FoundFile::Directory { .. } => root.create_dir_all(path),
         FoundFile::Link { to, .. } => root.symlink_contents(to, path),
     };
-    match (put(), path.rsplit_once('/')) {
+    match (write(), path.rsplit_once('/')) {
         (Err(error), Some((above, _))) if error.kind() == io::ErrorKind::NotFound => {
             ignore_conflicts(root.create_dir_all(above))?;
-            ignore_conflicts(put())
+            ignore_conflicts(write())
         }
         (done, _) => ignore_conflicts(done),
     }
@@ -208,7 +209,7 @@ mod tests {
     use crate::recording::file_records::FileStat;
 
     fn recorded(files: Vec<(&str, FoundFile)>) -> HostCallLog {
-        let given = GivenTree { guest: "docs".into(), access: Access::Read };
+        let given = GrantedTree { guest: "docs".into(), access: Access::Read };
         let trees = HostAnswer::Trees { trees: vec![given], changes: Extent::Whole };
         let files = files.into_iter().map(|(path, found)| HostAnswer::File { tree: 0, path: path.into(), found });
         HostCallLog { answers: std::iter::once(trees).chain(files).collect(), left_out: 0 }
@@ -222,7 +223,7 @@ mod tests {
         FoundFile::Link { stat: FileStat::default(), to: to.into() }
     }
 
-    /// S6: recorded files are written to their paths, files known by name exist, and everything is deleted after the replay.
+    /// S6: files of which only the names are recorded are empty.
     #[test]
     fn s6_recorded_files_are_written_and_deleted() {
         let names =
@@ -264,7 +265,7 @@ mod tests {
             // The file may be refused or left out.
             let _ = ReplayTrees::create_in(&recorded(files), &[], &TreeHost::default());
         }
-        assert_eq!(std::fs::read_dir(outside.path()).expect("it is there").count(), 0);
+        assert_eq!(std::fs::read_dir(outside.path()).expect("the folder exists").count(), 0);
         assert!(
             !std::env::temp_dir().join("forged").exists() && !std::env::temp_dir().join("forged-by-a-record").exists()
         );

@@ -1,4 +1,5 @@
-//! Watches what a running call does in its trees. The first run is recorded; a replay is compared with the record.
+//! Watches the accesses and changes of a running call in its trees. The original call is recorded. A replay is compared
+//! with the record.
 
 mod contents;
 mod outcome;
@@ -7,13 +8,13 @@ pub(crate) use self::outcome::FilesOutcome;
 
 use super::inspection;
 use super::overlay::{Origin, Overlay};
-use super::path_walk::{FileKind, Last, PathPosition, PathTarget, PathWalk, Step, TreePath};
+use super::path_walk::{FileKind, FinalLink, PathPosition, PathTarget, PathWalk, Step, TreePath};
 use super::replay_tree::{self, CopyDepth, ReplayTrees};
 use crate::file_trees::{HostTree, SHOWN_PATH_BYTES};
 use crate::grants::{Grants, TreeGrant, file_reading_advice, quoted};
 use crate::recording::CallRecord;
 use crate::recording::bytes::Extent;
-use crate::recording::file_records::{FoundFile, FoundNames, GivenTree, NamedKind};
+use crate::recording::file_records::{FoundFile, FoundNames, GrantedTree, NamedKind};
 use crate::sync::lock;
 use crate::text::clean;
 use cap_std::fs::Dir;
@@ -21,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::sync::{Arc, Mutex};
 
-/// Maximum bytes of a path that the operating system accepts. Longer paths are not resolved.
+/// Maximum size of a path that the operating system accepts, in bytes. Longer paths are not resolved.
 const MAX_PATH_BYTES: usize = 4096;
 
 /// The watched files of a call. None: the call has no trees, or nothing is recorded.
@@ -29,14 +30,14 @@ const MAX_PATH_BYTES: usize = 4096;
 pub(crate) struct FileWatch(Mutex<Option<Box<Watched>>>);
 
 struct Watched {
-    trees: Vec<GivenTree>,
-    /// In a replay, the record of the first run.
+    trees: Vec<GrantedTree>,
+    /// In a replay, the record of the original call.
     replay: Option<Arc<ReplayTrees>>,
     /// The directory of each tree. Empty until the guest asks for its trees.
     roots: Vec<Arc<Dir>>,
     /// Paths of the guest's open handles.
-    places: HashMap<u32, TreePath>,
-    /// Known files, by their paths at the start of the call.
+    locations: HashMap<u32, TreePath>,
+    /// Known files, by their original paths (at the start of the call).
     known: BTreeMap<TreePath, FoundFile>,
     /// Kinds of the entries of listed directories.
     named: HashMap<TreePath, NamedKind>,
@@ -47,12 +48,12 @@ struct Watched {
     extent: Extent,
 }
 
-/// How the kind of file at a path is determined.
-enum Node {
+/// The way in which the kind of file at a path is determined.
+enum KindSource {
     Known(FileKind),
-    /// Inspect the path.
+    /// The path must be inspected.
     Inspect(Arc<Dir>, Origin),
-    /// Copy the file from a current tree.
+    /// The file must be copied from a current tree.
     Fetch(Fetch),
     Unrecorded,
     /// The path is not watched.
@@ -63,14 +64,14 @@ enum Node {
 struct Fetch {
     current: Arc<HostTree>,
     root: Arc<Dir>,
-    before: TreePath,
-    place: TreePath,
+    original: TreePath,
+    location: TreePath,
 }
 
-/// What a guest has opened.
+/// The kind of object that a guest has opened.
 pub(crate) enum Opened {
     Directory,
-    /// A file with its previous content.
+    /// A file that still has its previous content.
     File(Arc<File>),
     /// A file that was created or emptied by opening it.
     Emptied,
@@ -82,8 +83,8 @@ pub(crate) enum ListingSource {
     Current,
     /// The current entries, which are recorded.
     Recording(NamesBeingRecorded),
-    /// The recorded names, as far as they still exist, before all others. The path is given if the first run did not read the
-    /// whole directory.
+    /// The recorded names that still exist, followed by all other names. Contains the path of the directory if the
+    /// original call did not read the whole directory.
     Recorded(Vec<(String, NamedKind)>, Option<TreePath>),
     Unrecorded,
 }
@@ -91,8 +92,8 @@ pub(crate) enum ListingSource {
 /// A directory whose names are being recorded.
 pub(crate) struct NamesBeingRecorded {
     now: TreePath,
-    before: TreePath,
-    /// Number of names so far.
+    original: TreePath,
+    /// Number of names that the guest has read so far.
     seen: usize,
 }
 
@@ -103,14 +104,14 @@ impl FileWatch {
 }
 
 impl CallRecord {
-    /// Starts to record what the call does in its trees or, in a replay, to compare it with the record.
+    /// Starts to watch the trees of the call. The original call is recorded, and a replay is compared with the record.
     pub(crate) fn watch_files(&self, granted: &Arc<Grants>, replay: Option<Arc<ReplayTrees>>) {
         let (trees, known) = match &replay {
             Some(recorded) => (recorded.trees.clone(), recorded.known.clone()),
             None if !self.answers.is_enabled() => return,
             None => {
-                let given = |tree: &TreeGrant| GivenTree { guest: tree.guest.clone(), access: tree.access };
-                (granted.trees.iter().map(given).collect(), BTreeMap::new())
+                let recorded = |tree: &TreeGrant| GrantedTree { guest: tree.guest.clone(), access: tree.access };
+                (granted.trees.iter().map(recorded).collect(), BTreeMap::new())
             }
         };
         let mut watched = Watched {
@@ -118,137 +119,145 @@ impl CallRecord {
             named: HashMap::new(),
             replay,
             roots: Vec::new(),
-            places: HashMap::new(),
+            locations: HashMap::new(),
             known: BTreeMap::new(),
             overlay: Overlay::default(),
             dated: BTreeSet::new(),
             extent: Extent::Whole,
         };
-        for (place, found) in known {
-            watched.add_known(place, found);
+        for (location, found) in known {
+            watched.add_known(location, found);
         }
         *lock(&self.files.0) = Some(Box::new(watched));
     }
 
     /// Records the handles of the trees, in order.
-    pub(crate) fn gave_trees(&self, given: &[(u32, Arc<File>)]) -> std::io::Result<()> {
+    pub(crate) fn record_tree_handles(&self, handles: &[(u32, Arc<File>)]) -> std::io::Result<()> {
         let watched = self.files.with(|watched| {
-            for (number, (handle, file)) in given.iter().enumerate().take(watched.trees.len()) {
+            for (number, (handle, file)) in handles.iter().enumerate().take(watched.trees.len()) {
                 if watched.roots.len() == number {
                     watched.roots.push(Arc::new(Dir::from_std_file(file.try_clone()?)));
                 }
-                watched.places.insert(*handle, TreePath { tree: number, path: String::new() });
+                watched.locations.insert(*handle, TreePath { tree: number, path: String::new() });
             }
             Ok(())
         });
         watched.unwrap_or(Ok(()))
     }
 
-    /// Resolves a path. The first run records everything on the way.
-    pub(crate) async fn follow_path(&self, directory: u32, path: &str, last: Last) -> wasmtime::Result<PathTarget> {
+    /// Resolves a path. In the original call, records every file on the way.
+    pub(crate) async fn follow_path(
+        &self,
+        directory: u32,
+        path: &str,
+        final_link: FinalLink,
+    ) -> wasmtime::Result<PathTarget> {
         let is_followed = !path.starts_with('/') && path.len() <= MAX_PATH_BYTES;
-        let Some(from) = self.place_of(directory).filter(|_| is_followed) else { return Ok(PathTarget::Elsewhere) };
-        let mut walk = PathWalk::new(from, path, last);
+        let Some(from) = self.location_of(directory).filter(|_| is_followed) else { return Ok(PathTarget::Elsewhere) };
+        let mut walk = PathWalk::new(from, path, final_link);
         loop {
-            let place = match walk.step() {
+            let location = match walk.step() {
                 Step::Done(target) => return Ok(target),
-                Step::Lookup(place) => place,
+                Step::Lookup(location) => location,
             };
-            let node = self.files.with(|watched| watched.node(&place, walk.position())).unwrap_or(Node::Untracked);
-            let kind = match node {
-                Node::Known(kind) => kind,
-                Node::Inspect(root, origin) => match self.inspect(root, place, origin).await? {
+            let source = self
+                .files
+                .with(|watched| watched.kind_source(&location, walk.position()))
+                .unwrap_or(KindSource::Untracked);
+            let kind = match source {
+                KindSource::Known(kind) => kind,
+                KindSource::Inspect(root, origin) => match self.inspect(root, location, origin).await? {
                     Some(kind) => kind,
                     None => return Ok(PathTarget::Elsewhere),
                 },
-                Node::Fetch(fetch) => match self.fetch(fetch, CopyDepth::Entry).await? {
+                KindSource::Fetch(fetch) => match self.fetch(fetch, CopyDepth::Entry).await? {
                     Some(found) => FileKind::from(&found),
-                    None => return Ok(self.unrecorded_target(&place)),
+                    None => return Ok(self.unrecorded_target(&location)),
                 },
-                Node::Unrecorded => return Ok(self.unrecorded_target(&place)),
-                Node::Untracked => return Ok(PathTarget::Elsewhere),
+                KindSource::Unrecorded => return Ok(self.unrecorded_target(&location)),
+                KindSource::Untracked => return Ok(PathTarget::Elsewhere),
             };
             walk.provide(kind);
         }
     }
 
-    /// Inspects a path and records its state. None: the operating system returns an error.
-    async fn inspect(&self, root: Arc<Dir>, place: TreePath, origin: Origin) -> wasmtime::Result<Option<FileKind>> {
-        let found = tokio::task::spawn_blocking(move || inspection::at(&root, &place.path)).await?;
+    /// Inspects a path and records its state. None: the operating system returned an error.
+    async fn inspect(&self, root: Arc<Dir>, location: TreePath, origin: Origin) -> wasmtime::Result<Option<FileKind>> {
+        let found = tokio::task::spawn_blocking(move || inspection::state_at(&root, &location.path)).await?;
         let kind = found.as_ref().map(FileKind::from);
-        if let (Some(found), Origin::Before(before)) = (found, origin) {
-            let size = before.path.len() + if let FoundFile::Link { to, .. } = &found { to.len() } else { 0 };
+        if let (Some(found), Origin::Before(original)) = (found, origin) {
+            let size = original.path.len() + if let FoundFile::Link { to, .. } = &found { to.len() } else { 0 };
             let has_room = self.answers.has_room(size);
             self.files.with(|watched| match has_room {
-                true => drop(watched.known.entry(before).or_insert(found)),
+                true => drop(watched.known.entry(original).or_insert(found)),
                 false => watched.extent = Extent::Partly,
             });
         }
         Ok(kind)
     }
 
-    fn unrecorded_target(&self, place: &TreePath) -> PathTarget {
-        self.unrecorded("looking at", place, "");
+    fn unrecorded_target(&self, location: &TreePath) -> PathTarget {
+        self.unrecorded("looking at", location, "");
         PathTarget::Unrecorded
     }
 
-    /// Copies a file from a current tree. None: it cannot be read.
+    /// Copies a file from a current tree. None: the file cannot be read.
     async fn fetch(&self, fetch: Fetch, depth: CopyDepth) -> wasmtime::Result<Option<FoundFile>> {
-        let Fetch { current, root, before, place } = fetch;
-        let from = before.path.clone();
+        let Fetch { current, root, original, location } = fetch;
+        let from = original.path.clone();
         let fetched = tokio::task::spawn_blocking(move || {
-            replay_tree::copy_current((&current, &from), (&root, &place.path), depth)
+            replay_tree::copy_current((&current, &from), (&root, &location.path), depth)
         });
         let Ok(found) = fetched.await? else { return Ok(None) };
-        self.files.with(|watched| watched.add_known(before, found.clone()));
+        self.files.with(|watched| watched.add_known(original, found.clone()));
         Ok(Some(found))
     }
 
-    /// Records the denial of an action on something that is not recorded.
-    pub(crate) fn unrecorded(&self, action: &str, place: &TreePath, why: &str) {
-        let Some(shown) = self.files.with(|watched| watched.shown(place)) else { return };
-        self.deny(format!("{action} {shown}{why}"), file_reading_advice(&self.plugin.name));
+    /// Records the denial of an action on a file that is not recorded.
+    pub(crate) fn unrecorded(&self, action: &str, location: &TreePath, why: &str) {
+        let Some(guest_path) = self.files.with(|watched| watched.guest_path(location)) else { return };
+        self.deny(format!("{action} {guest_path}{why}"), file_reading_advice(&self.plugin.name));
     }
 
     /// Records that the call created, wrote or removed the file at this path.
-    pub(crate) fn changed(&self, place: &TreePath) {
-        self.change(place, |overlay| overlay.change(place));
+    pub(crate) fn changed(&self, location: &TreePath) {
+        self.change(location, |overlay| overlay.change(location));
     }
 
     /// Records a write to an open file.
     pub(crate) fn changed_open(&self, handle: u32) {
-        let place = self.place_of(handle);
-        // Most writes go to files that are already known to be changed.
-        if let Some(place) = place
-            && self.files.with(|watched| watched.overlay.origin(&place) != Origin::Own) == Some(true)
+        let location = self.location_of(handle);
+        // Most writes are to files that are already known to be changed.
+        if let Some(location) = location
+            && self.files.with(|watched| watched.overlay.origin(&location) != Origin::Own) == Some(true)
         {
-            self.changed(&place);
+            self.changed(&location);
         }
     }
 
     /// Records a change at the target of a path.
     pub(crate) fn changed_at(&self, targets: &[PathTarget]) {
-        if let [PathTarget::At(place, _)] = targets {
-            self.changed(place);
+        if let [PathTarget::At(location, _)] = targets {
+            self.changed(location);
         }
     }
 
-    /// Records a rename.
+    /// Records that the call renamed a file or directory.
     pub(crate) fn renamed_at(&self, targets: &[PathTarget]) {
         let [PathTarget::At(from, _), PathTarget::At(to, _)] = targets else { return };
         self.change(to, |overlay| overlay.rename(from, to));
         self.files.with(|watched| {
             let below = format!("{}/", from.path);
-            for place in watched.places.values_mut().filter(|place| place.tree == from.tree) {
-                if *place == *from || place.path.starts_with(&below) {
-                    let path = to.path.clone() + &place.path[from.path.len()..];
-                    *place = TreePath { tree: to.tree, path };
+            for location in watched.locations.values_mut().filter(|location| location.tree == from.tree) {
+                if *location == *from || location.path.starts_with(&below) {
+                    let path = to.path.clone() + &location.path[from.path.len()..];
+                    *location = TreePath { tree: to.tree, path };
                 }
             }
         });
     }
 
-    /// Records a hard link.
+    /// Records that the call created a hard link.
     pub(crate) fn linked_at(&self, targets: &[PathTarget]) {
         if let [PathTarget::At(from, _), PathTarget::At(to, _)] = targets {
             self.change(to, |overlay| overlay.link(from, to));
@@ -257,18 +266,18 @@ impl CallRecord {
 
     /// Records that the call set the times of the target of a path.
     pub(crate) fn dated_at(&self, targets: &[PathTarget]) {
-        if let [PathTarget::At(place, _)] = targets {
-            self.dated(place);
+        if let [PathTarget::At(location, _)] = targets {
+            self.dated(location);
         }
     }
 
-    /// Whether the call has listed a directory with this name in it. Libraries that list a directory then query the identity of each
-    /// entry, which does not count as an access.
+    /// Whether the call has listed the directory and the listing contains this name. After a listing, libraries query
+    /// the identity of each entry. Such a query does not count as an access.
     pub(crate) fn is_listed(&self, directory: u32, name: &str) -> bool {
         let listed = self.files.with(|watched| {
-            let place = watched.places.get(&directory).filter(|_| !name.contains('/'))?.join(name);
-            let Origin::Before(before) = watched.overlay.origin(&place) else { return None };
-            Some(!matches!(watched.listed(&before)?, FileKind::Nothing))
+            let location = watched.locations.get(&directory).filter(|_| !name.contains('/'))?.join(name);
+            let Origin::Before(original) = watched.overlay.origin(&location) else { return None };
+            Some(!matches!(watched.listed(&original)?, FileKind::Nothing))
         });
         listed.flatten().unwrap_or(false)
     }
@@ -279,28 +288,31 @@ impl CallRecord {
         from: (u32, &str),
         to: (u32, &str),
     ) -> wasmtime::Result<[PathTarget; 2]> {
-        Ok([self.follow_path(from.0, from.1, Last::Keep).await?, self.follow_path(to.0, to.1, Last::Keep).await?])
+        Ok([
+            self.follow_path(from.0, from.1, FinalLink::Keep).await?,
+            self.follow_path(to.0, to.1, FinalLink::Keep).await?,
+        ])
     }
 
     /// Records that the call set the times of a file.
-    pub(crate) fn dated(&self, place: &TreePath) {
+    pub(crate) fn dated(&self, location: &TreePath) {
         self.files.with(|watched| {
-            if let Origin::Before(before) = watched.overlay.origin(place)
-                && watched.known.contains_key(&before)
+            if let Origin::Before(original) = watched.overlay.origin(location)
+                && watched.known.contains_key(&original)
             {
-                watched.dated.insert(before);
+                watched.dated.insert(original);
             }
         });
     }
 
     /// The path of an open handle.
-    pub(crate) fn place_of(&self, handle: u32) -> Option<TreePath> {
-        self.files.with(|watched| watched.places.get(&handle).cloned()).flatten()
+    pub(crate) fn location_of(&self, handle: u32) -> Option<TreePath> {
+        self.files.with(|watched| watched.locations.get(&handle).cloned()).flatten()
     }
 
-    fn change(&self, place: &TreePath, change: impl FnOnce(&mut Overlay)) {
-        let is_first_run = self.files.with(|watched| watched.replay.is_none());
-        let has_room = is_first_run != Some(true) || self.answers.has_room(place.path.len());
+    fn change(&self, location: &TreePath, change: impl FnOnce(&mut Overlay)) {
+        let is_original_call = self.files.with(|watched| watched.replay.is_none());
+        let has_room = is_original_call != Some(true) || self.answers.has_room(location.path.len());
         self.files.with(|watched| match has_room {
             true => change(&mut watched.overlay),
             false => watched.extent = Extent::Partly,
@@ -310,57 +322,60 @@ impl CallRecord {
 
 impl Watched {
     /// Adds the known state of a path and, for a directory, of its names.
-    fn add_known(&mut self, before: TreePath, found: FoundFile) {
+    fn add_known(&mut self, original: TreePath, found: FoundFile) {
         if let FoundFile::Directory { names: FoundNames::Listed { names, .. }, .. } = &found {
             for (name, kind) in names {
-                self.name(&before, name, *kind);
+                self.name(&original, name, *kind);
             }
         }
-        self.known.insert(before, found);
+        self.known.insert(original, found);
     }
 
     fn name(&mut self, directory: &TreePath, name: &str, kind: NamedKind) {
-        // The call's own files did not exist at the start.
+        // Files that the call created did not exist at the start of the call.
         if kind != NamedKind::Own {
             self.named.insert(directory.join(name), kind);
         }
     }
 
-    /// How the kind of file at a path is determined.
-    fn node(&self, place: &TreePath, position: PathPosition) -> Node {
+    /// Chooses how the kind of file at a path is determined.
+    fn kind_source(&self, location: &TreePath, position: PathPosition) -> KindSource {
         if self.extent == Extent::Partly {
-            return Node::Untracked;
+            return KindSource::Untracked;
         }
-        let Some(root) = self.roots.get(place.tree).cloned() else { return Node::Untracked };
-        let before = match self.overlay.origin(place) {
-            Origin::Before(before) => before,
-            Origin::Own => return Node::Inspect(root, Origin::Own),
+        let Some(root) = self.roots.get(location.tree).cloned() else { return KindSource::Untracked };
+        let original = match self.overlay.origin(location) {
+            Origin::Before(original) => original,
+            Origin::Own => return KindSource::Inspect(root, Origin::Own),
         };
-        match (self.known.get(&before), &self.replay) {
-            (Some(found), _) => Node::Known(found.into()),
-            (None, None) => Node::Inspect(root, Origin::Before(before)),
-            (None, Some(recorded)) => match self.listed(&before) {
-                Some(FileKind::Nothing) => Node::Known(FileKind::Nothing),
-                Some(FileKind::Directory) if position == PathPosition::Through => Node::Known(FileKind::Directory),
-                _ => match recorded.current.get(before.tree).cloned().flatten() {
-                    Some(current) => Node::Fetch(Fetch { current, root, before, place: place.clone() }),
-                    None => Node::Unrecorded,
+        match (self.known.get(&original), &self.replay) {
+            (Some(found), _) => KindSource::Known(found.into()),
+            (None, None) => KindSource::Inspect(root, Origin::Before(original)),
+            (None, Some(recorded)) => match self.listed(&original) {
+                Some(FileKind::Nothing) => KindSource::Known(FileKind::Nothing),
+                Some(FileKind::Directory) if position == PathPosition::Through => {
+                    KindSource::Known(FileKind::Directory)
+                }
+                _ => match recorded.current.get(original.tree).cloned().flatten() {
+                    Some(current) => KindSource::Fetch(Fetch { current, root, original, location: location.clone() }),
+                    None => KindSource::Unrecorded,
                 },
             },
         }
     }
 
-    /// The kind of file according to the listing of its directory. None: the directory was not listed up to this name.
-    fn listed(&self, before: &TreePath) -> Option<FileKind> {
-        let (directory, _) = before.parent()?;
+    /// The kind of file according to the listing of its directory. None: the recorded listing does not include the
+    /// name.
+    fn listed(&self, original: &TreePath) -> Option<FileKind> {
+        let (directory, _) = original.parent()?;
         let Some(FoundFile::Directory { names: FoundNames::Listed { read, .. }, .. }) = self.known.get(&directory)
         else {
             return None;
         };
-        match (self.named.get(before), read) {
+        match (self.named.get(original), read) {
             (Some(NamedKind::Directory), _) => Some(FileKind::Directory),
             (Some(NamedKind::File), _) => Some(FileKind::File),
-            // The target is not known.
+            // The target of the link is not recorded.
             (Some(NamedKind::Link), _) => Some(FileKind::Link(String::new())),
             (Some(NamedKind::Other | NamedKind::Own), _) => Some(FileKind::Other),
             (None, Extent::Whole) => Some(FileKind::Nothing),
@@ -369,9 +384,9 @@ impl Watched {
     }
 
     /// The path as the guest sees it, quoted for messages.
-    fn shown(&self, place: &TreePath) -> String {
-        let guest = self.trees.get(place.tree).map_or("", |tree| tree.guest.as_str());
-        let path = match (guest, place.path.as_str()) {
+    fn guest_path(&self, location: &TreePath) -> String {
+        let guest = self.trees.get(location.tree).map_or("", |tree| tree.guest.as_str());
+        let path = match (guest, location.path.as_str()) {
             (guest, "") => guest.to_owned(),
             ("" | ".", path) => path.to_owned(),
             (guest, path) => format!("{}/{path}", guest.trim_end_matches('/')),

@@ -5,11 +5,11 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::process::Command;
 
-/// Environment variable that is set in the process that confines itself.
+/// Environment variable that marks the process that confines itself.
 const ALONE: &str = "AGENT_HOST_TEST_ALONE";
 
-/// Returns true in the process that may confine itself. In the test runner it starts the same test in a new process, from a shell
-/// that has a file open, checks that it succeeds, and returns false.
+/// Returns true in the process that may confine itself. In the test runner, starts the same test in a new process, from
+/// a shell with an open file, checks that the test succeeds, and returns false.
 fn is_alone(test: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
         return true;
@@ -19,55 +19,55 @@ fn is_alone(test: &str) -> bool {
         "exec 9</dev/null; exec '{}' --exact component::compiler::confinement::tests::{test} --nocapture --test-threads=1",
         program.display()
     );
-    let output = Command::new("/bin/sh").args(["-c", &script]).env(ALONE, "1").output().expect("it runs");
+    let output = Command::new("/bin/sh").args(["-c", &script]).env(ALONE, "1").output().expect("the shell runs");
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && text.contains(DONE), "{text}");
     false
 }
 
-/// Written at the end of a test that runs in its own process.
+/// Text that a test in its own process prints at its end.
 const DONE: &str = "all steps were done";
 
 fn done() {
     writeln!(std::io::stdout(), "{DONE}").expect("the parent listens");
 }
 
-// P15: the child has no descriptor except its pipes, even if the host has inherited one.
+// P15: the child has no descriptors except its pipes, even if the host has inherited another descriptor.
 #[test]
 fn inherited_descriptors_are_closed() {
     if !is_alone("inherited_descriptors_are_closed") {
         return;
     }
     let inherited = std::path::Path::new("/proc/self/fd/9");
-    assert!(inherited.symlink_metadata().is_ok(), "the shell has opened it");
+    assert!(inherited.symlink_metadata().is_ok(), "the shell has opened the descriptor");
     close_inherited_descriptors();
-    assert!(inherited.symlink_metadata().is_err(), "it is still open");
+    assert!(inherited.symlink_metadata().is_err(), "the descriptor is still open");
     done();
 }
 
 // P15, row 36: the child cannot open files or sockets or start programs, and can still use memory and threads.
 #[test]
-fn the_child_is_confined() {
-    if !is_alone("the_child_is_confined") {
+fn compiler_process_is_confined() {
+    if !is_alone("compiler_process_is_confined") {
         return;
     }
     let program = std::env::current_exe().expect("this program");
     let new = std::env::temp_dir().join(format!("agent-host-never-written-{}", std::process::id()));
     let parent = rustix::process::getppid().expect("a parent");
     let confinement = confine_this_process();
-    // The kernel of the test machine must enforce everything.
+    // The kernel of the test machine must enforce both parts.
     assert!(confinement.seccomp && confinement.landlock, "this kernel lacks {:?}", confinement.missing());
     assert!(std::fs::File::open(&program).is_err(), "a file was opened");
     assert!(std::fs::read_dir("/").is_err(), "a folder was read");
     assert!(std::fs::write(&new, b"x").is_err(), "a file was written");
-    assert!(std::fs::create_dir(&new).is_err(), "a folder was made");
+    assert!(std::fs::create_dir(&new).is_err(), "a folder was created");
     assert!(TcpListener::bind("127.0.0.1:0").is_err(), "a socket was opened");
     assert!(std::os::unix::net::UnixDatagram::unbound().is_err(), "a local socket was opened");
     assert!(Command::new("/bin/true").spawn().is_err(), "a program was started");
     assert!(rustix::process::kill_process(parent, rustix::process::Signal::CONT).is_err(), "a signal was sent");
     let sum: usize = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| vec![1_u8; 4 << 20].len())).collect();
-        threads.into_iter().map(|thread| thread.join().expect("it ends")).sum()
+        threads.into_iter().map(|thread| thread.join().expect("the thread ends")).sum()
     });
     assert_eq!(sum, 32 << 20);
     done();

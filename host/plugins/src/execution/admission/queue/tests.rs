@@ -1,4 +1,5 @@
-//! Property tests of the queue (P8): every call is admitted, agents are served in turn, and there is room for one more agent.
+//! Property tests of the queue (P8): every call is admitted, agents are served in turn, and another agent can always be
+//! admitted.
 
 use super::*;
 use proptest::prelude::*;
@@ -93,12 +94,15 @@ impl Model {
     fn check(&self) {
         let held =
             |(_, status): &(Arc<str>, CallStatus)| if let CallStatus::Running(memory) = status { *memory } else { 0 };
-        let (places, memory) = (self.running().len(), self.calls.iter().map(held).sum::<u32>());
-        assert!(places <= self.bounds.places && memory <= self.bounds.memory, "{places} places, {memory} MiB");
-        assert_eq!((self.queue.places, self.queue.memory), (self.bounds.places - places, self.bounds.memory - memory));
+        let (permits, memory) = (self.running().len(), self.calls.iter().map(held).sum::<u32>());
+        assert!(permits <= self.bounds.permits && memory <= self.bounds.memory, "{permits} permits, {memory} MiB");
+        assert_eq!(
+            (self.queue.permits, self.queue.memory),
+            (self.bounds.permits - permits, self.bounds.memory - memory)
+        );
         assert_eq!(self.queue.waiting, self.waiting());
         assert!(self.waiting() <= self.bounds.queue);
-        assert!(places > 0 || self.waiting() == 0, "calls wait, and nothing runs");
+        assert!(permits > 0 || self.waiting() == 0, "calls wait although no call runs");
     }
 }
 
@@ -111,18 +115,18 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
     proptest::collection::vec(operation, 0..200)
 }
 
-fn bounds(places: usize, memory: u32, queue: usize) -> Bounds {
-    Bounds { places, memory, queue, sharing: Sharing::ByAgent }
+fn bounds(permits: usize, memory: u32, queue: usize) -> Bounds {
+    Bounds { permits, memory, queue, sharing: Sharing::ByAgent }
 }
 
 proptest! {
-    // P8, row 10: places and memory are never given twice or lost, in whatever order calls start, end and are cancelled. A call
-    // always runs while another one waits, and every waiting call is admitted in the end.
+    // P8, row 10: permits and memory are never issued twice or lost, for any order in which calls start, end and are
+    // cancelled. While a call waits, another call runs, and every waiting call is admitted in the end.
     #[test]
-    fn p8_row_10_every_call_is_admitted_in_the_end(
-        places in 1_usize..8, memory in 1_u32..400, queue in 0_usize..12, operations in operations(),
+    fn p8_row_10_every_waiting_call_is_admitted_eventually(
+        permits in 1_usize..8, memory in 1_u32..400, queue in 0_usize..12, operations in operations(),
     ) {
-        let mut model = Model::new(bounds(places, memory, queue));
+        let mut model = Model::new(bounds(permits, memory, queue));
         for operation in operations {
             model.apply(operation);
         }
@@ -134,10 +138,10 @@ proptest! {
         prop_assert!(model.queue.agents.is_empty());
     }
 
-    // P8: even if the other agents hold as much as they may, an agent that holds nothing is admitted at once, as long as there are
-    // fewer agents than places.
+    // P8: even if the other agents use their whole shares, an agent without permits is admitted at once, as long as
+    // there are fewer agents than permits.
     #[test]
-    fn p8_agent_that_holds_nothing_is_admitted_at_once(agents in 1_usize..12, memory in 1_u32..8) {
+    fn p8_agent_without_permits_is_admitted_at_once(agents in 1_usize..12, memory in 1_u32..8) {
         let mut model = Model::new(bounds(64, 1_536, 256));
         for _ in 0..64 {
             for agent in 0..agents {
@@ -153,9 +157,9 @@ proptest! {
 #[test]
 fn p8_agents_are_served_in_turn() {
     let mut model = Model::new(bounds(1, 100, 20));
-    let mut running = model.request("many", 10).expect("room");
+    let mut running = model.request("many", 10).expect("admitted");
     for agent in ["many", "many", "many", "one", "one"] {
-        model.request(agent, 10).expect("it waits");
+        model.request(agent, 10).expect("queued");
     }
     let mut served = Vec::new();
     while model.waiting() > 0 {
@@ -166,22 +170,22 @@ fn p8_agents_are_served_in_turn() {
     assert_eq!(served, ["one", "many", "one", "many", "many"]);
 }
 
-// P8: small calls that always fit do not starve a large call.
+// P8: small calls for which enough memory is free cannot delay a large call forever.
 #[test]
 fn p8_large_call_is_overtaken_a_limited_number_of_times() {
     let mut model = Model::new(bounds(64, 100, 256));
     for _ in 0..4 {
-        model.request("small", 10).expect("room");
+        model.request("small", 10).expect("admitted");
     }
-    let large = model.request("large", 90).expect("it waits");
+    let large = model.request("large", 90).expect("queued");
     let mut passed = 0;
     while !matches!(model.calls[large].1, CallStatus::Running(_)) {
-        let small = model.request("small", 10).expect("room in the queue");
+        let small = model.request("small", 10).expect("admitted or queued");
         passed += u32::from(matches!(model.calls[small].1, CallStatus::Running(_)));
-        assert!(passed <= MAX_PASSES, "it is overtaken too often");
+        assert!(passed <= MAX_PASSES, "the large call is overtaken too often");
         let oldest = model.running()[0];
         model.release(oldest);
         model.check();
     }
-    assert_eq!(passed, MAX_PASSES, "smaller calls overtake it as often as allowed");
+    assert_eq!(passed, MAX_PASSES, "smaller calls overtake the large call as often as allowed");
 }

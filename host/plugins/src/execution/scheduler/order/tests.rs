@@ -1,4 +1,5 @@
-//! Property tests of the order of turns (P8, row 35): no turn or wake-up is lost, and agents share the time.
+//! Property tests of the order of turns (P8, row 35): no turn or wake-up is lost, and agents get equal shares of the
+//! time.
 
 use super::*;
 use proptest::prelude::*;
@@ -15,11 +16,11 @@ impl Wake for CountingWaker {
     }
 }
 
-/// A guest that takes turns.
+/// A simulated guest that requests turns.
 struct Guest {
     agent: Arc<str>,
     waker: Arc<CountingWaker>,
-    /// Wake-ups that it has reacted to.
+    /// Number of wake-ups to which the guest has reacted.
     handled: usize,
     status: GuestStatus,
 }
@@ -34,9 +35,9 @@ enum GuestStatus {
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     Request(usize),
-    /// Ends the guest's turn, which took this many microseconds.
+    /// Ends the guest's turn. The number is the duration of the turn in microseconds.
     End(usize, u16),
-    /// Ends the guest's turn and queues the guest for another one.
+    /// Ends the guest's turn and queues the guest for another turn.
     EndAndEnqueue(usize, u16),
     Cancel(usize),
     ExpireOffers,
@@ -65,16 +66,16 @@ impl Model {
 
     fn request(&mut self, number: usize) {
         let guest = &mut self.guests[number];
-        let place = match guest.status {
+        let queue_id = match guest.status {
             GuestStatus::Running => return,
-            GuestStatus::Waiting(place) => Some(place),
+            GuestStatus::Waiting(queue_id) => Some(queue_id),
             GuestStatus::Idle => None,
         };
         guest.handled = guest.waker.0.load(Ordering::Relaxed);
         let waker = Waker::from(Arc::clone(&guest.waker));
-        guest.status = match self.order.request(&guest.agent, place, &waker) {
+        guest.status = match self.order.request(&guest.agent, queue_id, &waker) {
             TurnRequest::Granted => GuestStatus::Running,
-            TurnRequest::Waiting(place) => GuestStatus::Waiting(place),
+            TurnRequest::Waiting(queue_id) => GuestStatus::Waiting(queue_id),
         };
     }
 
@@ -103,9 +104,9 @@ impl Model {
 
     fn cancel(&mut self, number: usize) {
         let guest = &mut self.guests[number];
-        let GuestStatus::Waiting(place) = guest.status else { return };
+        let GuestStatus::Waiting(queue_id) = guest.status else { return };
         guest.status = GuestStatus::Idle;
-        let wakers = self.order.cancel(&guest.agent, place, self.at);
+        let wakers = self.order.cancel(&guest.agent, queue_id, self.at);
         self.wake(wakers);
     }
 
@@ -165,8 +166,8 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 }
 
 proptest! {
-    // P8, row 10: in whatever order guests request turns, end, are cancelled or ignore an offer, no turn is lost or given twice,
-    // and every guest that keeps waiting is woken in the end.
+    // P8, row 10: guests request turns, end, are cancelled and ignore offers in any order. No turn is lost or used
+    // twice, and every guest that keeps waiting is woken in the end.
     #[test]
     fn p8_row_10_no_turn_and_no_wake_up_is_lost(count in 1_usize..4, guests in 1_usize..12, operations in operations()) {
         let mut model = Model::new(count, guests);
@@ -175,7 +176,7 @@ proptest! {
         }
         model.settle();
         for guest in &model.guests {
-            prop_assert_eq!(guest.status, GuestStatus::Idle, "it waits forever");
+            prop_assert_eq!(guest.status, GuestStatus::Idle, "the guest waits forever");
         }
         prop_assert!(model.order.offers.is_empty() && model.order.agents.is_empty());
         for number in 0..guests {
@@ -185,9 +186,9 @@ proptest! {
     }
 }
 
-/// Lets the guests of several agents compete for `turns` turns. An agent is given as its name, the number of its guests, the time of
-/// each of its turns in milliseconds, and the number of turns that a guest pauses after each turn. Returns the time that each agent
-/// got, in milliseconds.
+/// Lets the guests of several agents compete for `turns` turns. An agent is a tuple of its name, the number of its
+/// guests, the duration of each of its turns in milliseconds, and the number of turns that a guest pauses after each
+/// turn. Returns the time that each agent got, in milliseconds.
 fn compete(agents: &[(&str, usize, u64, usize)], turns: usize) -> Vec<u64> {
     let mut order = Order::new(1, Duration::from_millis(10));
     let mut times = vec![0; agents.len()];
@@ -196,32 +197,32 @@ fn compete(agents: &[(&str, usize, u64, usize)], turns: usize) -> Vec<u64> {
         let name: Arc<str> = (*name).into();
         guests.extend((0..*count).map(|_| (index, Arc::clone(&name), *time, *pause)));
     }
-    let mut places: Vec<Option<u64>> = vec![None; guests.len()];
-    let mut back: Vec<usize> = vec![0; guests.len()];
+    let mut queue_ids: Vec<Option<u64>> = vec![None; guests.len()];
+    let mut awake_in_round: Vec<usize> = vec![0; guests.len()];
     let at = Instant::now();
     for round in 0..turns {
         let mut runs = None;
         for (number, (_, agent, ..)) in guests.iter().enumerate() {
-            if back[number] > round {
+            if awake_in_round[number] > round {
                 continue;
             }
-            match order.request(agent, places[number], Waker::noop()) {
+            match order.request(agent, queue_ids[number], Waker::noop()) {
                 TurnRequest::Granted => runs = Some(number),
-                TurnRequest::Waiting(place) => places[number] = Some(place),
+                TurnRequest::Waiting(queue_id) => queue_ids[number] = Some(queue_id),
             }
         }
         let Some(number) = runs else { continue };
         let (index, agent, time, pause) = &guests[number];
-        places[number] = None;
-        back[number] = round + 1 + pause;
+        queue_ids[number] = None;
+        awake_in_round[number] = round + 1 + pause;
         times[*index] += time;
         order.end(agent, Duration::from_millis(*time), at);
     }
     times
 }
 
-// P8: agents share the time, not the turns. An agent does not get more than its share by having many guests, guests that sleep now
-// and then, or short turns.
+// P8: agents get equal shares of the time, not equal numbers of turns. An agent does not get more time if it has many
+// guests, guests that sleep, or short turns.
 #[test]
 fn p8_agents_share_the_time() {
     let share = |agents: &[_]| {
@@ -231,11 +232,11 @@ fn p8_agents_share_the_time() {
     };
     assert_eq!(share(&[("many", 64, 10, 0), ("one", 1, 10, 0)]), [50, 50]);
     assert_eq!(share(&[("many", 64, 10, 0), ("one", 1, 10, 0), ("two", 2, 10, 0)]), [33, 33, 33]);
-    // Many guests that sleep while others run.
+    // The agent `sleepers` has many guests that sleep while other guests run.
     assert_eq!(share(&[("sleepers", 64, 10, 3), ("one", 1, 10, 0)]), [50, 50]);
-    // Long turns against short turns: the agent with short turns gets three times as many.
+    // The agent with short turns gets three times as many turns as the agent with long turns.
     assert_eq!(share(&[("long", 8, 12, 0), ("short", 8, 4, 0)]), [50, 50]);
-    // An agent that wants less than its share gets what it wants: its guest pauses for three turns and then waits for the end of a
-    // turn that has started.
+    // An agent that needs less than its share gets all the time that it needs. Its guest pauses for three turns and
+    // then waits for the end of a turn that has started.
     assert_eq!(share(&[("loops", 16, 10, 0), ("seldom", 1, 10, 3)]), [80, 20]);
 }

@@ -5,7 +5,7 @@ use crate::recording::bytes::Extent;
 use crate::recording::file_records::{FileStat, FoundContent, FoundFile, FoundNames, NamedKind};
 use crate::recording::files::inspection;
 use crate::recording::files::overlay::Origin;
-use crate::recording::files::path_walk::{FileKind, Last, PathTarget, TreePath};
+use crate::recording::files::path_walk::{FileKind, FinalLink, PathTarget, TreePath};
 use crate::recording::files::replay_tree::CopyDepth;
 use agent_core::redaction::Edges;
 use cap_std::fs::Dir;
@@ -13,11 +13,11 @@ use std::fs::File;
 use std::sync::Arc;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
-/// A file or directory from before the call, whose content or names may have to be recorded.
+/// A file or directory that existed before the call, whose content or names may have to be recorded.
 struct ExistingFile {
     fetch: Option<Fetch>,
-    before: TreePath,
-    place: TreePath,
+    original: TreePath,
+    location: TreePath,
     root: Arc<Dir>,
     found: FoundFile,
     run: Run,
@@ -30,52 +30,54 @@ enum Run {
 }
 
 impl CallRecord {
-    /// Records that the guest opened something, with its content if that is not known yet.
+    /// Records that the guest opened a file or directory. Also records the content of a file if it is not known yet.
     pub(crate) async fn opened(
         &self,
         handle: u32,
         target: PathTarget,
         opened: Opened,
     ) -> wasmtime::Result<Result<(), ErrorCode>> {
-        let PathTarget::At(place, _) = target else {
-            self.files.with(|watched| watched.places.remove(&handle));
+        let PathTarget::At(location, _) = target else {
+            self.files.with(|watched| watched.locations.remove(&handle));
             return Ok(Ok(()));
         };
-        self.files.with(|watched| watched.places.insert(handle, place.clone()));
+        self.files.with(|watched| watched.locations.insert(handle, location.clone()));
         match opened {
             Opened::Directory => Ok(Ok(())),
             Opened::Emptied => {
-                self.changed(&place);
+                self.changed(&location);
                 Ok(Ok(()))
             }
-            Opened::File(file) => match self.existing_file(place) {
+            Opened::File(file) => match self.existing_file(location) {
                 Some(existing) => self.read(existing, file).await,
                 None => Ok(Ok(())),
             },
         }
     }
 
-    /// The file at a path as it was before the call. None: the call itself created it.
-    fn existing_file(&self, place: TreePath) -> Option<ExistingFile> {
+    /// The state of the file at a path before the call. None: the call itself created the file.
+    fn existing_file(&self, location: TreePath) -> Option<ExistingFile> {
         let existing = self.files.with(|watched| {
-            let Origin::Before(before) = watched.overlay.origin(&place) else { return None };
-            let root = watched.roots.get(place.tree)?.clone();
-            let found = match watched.known.get(&before)? {
-                // The content is not needed here.
+            let Origin::Before(original) = watched.overlay.origin(&location) else { return None };
+            let root = watched.roots.get(location.tree)?.clone();
+            let found = match watched.known.get(&original)? {
+                // The content is not needed, so it is not copied.
                 FoundFile::File { stat, content: FoundContent::Recorded(_) } => {
                     FoundFile::File { stat: *stat, content: inspection::recorded_content(Vec::new()) }
                 }
                 found => found.clone(),
             };
-            let current = watched.replay.as_ref().and_then(|recorded| recorded.current.get(before.tree)?.clone());
+            let current = watched.replay.as_ref().and_then(|recorded| recorded.current.get(original.tree)?.clone());
             let run = if watched.replay.is_some() { Run::Replay } else { Run::First };
-            let fetch = |current| Fetch { current, root: root.clone(), before: before.clone(), place: place.clone() };
-            Some(ExistingFile { fetch: current.map(fetch), before, place, root, found, run })
+            let fetch =
+                |current| Fetch { current, root: root.clone(), original: original.clone(), location: location.clone() };
+            Some(ExistingFile { fetch: current.map(fetch), original, location, root, found, run })
         });
         existing.flatten()
     }
 
-    /// Records the content of a file that the guest may read from now on or, in a replay, checks that it is available.
+    /// In the original call, records the content of a file that the guest has opened. In a replay, checks that the
+    /// content is available.
     async fn read(&self, existing: ExistingFile, file: Arc<File>) -> wasmtime::Result<Result<(), ErrorCode>> {
         let FoundFile::File { content, .. } = &existing.found else { return Ok(Ok(())) };
         match (content, existing.run) {
@@ -94,7 +96,7 @@ impl CallRecord {
                     None => None,
                 };
                 if fetched.is_none() {
-                    self.unrecorded("reading", &existing.before, why);
+                    self.unrecorded("reading", &existing.original, why);
                     return Ok(Err(ErrorCode::NotPermitted));
                 }
             }
@@ -103,11 +105,11 @@ impl CallRecord {
     }
 
     async fn record_content(&self, existing: ExistingFile, file: Arc<File>) -> wasmtime::Result<()> {
-        let ExistingFile { before, place, root, .. } = existing;
+        let ExistingFile { original, location, root, .. } = existing;
         let room = self.answers.room();
         let read = move || match inspection::content(&file, room) {
-            // The file was opened only for writing.
-            Err(_) => inspection::content(&inspection::open(&root, &place.path)?, room),
+            // The guest has opened the file only for writing.
+            Err(_) => inspection::content(&inspection::open(&root, &location.path)?, room),
             read => read,
         };
         let content = match tokio::task::spawn_blocking(read).await? {
@@ -120,7 +122,7 @@ impl CallRecord {
             }
             Err(_) => return Ok(()),
         };
-        self.set_content(&before, content);
+        self.set_content(&original, content);
         Ok(())
     }
 
@@ -130,15 +132,15 @@ impl CallRecord {
 
     /// Records that the operating system refused to open a file.
     pub(crate) fn refused_opening(&self, target: PathTarget) {
-        let PathTarget::At(place, FileKind::File) = target else { return };
-        if let Some(ExistingFile { before, run: Run::First, .. }) = self.existing_file(place) {
-            self.set_content(&before, FoundContent::Refused);
+        let PathTarget::At(location, FileKind::File) = target else { return };
+        if let Some(ExistingFile { original, run: Run::First, .. }) = self.existing_file(location) {
+            self.set_content(&original, FoundContent::Refused);
         }
     }
 
-    fn set_content(&self, before: &TreePath, new: FoundContent) {
+    fn set_content(&self, original: &TreePath, new: FoundContent) {
         self.files.with(|watched| {
-            if let Some(FoundFile::File { content, .. }) = watched.known.get_mut(before) {
+            if let Some(FoundFile::File { content, .. }) = watched.known.get_mut(original) {
                 *content = new;
             }
         });
@@ -146,52 +148,53 @@ impl CallRecord {
 
     /// The source of the listing of this directory.
     pub(crate) async fn listing_source(&self, handle: u32) -> wasmtime::Result<ListingSource> {
-        let place = match self.follow_path(handle, "", Last::Keep).await? {
+        let location = match self.follow_path(handle, "", FinalLink::Keep).await? {
             PathTarget::Unrecorded => return Ok(ListingSource::Unrecorded),
             PathTarget::Elsewhere => return Ok(ListingSource::Current),
-            PathTarget::At(place, _) => place,
+            PathTarget::At(location, _) => location,
         };
-        let Some(ExistingFile { fetch, before, place, found, run, .. }) = self.existing_file(place) else {
+        let Some(ExistingFile { fetch, original, location, found, run, .. }) = self.existing_file(location) else {
             return Ok(ListingSource::Current);
         };
         let FoundFile::Directory { names, .. } = found else { return Ok(ListingSource::Current) };
         Ok(match (names, run, fetch) {
             (FoundNames::Listed { read: Extent::Whole, .. }, Run::First, _) => ListingSource::Current,
-            (_, Run::First, _) => ListingSource::Recording(NamesBeingRecorded { now: place, before, seen: 0 }),
+            (_, Run::First, _) => ListingSource::Recording(NamesBeingRecorded { now: location, original, seen: 0 }),
             (FoundNames::Listed { names, read: Extent::Whole }, Run::Replay, _) => ListingSource::Recorded(names, None),
             (_, Run::Replay, Some(fetch)) => match self.fetch(fetch, CopyDepth::Names).await? {
                 Some(FoundFile::Directory { names: FoundNames::Listed { names, .. }, .. }) => {
                     ListingSource::Recorded(names, None)
                 }
-                _ => self.unlisted(&before),
+                _ => self.unlisted(&original),
             },
             (FoundNames::Listed { names, read: Extent::Partly }, Run::Replay, None) => {
-                ListingSource::Recorded(names, Some(before))
+                ListingSource::Recorded(names, Some(original))
             }
-            (FoundNames::NotListed, Run::Replay, None) => self.unlisted(&before),
+            (FoundNames::NotListed, Run::Replay, None) => self.unlisted(&original),
         })
     }
 
-    fn unlisted(&self, before: &TreePath) -> ListingSource {
-        self.unrecorded("listing", before, "");
+    fn unlisted(&self, original: &TreePath) -> ListingSource {
+        self.unrecorded("listing", original, "");
         ListingSource::Unrecorded
     }
 
-    /// Records one name in a directory that could not be removed or replaced because it is not empty, so that a replay fails in
-    /// the same way.
+    /// Records one name in a directory that could not be removed or replaced because it is not empty, so that a replay
+    /// fails in the same way.
     pub(crate) async fn was_not_empty(&self, targets: &[PathTarget]) -> wasmtime::Result<()> {
-        let Some(PathTarget::At(place, FileKind::Directory)) = targets.last() else { return Ok(()) };
-        let Some(ExistingFile { before, place, root, run: Run::First, .. }) = self.existing_file(place.clone()) else {
+        let Some(PathTarget::At(location, FileKind::Directory)) = targets.last() else { return Ok(()) };
+        let Some(ExistingFile { original, location, root, run: Run::First, .. }) = self.existing_file(location.clone())
+        else {
             return Ok(());
         };
-        let found = tokio::task::spawn_blocking(move || inspection::names(&root, &place.path, 1)).await?;
+        let found = tokio::task::spawn_blocking(move || inspection::names(&root, &location.path, 1)).await?;
         let Ok(FoundNames::Listed { names, .. }) = found else { return Ok(()) };
         self.files.with(|watched| {
-            if let (Some([]), Some((name, kind))) = (watched.names(&before).map(|known| &known[..]), names.first())
+            if let (Some([]), Some((name, kind))) = (watched.names(&original).map(|known| &known[..]), names.first())
                 && self.answers.has_room(name.len())
             {
-                watched.name(&before, name, *kind);
-                if let Some(known) = watched.names(&before) {
+                watched.name(&original, name, *kind);
+                if let Some(known) = watched.names(&original) {
                     known.extend(names);
                 }
             }
@@ -199,22 +202,22 @@ impl CallRecord {
         Ok(())
     }
 
-    /// Records that the guest gets a name. None: the record is full.
-    pub(crate) fn named(
+    /// Records a name that the guest reads from a listing. None: the record is full.
+    pub(crate) fn record_name(
         &self,
         mut recording: NamesBeingRecorded,
         name: &str,
         kind: NamedKind,
     ) -> Option<NamesBeingRecorded> {
         let is_from_before = self.files.with(|watched| {
-            let before = Origin::Before(recording.before.join(name));
-            watched.overlay.origin(&recording.now.join(name)) == before
+            let original = Origin::Before(recording.original.join(name));
+            watched.overlay.origin(&recording.now.join(name)) == original
         })?;
         let kind = if is_from_before { kind } else { NamedKind::Own };
         recording.seen += 1;
         let is_known = self
             .files
-            .with(|watched| watched.names(&recording.before).is_some_and(|names| names.len() >= recording.seen))?;
+            .with(|watched| watched.names(&recording.original).is_some_and(|names| names.len() >= recording.seen))?;
         if is_known {
             return Some(recording);
         }
@@ -222,21 +225,21 @@ impl CallRecord {
             return None;
         }
         self.files.with(|watched| {
-            if let Some(names) = watched.names(&recording.before) {
+            if let Some(names) = watched.names(&recording.original) {
                 names.push((name.to_owned(), kind));
-                watched.name(&recording.before, name, kind);
+                watched.name(&recording.original, name, kind);
             }
         });
         Some(recording)
     }
 
-    /// Records that the guest has got all names.
-    pub(crate) fn named_all(&self, recording: &NamesBeingRecorded) {
+    /// Records that the guest has read all names of a listing.
+    pub(crate) fn record_all_names(&self, recording: &NamesBeingRecorded) {
         self.files.with(|watched| {
-            // This also marks an empty directory as listed.
-            watched.names(&recording.before);
+            // `names` also marks an empty directory as listed.
+            watched.names(&recording.original);
             if let Some(FoundFile::Directory { names: FoundNames::Listed { read, .. }, .. }) =
-                watched.known.get_mut(&recording.before)
+                watched.known.get_mut(&recording.original)
             {
                 *read = Extent::Whole;
             }
@@ -244,14 +247,14 @@ impl CallRecord {
     }
 
     /// In a replay, the recorded metadata of a file that the call has not changed.
-    pub(crate) fn recorded_stat(&self, place: &TreePath) -> Option<FileStat> {
+    pub(crate) fn recorded_stat(&self, location: &TreePath) -> Option<FileStat> {
         let stat = self.files.with(|watched| {
             watched.replay.as_ref()?;
-            let Origin::Before(before) = watched.overlay.origin(place) else { return None };
-            if watched.dated.contains(&before) {
+            let Origin::Before(original) = watched.overlay.origin(location) else { return None };
+            if watched.dated.contains(&original) {
                 return None;
             }
-            Some(match watched.known.get(&before)? {
+            Some(match watched.known.get(&original)? {
                 FoundFile::File { stat, .. } | FoundFile::Directory { stat, .. } => *stat,
                 FoundFile::Link { stat, .. } | FoundFile::Other { stat } => *stat,
                 FoundFile::Nothing => return None,
@@ -263,8 +266,8 @@ impl CallRecord {
 
 impl super::Watched {
     /// The names of a directory that is being listed.
-    fn names(&mut self, before: &TreePath) -> Option<&mut Vec<(String, NamedKind)>> {
-        let Some(FoundFile::Directory { names, .. }) = self.known.get_mut(before) else { return None };
+    fn names(&mut self, original: &TreePath) -> Option<&mut Vec<(String, NamedKind)>> {
+        let Some(FoundFile::Directory { names, .. }) = self.known.get_mut(original) else { return None };
         if *names == FoundNames::NotListed {
             *names = FoundNames::Listed { names: Vec::new(), read: Extent::Partly };
         }

@@ -1,4 +1,5 @@
-//! The changes in the trees at the end of a call, which are recorded or, in a replay, compared with the record.
+//! The changes in the trees at the end of a call. The changes of an original call are recorded. The changes of a replay
+//! are compared with the record.
 
 use super::{CallRecord, ReplayTrees, Watched};
 use crate::recording::bytes::Extent;
@@ -9,7 +10,7 @@ use crate::recording::files::path_walk::TreePath;
 use crate::recording::host_calls::HostAnswer;
 use std::collections::BTreeMap;
 
-/// Maximum bytes of changed files that are hashed, in total.
+/// Maximum total size of the changed files that are hashed, in bytes.
 const MAX_HASHED_BYTES: u64 = 32 << 20;
 /// Maximum number of differences that are reported.
 const MAX_REPORTED: usize = 32;
@@ -17,21 +18,21 @@ const MAX_REPORTED: usize = 32;
 /// The result of watching a call's files.
 #[derive(Default)]
 pub(crate) struct FilesOutcome {
-    /// Records of a first run.
+    /// The records of files. Empty in a replay.
     pub(crate) answers: Vec<HostAnswer>,
-    /// Differences between the changes of a replay and those of the recorded call.
+    /// The differences between the changes of a replay and the changes of the recorded call.
     pub(crate) effects: Vec<String>,
 }
 
 impl CallRecord {
-    /// The records of the call's files or, in a replay, the differences from the recorded changes.
+    /// Returns the records of the call's files. In a replay, returns the differences from the recorded changes instead.
     pub(crate) async fn finish_files(&self) -> FilesOutcome {
         let Some(watched) = crate::sync::lock(&self.files.0).take() else { return FilesOutcome::default() };
         let (watched, left) = if watched.overlay.changed().next().is_none() {
             (watched, BTreeMap::new())
         } else {
             let inspected = tokio::task::spawn_blocking(move || {
-                let left = watched.left();
+                let left = watched.final_states();
                 (watched, left)
             });
             // The task fails only if the process ends.
@@ -49,13 +50,16 @@ fn effects(watched: &Watched, recorded: &ReplayTrees, left: &BTreeMap<TreePath, 
     let differing: Vec<_> = match recorded.changes {
         Extent::Whole => differing(&recorded.left, left).collect(),
         // The changes of the recorded call are not known.
-        Extent::Partly => {
-            left.keys().map(|place| (place, "changed, but the recorded call's changes are not recorded")).collect()
-        }
+        Extent::Partly => left
+            .keys()
+            .map(|location| (location, "changed, but the recorded call's changes are not recorded"))
+            .collect(),
     };
     let more = differing.len().saturating_sub(MAX_REPORTED);
-    let reported =
-        differing.iter().take(MAX_REPORTED).map(|(place, how)| format!("leaves {} {how}", watched.shown(place)));
+    let reported = differing
+        .iter()
+        .take(MAX_REPORTED)
+        .map(|(location, how)| format!("leaves {} {how}", watched.guest_path(location)));
     reported.chain((more > 0).then(|| format!("leaves {more} more files different from the recorded call"))).collect()
 }
 
@@ -64,27 +68,27 @@ fn differing<'a>(
     recorded: &'a BTreeMap<TreePath, LeftFile>,
     current: &'a BTreeMap<TreePath, LeftFile>,
 ) -> impl Iterator<Item = (&'a TreePath, &'static str)> {
-    let changed = current.iter().filter_map(|(place, left)| match recorded.get(place) {
-        None => Some((place, "changed, unlike the recorded call")),
-        Some(before) if before != left => Some((place, "different from the recorded call")),
+    let changed = current.iter().filter_map(|(location, left)| match recorded.get(location) {
+        None => Some((location, "changed, unlike the recorded call")),
+        Some(original) if original != left => Some((location, "different from the recorded call")),
         Some(_) => None,
     });
-    let unchanged = recorded.keys().filter(|place| !current.contains_key(*place));
-    changed.chain(unchanged.map(|place| (place, "unchanged, unlike the recorded call")))
+    let unchanged = recorded.keys().filter(|location| !current.contains_key(*location));
+    changed.chain(unchanged.map(|location| (location, "unchanged, unlike the recorded call")))
 }
 
 impl Watched {
-    fn left(&self) -> BTreeMap<TreePath, LeftFile> {
+    fn final_states(&self) -> BTreeMap<TreePath, LeftFile> {
         let mut bytes = MAX_HASHED_BYTES;
-        let changed = self.overlay.changed().filter_map(|(place, origin)| {
-            let root = self.roots.get(place.tree)?;
+        let changed = self.overlay.changed().filter_map(|(location, origin)| {
+            let root = self.roots.get(location.tree)?;
             let left = match origin {
-                Origin::Before(before) => LeftFile::Moved { tree: before.tree, from: before.path.clone() },
-                Origin::Own => inspection::left(root, &place.path, &mut bytes),
+                Origin::Before(original) => LeftFile::Moved { tree: original.tree, from: original.path.clone() },
+                Origin::Own => inspection::final_state_at(root, &location.path, &mut bytes),
             };
             // A file that the call created and removed again is not a change.
-            let was_nothing = matches!(self.known.get(place), Some(FoundFile::Nothing));
-            (left != LeftFile::Nothing || !was_nothing).then(|| (place.clone(), left))
+            let was_nothing = matches!(self.known.get(location), Some(FoundFile::Nothing));
+            (left != LeftFile::Nothing || !was_nothing).then(|| (location.clone(), left))
         });
         changed.collect()
     }
