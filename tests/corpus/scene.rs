@@ -37,6 +37,7 @@ pub(crate) fn run_exclusively(test: impl Future<Output = ()>) {
     }
 }
 
+#[allow(clippy::print_stdout, reason = "the test harness captures the output")]
 fn run_in_own_process(name: &str) {
     let program = std::env::current_exe().expect("a running program has a file");
     let run = Command::new(program)

@@ -135,7 +135,7 @@ fn missing_programs(settings: &Settings, servers: &[ServerConfig]) -> Vec<String
             return None;
         }
         let location = settings.file.mcp.get(&server.name).and_then(|table| table.command.as_ref());
-        let location = location.map(|placed| format!("{}: ", placed.place)).unwrap_or_default();
+        let location = location.map(|placed| format!("{}: ", placed.location)).unwrap_or_default();
         let searched = if child.command.contains(std::path::is_separator) { "there" } else { "on its PATH" };
         Some(format!("{location}there is no program `{}` {searched}: install it, or name another", child.command))
     };
