@@ -87,6 +87,42 @@ pub(crate) struct ModelRetry {
 }
 
 /// A session that is open in this process.
+///
+/// ```
+/// use agent_core::message::TurnInput;
+/// use agent_plugins::{Generation, Sandbox, SandboxOptions};
+/// use agent_runtime::{Agent, AgentConfig, Downscaler, Host, OpenSession, Session, TurnResult};
+/// use agent_store::SqliteStore;
+/// use std::sync::Arc;
+/// use tokio_util::sync::CancellationToken;
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // What all sessions of a process share.
+/// let host = Host {
+///     store: Arc::new(SqliteStore::open_in_memory()?),
+///     sandbox: Sandbox::new(SandboxOptions::default())?,
+///     downscaler: Downscaler::default(),
+///     checkpoint: None,
+///     first_uses: None,
+///     http: None,
+///     leaving: CancellationToken::new(),
+/// };
+///
+/// // An agent without plugins, whose model replies from a script.
+/// let folder = tempfile::tempdir()?;
+/// std::fs::write(folder.path().join("replies.json"), r#"{"replies": [{"text": "42"}]}"#)?;
+/// let provider = agent_models::provider("scripted:replies.json", folder.path())?;
+/// let agent = Agent::new(AgentConfig::new("helper"), provider, Generation::new([]))?;
+///
+/// let mut session = Session::open(&host, Arc::new(agent), OpenSession::New).await?;
+/// let input = TurnInput::Text("What is 6 times 7?".to_owned());
+/// let result = session.run(Some(input), CancellationToken::new()).await?;
+/// assert!(matches!(result, TurnResult::Finished(output) if output.data == "42"));
+/// session.close().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Session {
     pub(crate) services: Arc<SessionServices>,
     pub(crate) run: Run,

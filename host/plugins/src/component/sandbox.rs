@@ -45,6 +45,49 @@ pub struct SandboxOptions {
 }
 
 /// Loads plugins and calls them. A sandbox is cheap to clone. The engine stops when the last clone is dropped.
+///
+/// ```
+/// use agent_core::message::CallId;
+/// use agent_core::plugin::{Scope, TraceContext};
+/// use agent_core::tool::{ToolDone, ToolOutcome};
+/// use agent_plugins::{
+///     CallLimits, Grants, PluginSetup, Ports, Sandbox, SandboxOptions, ToolCallContext, ToolCallRequest,
+/// };
+/// use std::time::Duration;
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let component = wat::parse_str(
+///     r#"(component
+///          (core module $code (func (export "double") (param i32) (result i32)
+///            (i32.mul (local.get 0) (i32.const 2))))
+///          (core instance $code (instantiate $code))
+///          (func (export "double") (param "number" u32) (result u32) (canon lift (core func $code "double"))))"#,
+/// )?;
+/// let sandbox = Sandbox::new(SandboxOptions::default())?;
+/// let plugin = sandbox.load_bytes("numbers", component).await?;
+/// let tool = &plugin.tools()[0].name;
+/// assert_eq!(tool, "numbers.double");
+///
+/// // The plugin gets no grants, and the default limits apply to the call.
+/// let setup = PluginSetup::new(plugin.clone(), Grants::default(), CallLimits::default());
+/// let scope = Scope {
+///     agent: "helper".to_owned(),
+///     session: "helper/1".to_owned(),
+///     delegated_by: None,
+///     user: None,
+///     turn: 1,
+///     trace: TraceContext { traceparent: String::new(), tracestate: None },
+/// };
+/// let context =
+///     ToolCallContext { id: CallId("1.1.1".to_owned()), attempt: 1, time_limit: Duration::from_secs(5), scope };
+/// let request = ToolCallRequest { name: tool, args: r#"{"number": 21}"#.to_owned(), context };
+/// let report = sandbox.call_tool(&setup, request, &Ports::default()).await;
+/// let Ok(ToolOutcome::Done(ToolDone { structured, .. })) = report.result? else { panic!("the tool fails") };
+/// assert_eq!(structured, Some(serde_json::json!(42)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Sandbox {
     pub(crate) shared: Arc<Shared>,
