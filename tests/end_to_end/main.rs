@@ -78,7 +78,7 @@ mod support;
 mod swap;
 #[cfg(target_os = "linux")]
 mod terminal;
-#[allow(dead_code, reason = "the tests of the room use the rest")]
+#[allow(dead_code, reason = "the registry's own tests use the other items")]
 #[path = "../../host/registry/tests/registry/registry.rs"]
 mod test_registry;
 mod text_dialect;

@@ -2,7 +2,7 @@
 
 use super::screen::Screen;
 use super::{CTRL_C, CTRL_D};
-use crate::approvals::command_line::{TestCli, paying};
+use crate::approvals::command_line::{TestCli, payments_reply};
 use crate::support::{call_reply, text_reply};
 use serde_json::json;
 
@@ -19,11 +19,11 @@ fn l17_shows_each_call_and_asks_for_an_answer() {
     let cli = TestCli::new(
         "",
         &[
-            paying(&[("Ann", 1), ("Bob\u{1b}[2J\u{202e}", 2), ("Cy", 3)]),
+            payments_reply(&[("Ann", 1), ("Bob\u{1b}[2J\u{202e}", 2), ("Cy", 3)]),
             text_reply("First."),
-            paying(&[("Di", 4), ("Ed", 5)]),
+            payments_reply(&[("Di", 4), ("Ed", 5)]),
             text_reply("Second."),
-            paying(&[("Flo", 6)]),
+            payments_reply(&[("Flo", 6)]),
             text_reply("Third."),
         ],
     );
@@ -73,7 +73,7 @@ fn l17_shows_each_call_and_asks_for_an_answer() {
 /// L17: Text that was typed before the question is not an answer to it.
 #[test]
 fn l17_text_typed_ahead_allows_nothing() {
-    let mut slow = paying(&[("Ann", 1)]);
+    let mut slow = payments_reply(&[("Ann", 1)]);
     slow["chunks"] = json!(["one ", "two ", "three ", "four ", "five "]);
     slow["delay_ms"] = json!(300);
     let cli = TestCli::new("", &[slow, text_reply("Done.")]);
@@ -90,7 +90,7 @@ fn l17_text_typed_ahead_allows_nothing() {
 /// L29: Ctrl-C at the question cancels the turn; Ctrl-D leaves it waiting, and `/approve` asks again.
 #[test]
 fn l29_a_question_can_be_cancelled_or_left_open() {
-    let cli = TestCli::new("", &[paying(&[("Ann", 1)]), text_reply("Done.")]);
+    let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);
     let mut screen = start_on_terminal(&cli, &["--agent", "agent.toml", "Pay."]);
     screen.wait_for_end(QUESTION);
     screen.send(CTRL_C);

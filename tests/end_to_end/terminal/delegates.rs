@@ -2,7 +2,7 @@
 
 use super::screen::Screen;
 use super::{CTRL_C, CTRL_D};
-use crate::approvals::command_line::{TestCli, paying};
+use crate::approvals::command_line::{TestCli, payments_reply};
 use crate::support::{call_reply, components, script, text_reply};
 use serde_json::{Value, json};
 use std::process::Stdio;
@@ -33,7 +33,7 @@ fn start_on_terminal(cli: &TestCli, arguments: &[&str]) -> Screen {
 /// continue.
 #[test]
 fn l17_an_agents_approval_is_asked_at_the_terminal_of_its_parent() {
-    let cli = three_levels("", &[paying(&[("Ann", 1), ("Bob", 2)]), text_reply("Paid.")]);
+    let cli = three_levels("", &[payments_reply(&[("Ann", 1), ("Bob", 2)]), text_reply("Paid.")]);
     let mut screen = start_on_terminal(&cli, &["--agent", "lead.toml", "Pay."]);
     screen.wait_for_end(QUESTION);
     let shown = screen.text();
@@ -56,7 +56,7 @@ fn l17_an_agents_approval_is_asked_at_the_terminal_of_its_parent() {
 #[test]
 fn l17_asks_again_for_an_approval_two_levels_down() {
     let cli =
-        three_levels("", &[paying(&[("Ann", 1)]), text_reply("Paid."), paying(&[("Bob", 2)]), text_reply("Paid.")]);
+        three_levels("", &[payments_reply(&[("Ann", 1)]), text_reply("Paid."), payments_reply(&[("Bob", 2)]), text_reply("Paid.")]);
     let mut screen = start_on_terminal(&cli, &["--agent", "chief.toml"]);
     screen.wait_for_prompt(1);
     screen.send("Pay.\r");
@@ -138,7 +138,7 @@ fn d3_an_unknown_outcome_of_a_child_is_decided_at_the_terminal_of_its_parent() {
 /// of its parent; each answer is reported.
 #[test]
 fn l17_without_a_terminal_yes_allows_calls_of_child_agents() {
-    let clerk = [paying(&[("Ann", 1)]), text_reply("Paid."), paying(&[("Bob", 2)]), text_reply("Paid.")];
+    let clerk = [payments_reply(&[("Ann", 1)]), text_reply("Paid."), payments_reply(&[("Bob", 2)]), text_reply("Paid.")];
     let cli = three_levels("", &clerk);
     let (code, _, stderr) = cli.run(&["--agent", "lead.toml", "Pay."]);
     assert_eq!(code, Some(3), "{stderr}");
