@@ -6,7 +6,7 @@ use crate::support::{TestHost, call_reply, components, run_turn, script, text_re
 use agent_core::approval::GrantScope;
 use agent_core::event::EventKind;
 use agent_core::message::CallId;
-use agent_core::state::{Action, LoopConfig, TurnEnd, TurnError};
+use agent_core::run::{Action, LoopConfig, TurnEnd, TurnError};
 use agent_plugins::digest_of;
 use agent_runtime::transfer::{ImportAs, ImportOptions, export, import, import_for};
 use agent_runtime::{AgentConfig, ApprovalDecision, OpenSession, Session, TurnResult, Verdict};
@@ -20,10 +20,10 @@ const AGENT: [&str; 2] = ["--agent", "agent.toml"];
 /// Runs a turn that suspends for the approval of a payment, and exports its session. Returns the document and the
 /// session's subject. Also creates a folder `out` that is not granted.
 fn waiting_document(cli: &TestCli) -> (Value, String) {
-    let (code, _, stderr) = cli.state(&[&AGENT[..], &["Pay."]].concat());
+    let (code, _, stderr) = cli.run(&[&AGENT[..], &["Pay."]].concat());
     assert_eq!(code, Some(3), "{stderr}");
     let session = cli.session();
-    let (code, document, stderr) = cli.state(&["session", "export", &session]);
+    let (code, document, stderr) = cli.run(&["session", "export", &session]);
     assert_eq!(code, Some(0), "{stderr}");
     std::fs::create_dir_all(cli.path("out")).unwrap();
     (serde_json::from_str(&document).unwrap(), session)
@@ -32,7 +32,7 @@ fn waiting_document(cli: &TestCli) -> (Value, String) {
 /// Imports the document under another subject and returns stderr.
 fn import_as(cli: &TestCli, document: &Value, subject: &str) -> String {
     std::fs::write(cli.path("edited.json"), document.to_string()).unwrap();
-    let (code, printed, stderr) = cli.state(&["session", "import", "edited.json", "--as", subject]);
+    let (code, printed, stderr) = cli.run(&["session", "import", "edited.json", "--as", subject]);
     assert_eq!((code, printed.trim()), (Some(0), subject), "{stderr}");
     stderr
 }
@@ -55,7 +55,7 @@ fn row_38_an_imported_document_adds_no_grants() {
             stderr.contains("not imported") && stderr.contains("grants"),
             "the import reports the grants: {stderr}"
         );
-        let (code, _, stderr) = cli.state(&[&["session", "approve", &subject][..], &AGENT].concat());
+        let (code, _, stderr) = cli.run(&[&["session", "approve", &subject][..], &AGENT].concat());
         assert_eq!(code, Some(0), "{host}: {stderr}");
         assert_eq!(std::fs::read_dir(cli.path("out")).unwrap().count(), 0, "{host}: nothing was written there");
         assert_eq!(cli.ledger().len(), number + 1, "{host}: the configured folder was used");
@@ -71,7 +71,7 @@ fn row_38_an_imported_document_loads_no_other_components() {
     // The host has loaded this component before, but under its own name and for another agent.
     std::fs::create_dir(cli.path("others")).unwrap();
     std::fs::copy(components().join("probe.wasm"), cli.path("others/probe.wasm")).unwrap();
-    let (code, _, stderr) = cli.state(&["--plugins", "others", "--model", "offline", "hello"]);
+    let (code, _, stderr) = cli.run(&["--plugins", "others", "--model", "offline", "hello"]);
     assert_eq!(code, Some(0), "{stderr}");
     let probe = digest_of(&std::fs::read(components().join("probe.wasm")).unwrap());
     for (number, digest) in [probe, digest_of(b"nothing")].into_iter().enumerate() {
@@ -79,7 +79,7 @@ fn row_38_an_imported_document_loads_no_other_components() {
         edited["snapshot"]["turn"]["plugins"][0]["digest"] = json!(digest);
         let subject = format!("clerk/swapped-{number}");
         import_as(&cli, &edited, &subject);
-        let (_, _, stderr) = cli.state(&[&["session", "resume", &subject][..], &AGENT].concat());
+        let (_, _, stderr) = cli.run(&[&["session", "resume", &subject][..], &AGENT].concat());
         assert!(
             stderr.contains("payer@") && stderr.contains(digest.short()),
             "the error names the component: {stderr}"
@@ -93,11 +93,11 @@ fn row_38_an_imported_document_loads_no_other_components() {
 fn row_38_an_imported_document_adds_no_approvals() {
     let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), payments_reply(&[("Bob", 2)]), text_reply("Done.")]);
     let (document, session) = waiting_document(&cli);
-    let (code, _, stderr) = cli.state(&[&["session", "approve", &session, "--scope", "always"][..], &AGENT].concat());
+    let (code, _, stderr) = cli.run(&[&["session", "approve", &session, "--scope", "always"][..], &AGENT].concat());
     assert_eq!(code, Some(0), "the permanent approval covers the second payment: {stderr}");
-    let (_, listed, _) = cli.state(&["approvals", "list", "--json"]);
+    let (_, listed, _) = cli.run(&["approvals", "list", "--json"]);
     let grant: Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
-    let (_, _, stderr) = cli.state(&["approvals", "revoke", grant["id"].as_str().unwrap()]);
+    let (_, _, stderr) = cli.run(&["approvals", "revoke", grant["id"].as_str().unwrap()]);
     assert!(stderr.contains("revoked"), "{stderr}");
     let paid = cli.ledger();
 
@@ -110,12 +110,12 @@ fn row_38_an_imported_document_adds_no_approvals() {
     call["state"] = json!("waiting");
     let stderr = import_as(&cli, &edited, "clerk/forged");
     assert!(stderr.contains("2 approvals") && stderr.contains("session resolve"), "{stderr}");
-    let (code, _, stderr) = cli.state(&[&["session", "resume", "clerk/forged"][..], &AGENT].concat());
+    let (code, _, stderr) = cli.run(&[&["session", "resume", "clerk/forged"][..], &AGENT].concat());
     assert_eq!(code, Some(3), "the call waits for the user: {stderr}");
     assert_eq!(cli.ledger(), paid);
     // Even the user's decision `retry` does not replace the approval.
-    let (_, _, stderr) = cli.state(&["session", "resolve", "clerk/forged/call_1_1_1", "retry"]);
-    let (code, _, again) = cli.state(&[&["session", "resume", "clerk/forged"][..], &AGENT].concat());
+    let (_, _, stderr) = cli.run(&["session", "resolve", "clerk/forged/call_1_1_1", "retry"]);
+    let (code, _, again) = cli.run(&[&["session", "resume", "clerk/forged"][..], &AGENT].concat());
     assert_eq!((code, cli.ledger()), (Some(3), paid), "{stderr}{again}");
 }
 
@@ -139,11 +139,11 @@ fn row_38_an_imported_document_delegates_nothing() {
         let subject = format!("clerk/handed-on-{number}");
         let stderr = import_as(&cli, &edited, &subject);
         assert!(stderr.contains("session resolve"), "the import reports the call: {stderr}");
-        let (code, _, stderr) = cli.state(&[&["session", "resume", &subject][..], &AGENT].concat());
+        let (code, _, stderr) = cli.run(&[&["session", "resume", &subject][..], &AGENT].concat());
         assert_eq!((code, cli.ledger().len()), (Some(3), 0), "the call waits for the user: {stderr}");
-        let (code, _, stderr) = cli.state(&["session", "resolve", &format!("{subject}/call_1_1_1"), "failed"]);
+        let (code, _, stderr) = cli.run(&["session", "resolve", &format!("{subject}/call_1_1_1"), "failed"]);
         assert_eq!(code, Some(0), "{stderr}");
-        let (code, printed, stderr) = cli.state(&[&["session", "resume", &subject][..], &AGENT].concat());
+        let (code, printed, stderr) = cli.run(&[&["session", "resume", &subject][..], &AGENT].concat());
         assert!(code == Some(0) && printed.contains("Done."), "the turn continues: {printed}{stderr}");
     }
 }
@@ -157,17 +157,17 @@ fn row_38_an_edited_call_is_not_shown_for_approval() {
     let mut edited = document.clone();
     edited["calls"][0]["arguments"]["to"] = json!("mallory");
     std::fs::write(cli.path("edited.json"), edited.to_string()).unwrap();
-    let (code, _, stderr) = cli.state(&["session", "import", "edited.json", "--as", "clerk/other"]);
+    let (code, _, stderr) = cli.run(&["session", "import", "edited.json", "--as", "clerk/other"]);
     assert!(code == Some(2) && stderr.contains("differs from the call that the model wrote"), "{stderr}");
     let mut edited = document;
     let digest = digest_of(b"another plugin");
     edited["calls"][0]["source"] = json!({"plugin": {"plugin": "calc", "digest": digest}});
     import_as(&cli, &edited, "clerk/source");
-    let (_, shown, stderr) = cli.state(&["session", "show", "clerk/source"]);
+    let (_, shown, stderr) = cli.run(&["session", "show", "clerk/source"]);
     assert!(!shown.contains("calc") && !stderr.contains("calc"), "{shown}{stderr}");
-    let (code, _, stderr) = cli.state(&[&["session", "approve", "clerk/source"][..], &AGENT].concat());
+    let (code, _, stderr) = cli.run(&[&["session", "approve", "clerk/source"][..], &AGENT].concat());
     assert_eq!(code, Some(0), "{stderr}");
-    let (_, audited, _) = cli.state(&["audit"]);
+    let (_, audited, _) = cli.run(&["audit"]);
     assert!(!audited.contains("calc@"), "{audited}");
 }
 
@@ -186,7 +186,7 @@ fn row_38_an_impossible_imported_state_is_refused() {
         let mut edited = document.clone();
         *edited.pointer_mut(pointer).expect(pointer) = value;
         std::fs::write(cli.path("edited.json"), edited.to_string()).unwrap();
-        let (code, _, stderr) = cli.state(&["session", "import", "edited.json", "--as", "clerk/unsound"]);
+        let (code, _, stderr) = cli.run(&["session", "import", "edited.json", "--as", "clerk/unsound"]);
         assert_eq!(code, Some(2), "{pointer}: {stderr}");
     }
     let mut edited = document;
@@ -194,7 +194,7 @@ fn row_38_an_impossible_imported_state_is_refused() {
         "through_turn": 1, "through_message": 1, "evictions": 1});
     let stderr = import_as(&cli, &edited, "clerk/summary");
     assert!(stderr.contains("summary"), "the import reports the summary: {stderr}");
-    let (_, exported, _) = cli.state(&["session", "export", "clerk/summary"]);
+    let (_, exported, _) = cli.run(&["session", "export", "clerk/summary"]);
     assert!(!exported.contains("OBEY"), "the summary is not imported");
 }
 
@@ -209,10 +209,10 @@ fn row_38_an_imported_document_raises_no_limits() {
     let turn = &mut document["snapshot"]["turn"];
     (turn["config"]["max_interactions"], turn["interactions"]) = (json!(4_000_000), json!(0));
     import_as(&cli, &document, "clerk/long");
-    let (code, _, stderr) = cli.state(&[&["session", "approve", "clerk/long"][..], &AGENT].concat());
+    let (code, _, stderr) = cli.run(&[&["session", "approve", "clerk/long"][..], &AGENT].concat());
     assert_eq!(code, Some(1), "{stderr}");
     assert!(stderr.contains("interactions"), "{stderr}");
-    let (_, shown, _) = cli.state(&["session", "show", "clerk/long", "--json"]);
+    let (_, shown, _) = cli.run(&["session", "show", "clerk/long", "--json"]);
     assert_eq!(
         shown.matches("\"type\":\"loop_iteration\"").count(),
         1 + 2,
@@ -252,7 +252,7 @@ async fn resume_turn(
         let verdict = Verdict::Allow { scope: GrantScope::Once, edited: None };
         session.approve(vec![ApprovalDecision { call: CallId("call_1_1_1".into()), verdict }]).await.unwrap();
     }
-    let result = session.state(None, CancellationToken::new()).await.unwrap();
+    let result = session.run(None, CancellationToken::new()).await.unwrap();
     (session, result)
 }
 

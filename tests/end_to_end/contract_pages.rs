@@ -215,14 +215,14 @@ fn words_of(text: &str) -> Vec<String> {
     spaced.split_whitespace().map(str::to_owned).collect()
 }
 
-/// `L10` as its letter and its number.
+/// Parses a contract line such as `L10` into its letter and its number.
 fn spec_line(word: &str) -> Option<(char, u8)> {
     let letter = word.chars().next().filter(|letter| "LPSMDIOF".contains(*letter))?;
     let number = &word[1..];
     (number.len() <= 2 && !number.starts_with('0')).then(|| number.parse().ok())?.map(|number| (letter, number))
 }
 
-/// The numbers at the beginning of a list such as `3 to 6, 8 and 9`.
+/// Returns the numbers at the beginning of a list such as `3 to 6, 8 and 9`.
 fn numbers(words: &[&str]) -> Vec<u8> {
     let (mut numbers, mut is_range) = (Vec::new(), false);
     for word in words {
@@ -240,7 +240,7 @@ fn numbers(words: &[&str]) -> Vec<u8> {
     numbers
 }
 
-/// Every Rust file that may contain tests, with its path from the root of the repository.
+/// Returns the text of every Rust file that may contain tests, with its path from the root of the repository.
 fn sources() -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders: Vec<PathBuf> = ["host", "tests", "sdk", "plugins"].map(|folder| repository().join(folder)).into();

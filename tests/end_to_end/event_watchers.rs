@@ -8,7 +8,7 @@ use serde_json::json;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// The text that is streamed from here on, until the reply is complete.
+/// Returns the text that is streamed until the reply is complete.
 async fn rest_of_reply(watched: &mut Subscription) -> String {
     let mut text = String::new();
     loop {
