@@ -233,8 +233,7 @@ fn result_after_edit(folder: &IntruderFolder, started_marker: &Path, edited: &st
     let event_lines: Vec<String> = lines.map(|line| line.unwrap()).collect();
     assert!(running.wait().unwrap().success(), "{event_lines:#?}");
     let result = event_lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let result =
-        result.filter(|event| event["type"].as_str().is_some_and(|metadata| metadata.starts_with("tool_result")));
+    let result = result.filter(|event| event["type"].as_str().is_some_and(|kind| kind.starts_with("tool_result")));
     result.map(|event| event.to_string()).collect::<Vec<_>>().concat()
 }
 
@@ -262,10 +261,10 @@ fn row_48_revoking_a_grant_affects_the_running_call() {
         grants[revoked] = if revoked == 0 { "write = [\"begun\"]".to_owned() } else { String::new() };
         let before = server.requests.load(Ordering::SeqCst);
         let result = result_after_edit(&folder, &folder.path("begun/now"), &agent(&grants));
-        for (metadata, (grant, operation)) in kinds.iter().enumerate() {
+        for (index, (grant, operation)) in kinds.iter().enumerate() {
             // In the result, the line of a failed operation also contains the kind of its error.
             let succeeded = result.matches(&format!("{operation}: \\n")).count();
-            assert_eq!(succeeded, if metadata == revoked { 1 } else { 2 }, "{grant}, without {revoked}: {result}");
+            assert_eq!(succeeded, if index == revoked { 1 } else { 2 }, "{grant}, without {revoked}: {result}");
         }
         let sent = server.requests.load(Ordering::SeqCst) - before;
         assert_eq!(sent, if revoked == 1 { 1 } else { 2 }, "without {revoked}: {result}");
