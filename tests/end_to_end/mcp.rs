@@ -19,10 +19,10 @@ use tokio_util::sync::CancellationToken;
 /// Returns a configuration of the fixture server with this name and in this mode, and the log that the server writes
 /// into the test host's folder.
 fn server(test_host: &TestHost, name: &str, mode: &str) -> (ServerConfig, Diary) {
-    let diary = Diary { path: test_host.directory.path().join(format!("{name}-diary")) };
-    let args = vec![mode.to_owned(), diary.path.display().to_string()];
+    let log = Diary { path: test_host.directory.path().join(format!("{name}-log")) };
+    let args = vec![mode.to_owned(), log.path.display().to_string()];
     let command = ChildCommand { command: mcp_server().display().to_string(), args, ..ChildCommand::default() };
-    (ServerConfig::new(name, Transport::Stdio(command)), diary)
+    (ServerConfig::new(name, Transport::Stdio(command)), log)
 }
 
 fn config_with_servers(servers: Vec<ServerConfig>) -> AgentConfig {
@@ -40,7 +40,7 @@ async fn close_with_servers(session: Session) {
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_turn_uses_the_tools_of_an_mcp_server() {
     let test_host = TestHost::new(&[]).await;
-    let (config, diary) = server(&test_host, "desk", "good");
+    let (config, log) = server(&test_host, "desk", "good");
     let replies = [
         call_reply(&[
             ("desk.echo", json!({"text": "hello"})),
@@ -52,7 +52,7 @@ async fn i5_a_turn_uses_the_tools_of_an_mcp_server() {
         text_reply("Done."),
     ];
     let mut session = test_host.session(config_with_servers(vec![config]), script(&replies)).await;
-    assert!(diary.started().is_empty(), "no server is started before a turn");
+    assert!(log.started().is_empty(), "no server is started before a turn");
     let result = run_turn(&mut session, "Go.").await;
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
     let results = results(&test_host, &session).await;
@@ -63,7 +63,7 @@ async fn i5_a_turn_uses_the_tools_of_an_mcp_server() {
     );
     assert!(results[3].1 && results[3].2.contains("the disk is full"), "{}", results[3].2);
     assert!(results[4].1 && results[4].2.contains("invalid_arguments"), "{}", results[4].2);
-    assert_eq!(diary.count("tools/call"), 4, "wrong arguments never reach the server (L8)");
+    assert_eq!(log.count("tools/call"), 4, "wrong arguments never reach the server (L8)");
     let calls = test_host.store.calls(session.subject(), CallFilter::Turn(1)).await.unwrap();
     let content = &calls[1].result.as_ref().unwrap().content;
     let media = content.iter().find_map(|content| if let Content::Media(media) = content { Some(media) } else { None });
@@ -73,7 +73,7 @@ async fn i5_a_turn_uses_the_tools_of_an_mcp_server() {
         ("image/png", Some((1, 1)))
     );
     close_with_servers(session).await;
-    assert_eq!((diary.started().len(), diary.alive()), (1, vec![]));
+    assert_eq!((log.started().len(), log.alive()), (1, vec![]));
 }
 
 /// I5: Servers of a turn are also closed when the turn fails, and started again for the next turn. A server that is
@@ -101,7 +101,7 @@ async fn i5_servers_of_a_turn_end_with_the_turn() {
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_closes_servers_while_the_turn_waits() {
     let test_host = TestHost::new(&[]).await;
-    let (server_config, diary) = server(&test_host, "desk", "good");
+    let (server_config, log) = server(&test_host, "desk", "good");
     let mut config = config_with_servers(vec![server_config]);
     config.bounds.finish = Finish::Tool;
     let echo = |text: &str| ("desk.echo", json!({"text": text}));
@@ -112,13 +112,13 @@ async fn i5_closes_servers_while_the_turn_waits() {
     let mut session = test_host.session(config, script(&replies)).await;
     let result = run_turn(&mut session, "Go.").await;
     let TurnResult::Suspended(suspension) = result else { panic!("{result:?}") };
-    diary.all_gone().await;
-    assert_eq!(diary.started().len(), 1);
+    log.all_gone().await;
+    assert_eq!(log.started().len(), 1);
     session.answer(suspension.waits[0].call.clone(), "That one.".to_owned()).await.unwrap();
     let result = session.run(None, CancellationToken::new()).await.unwrap();
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
-    assert_eq!((diary.started().len(), diary.count("tools/call")), (2, 2));
-    diary.all_gone().await;
+    assert_eq!((log.started().len(), log.count("tools/call")), (2, 2));
+    log.all_gone().await;
     close_with_servers(session).await;
 }
 
@@ -169,7 +169,7 @@ async fn l7_a_tool_removed_before_dispatch_is_not_found() {
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_restarts_a_server_that_died_during_a_call() {
     let test_host = TestHost::new(&[]).await;
-    let (config, diary) = server(&test_host, "desk", "good");
+    let (config, log) = server(&test_host, "desk", "good");
     let replies = [
         call_reply(&[("desk.die", json!({}))]),
         call_reply(&[("desk.echo", json!({"text": "back"}))]),
@@ -181,7 +181,7 @@ async fn i5_restarts_a_server_that_died_during_a_call() {
     let results = results(&test_host, &session).await;
     assert!(results[0].1 && results[0].2.contains("it is not known whether the call took effect"), "{}", results[0].2);
     assert_eq!(results[1], ("desk.echo".to_owned(), false, "back".to_owned()));
-    assert_eq!((diary.count("tools/call"), diary.started().len()), (2, 2));
+    assert_eq!((log.count("tools/call"), log.started().len()), (2, 2));
     close_with_servers(session).await;
 }
 
@@ -190,11 +190,11 @@ async fn i5_restarts_a_server_that_died_during_a_call() {
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_tool_that_changed_across_a_restart_does_not_run() {
     let test_host = TestHost::new(&[]).await;
-    let (config, diary) = server(&test_host, "desk", "good");
+    let (config, log) = server(&test_host, "desk", "good");
     let replies = [call_reply(&[("desk.hang", json!({}))]), text_reply("I see.")];
     let mut session = test_host.session(config_with_servers(vec![config]), script(&replies)).await;
     let call_received = async {
-        diary.until_noted("tools/call").await;
+        log.until_noted("tools/call").await;
     };
     tokio::select! {
         result = session.run(Some(TurnInput::Text("Go.".to_owned())), CancellationToken::new()) => {
@@ -204,8 +204,8 @@ async fn p10_a_tool_that_changed_across_a_restart_does_not_run() {
     }
     let subject = session.subject().to_owned();
     close_with_servers(session).await;
-    let (config, diary) = server(&test_host, "desk", "renewed");
-    let sent = diary.count("tools/call");
+    let (config, log) = server(&test_host, "desk", "renewed");
+    let sent = log.count("tools/call");
     let agent = test_host.agent(config_with_servers(vec![config]), script(&replies)).await;
     let open = agent_runtime::OpenSession::Existing(subject);
     let mut session = Session::open(&test_host.host(), agent, open).await.unwrap();
@@ -215,7 +215,7 @@ async fn p10_a_tool_that_changed_across_a_restart_does_not_run() {
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
     let (_, is_error, text) = results(&test_host, &session).await.remove(0);
     assert!(is_error && text.contains("has changed `desk.hang`"), "{text}");
-    assert_eq!(diary.count("tools/call"), sent, "nothing was sent");
+    assert_eq!(log.count("tools/call"), sent, "nothing was sent");
     close_with_servers(session).await;
 }
 
@@ -228,7 +228,7 @@ async fn p10_a_turn_keeps_the_tool_lists_from_its_start() {
     let is_new = "`desk.late` of MCP server desk was added after this turn began";
     for (mode, echo, late) in [("renewed", was_changed, "there is no tool `desk"), ("fewer", is_gone, is_new)] {
         let test_host = TestHost::new(&[]).await;
-        let (config, diary) = server(&test_host, "desk", "good");
+        let (config, log) = server(&test_host, "desk", "good");
         let calls = [("desk.echo", json!({})), ("desk.look", json!({"text": "seen"})), ("desk.late", json!({}))];
         let replies = script(&[call_reply(&[("desk.hang", json!({}))]), call_reply(&calls), text_reply("I see.")]);
         let mut session = test_host.session(config_with_servers(vec![config]), replies.clone()).await;
@@ -236,7 +236,7 @@ async fn p10_a_turn_keeps_the_tool_lists_from_its_start() {
             result = session.run(Some(TurnInput::Text("Go.".to_owned())), CancellationToken::new()) => {
                 panic!("the call hangs: {result:?}");
             }
-            _ = diary.until_noted("tools/call") => {}
+            _ = log.until_noted("tools/call") => {}
         }
         let subject = session.subject().to_owned();
         close_with_servers(session).await;
@@ -259,19 +259,19 @@ async fn p10_a_turn_keeps_the_tool_lists_from_its_start() {
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_a_cancelled_turn_cancels_its_call_at_the_server() {
     let test_host = TestHost::new(&[]).await;
-    let (mut config, diary) = server(&test_host, "desk", "good");
+    let (mut config, log) = server(&test_host, "desk", "good");
     config.keep = KeepConnected::Always;
     let replies = [call_reply(&[("desk.hang", json!({}))]), text_reply("unused")];
     let mut session = test_host.session(config_with_servers(vec![config]), script(&replies)).await;
     let cancel = CancellationToken::new();
     let running = session.run(Some(TurnInput::Text("Go.".to_owned())), cancel.clone());
     let cancelling = async {
-        diary.until_noted("tools/call").await;
+        log.until_noted("tools/call").await;
         cancel.cancel();
     };
     let (result, ()) = tokio::join!(running, cancelling);
     assert_eq!(result.unwrap(), TurnResult::Cancelled);
-    diary.until_noted("notifications/cancelled").await;
+    log.until_noted("notifications/cancelled").await;
     close_with_servers(session).await;
 }
 
@@ -280,7 +280,7 @@ async fn l29_a_cancelled_turn_cancels_its_call_at_the_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_turn_runs_without_an_unreachable_server() {
     let test_host = TestHost::new(&[]).await;
-    let ((mut hung, diary), (good, _)) = (server(&test_host, "hung", "silent"), server(&test_host, "desk", "good"));
+    let ((mut hung, log), (good, _)) = (server(&test_host, "hung", "silent"), server(&test_host, "desk", "good"));
     hung.limits.connect_time = Duration::from_millis(300);
     let replies =
         [call_reply(&[("hung.echo", json!({})), ("desk.echo", json!({"text": "here"}))]), text_reply("Done.")];
@@ -299,7 +299,7 @@ async fn i5_a_turn_runs_without_an_unreachable_server() {
     assert!(result_text.contains("MCP server hung did not connect"), "{result_text}");
     assert_eq!(results(&test_host, &session).await[1], ("desk.echo".to_owned(), false, "here".to_owned()));
     close_with_servers(session).await;
-    diary.all_gone().await;
+    log.all_gone().await;
 }
 
 /// L7, row 55: If a plugin and a server have a tool of the same name, the plugin's tool is used and the server is left
@@ -307,7 +307,7 @@ async fn i5_a_turn_runs_without_an_unreachable_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn l7_leaves_out_a_server_whose_tool_name_a_plugin_uses() {
     let test_host = TestHost::new(&["probe"]).await;
-    let (config, diary) = server(&test_host, "probe", "good");
+    let (config, log) = server(&test_host, "probe", "good");
     let replies = [call_reply(&[("probe.echo", json!({"text": "hello"}))]), text_reply("Done.")];
     let mut session = test_host.session(config_with_servers(vec![config]), script(&replies)).await;
     let result = run_turn(&mut session, "Go.").await;
@@ -316,9 +316,9 @@ async fn l7_leaves_out_a_server_whose_tool_name_a_plugin_uses() {
     assert!(source.contains("probe@"), "{source}");
     assert!(session.agent().registry().get("probe.structured").is_none(), "the server's other tools are left out, too");
     assert!(!results(&test_host, &session).await[0].1, "the plugin answers");
-    assert_eq!(diary.count("tools/call"), 0, "the server is not called");
+    assert_eq!(log.count("tools/call"), 0, "the server is not called");
     close_with_servers(session).await;
-    diary.all_gone().await;
+    log.all_gone().await;
 }
 
 fn binary(test_host: &TestHost, arguments: &[&str]) -> Output {
@@ -332,12 +332,12 @@ fn binary(test_host: &TestHost, arguments: &[&str]) -> Output {
 
 /// Writes an agent.toml with the fixture server and a scripted model that calls it.
 fn agent_file(test_host: &TestHost, mode: &str, extra_settings: &str, replies: &[Value]) -> Diary {
-    let diary = Diary { path: test_host.directory.path().join("diary") };
+    let log = Diary { path: test_host.directory.path().join("log") };
     std::fs::write(test_host.directory.path().join("script.json"), script(replies).to_string()).unwrap();
-    let server = format!("[mcp.desk]\ncommand = {:?}\nargs = [\"{mode}\", {:?}]", mcp_server(), diary.path);
+    let server = format!("[mcp.desk]\ncommand = {:?}\nargs = [\"{mode}\", {:?}]", mcp_server(), log.path);
     let text = format!("name = \"test\"\nmodel = \"scripted:script.json\"\n{server}\n{extra_settings}\n");
     std::fs::write(test_host.directory.path().join("agent.toml"), text).unwrap();
-    diary
+    log
 }
 
 fn stdout_and_stderr(output: &Output) -> (String, String) {
@@ -350,21 +350,21 @@ fn stdout_and_stderr(output: &Output) -> (String, String) {
 async fn i5_the_binary_starts_and_ends_the_servers_of_agent_toml() {
     let test_host = TestHost::new(&[]).await;
     let replies = [call_reply(&[("desk.env", json!({}))]), text_reply("Done.")];
-    let diary = agent_file(&test_host, "stubborn", "env = { MCP_TEST_PLAIN = \"x\" }\ntools = [\"env\"]", &replies);
+    let log = agent_file(&test_host, "stubborn", "env = { MCP_TEST_PLAIN = \"x\" }\ntools = [\"env\"]", &replies);
     let checked = binary(&test_host, &["config", "check", "agent.toml"]);
     let (out, err) = stdout_and_stderr(&checked);
     assert!(checked.status.success() && out.contains("desk: ") && out.contains("stubborn"), "{out}{err}");
-    assert!(diary.started().is_empty(), "a check starts no server");
+    assert!(log.started().is_empty(), "a check starts no server");
     let ran = binary(&test_host, &["--agent", "agent.toml", "--json", "Go."]);
     let (out, err) = stdout_and_stderr(&ran);
     assert!(ran.status.success(), "{out}{err}");
     assert!(out.contains("MCP_TEST_PLAIN") && !out.contains("AGENT_HOST_DATA"), "{out}{err}");
-    assert_eq!(diary.started().len(), 3);
-    diary.all_gone().await;
+    assert_eq!(log.started().len(), 3);
+    log.all_gone().await;
     let listed = binary(&test_host, &["plugin", "list", "--agent", "agent.toml"]);
     let (out, err) = stdout_and_stderr(&listed);
     assert!(out.contains("MCP server") && out.contains("desk.env") && !out.contains("desk.echo"), "{out}{err}");
-    diary.all_gone().await;
+    log.all_gone().await;
     let file = test_host.directory.path().join("agent.toml");
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text + "pass_env = [\"MCP_TEST_TOKEN\"]\n").unwrap();
@@ -378,21 +378,21 @@ async fn i5_the_binary_starts_and_ends_the_servers_of_agent_toml() {
 async fn i5_a_second_ctrl_c_kills_the_servers() {
     let test_host = TestHost::new(&[]).await;
     let replies = [call_reply(&[("desk.hang", json!({}))]), text_reply("unused")];
-    let diary = agent_file(&test_host, "stubborn", "keep = \"always\"", &replies);
+    let log = agent_file(&test_host, "stubborn", "keep = \"always\"", &replies);
     let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
     command.current_dir(test_host.directory.path()).args(["--agent", "agent.toml", "Go."]);
     command.env("AGENT_HOST_DATA", test_host.directory.path().join("data"));
     let mut running = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    diary.until_noted("tools/call").await;
-    assert_eq!(diary.alive().len(), 3);
+    log.until_noted("tools/call").await;
+    assert_eq!(log.alive().len(), 3);
     interrupt(running.id());
-    diary.until_noted("notifications/cancelled").await;
+    log.until_noted("notifications/cancelled").await;
     // The server is stubborn, so the host usually still waits for the server to end. If the host has already exited,
     // there is no process to signal.
     interrupt(running.id());
     let status = running.wait().unwrap();
     assert!(!status.success());
-    until("no process is left", || diary.alive().is_empty()).await;
+    until("no process is left", || log.alive().is_empty()).await;
 }
 
 /// L29, I5, row 21: Ctrl-C cancels the turn. SIGTERM and a closed terminal leave the turn open, so that it can
@@ -402,7 +402,7 @@ async fn l29_a_closed_terminal_ends_the_turn_and_the_servers() {
     for signal in [Signal::HUP, Signal::TERM, Signal::INT] {
         let test_host = TestHost::new(&[]).await;
         let replies = [call_reply(&[("desk.hang", json!({}))]), text_reply("unused")];
-        let diary = agent_file(&test_host, "stubborn", "keep = \"always\"", &replies);
+        let log = agent_file(&test_host, "stubborn", "keep = \"always\"", &replies);
         let data = test_host.directory.path().join("data");
         // The test runner may ignore SIGHUP, and the host would inherit that.
         let mut command = Command::new("env");
@@ -411,12 +411,12 @@ async fn l29_a_closed_terminal_ends_the_turn_and_the_servers() {
             .current_dir(test_host.directory.path());
         command.args(["--agent", "agent.toml", "Go."]).env("AGENT_HOST_DATA", &data);
         let mut running = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        diary.until_noted("tools/call").await;
+        log.until_noted("tools/call").await;
         send(running.id(), signal);
         let status = running.wait().unwrap();
         assert_eq!(status.code(), Some(130), "{signal:?} must be handled and not kill the host: {status:?}");
-        diary.until_noted("notifications/cancelled").await;
-        until("no process is left", || diary.alive().is_empty()).await;
+        log.until_noted("notifications/cancelled").await;
+        until("no process is left", || log.alive().is_empty()).await;
         let mut listing = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         let listed = listing.args(["session", "list", "--json"]).env("AGENT_HOST_DATA", &data).output().unwrap();
         let state = if signal == Signal::INT { "cancelled" } else { "interrupted" };
@@ -431,23 +431,23 @@ async fn l29_a_closed_terminal_ends_the_turn_and_the_servers() {
 async fn i5_ctrl_backslash_kills_the_servers() {
     let test_host = TestHost::new(&[]).await;
     let replies = [call_reply(&[("desk.hang", json!({}))]), text_reply("unused")];
-    let diary = agent_file(&test_host, "stubborn", "keep = \"always\"", &replies);
+    let log = agent_file(&test_host, "stubborn", "keep = \"always\"", &replies);
     let path = |name: &str| test_host.directory.path().join(name);
     std::fs::write(path("lead.json"), script(&[call_reply(&[("worker", json!({"task": "Go."}))])]).to_string())
         .unwrap();
     let lead = "name = \"lead\"\nmodel = \"scripted:lead.json\"\n[agents.worker]\nagent = \"agent.toml\"\ndescription = \"Works.\"\n";
     std::fs::write(path("lead.toml"), lead).unwrap();
     for agent in ["agent.toml", "lead.toml"] {
-        let _ = std::fs::remove_file(&diary.path);
+        let _ = std::fs::remove_file(&log.path);
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.current_dir(test_host.directory.path()).args(["--agent", agent, "Go."]);
         command.env("AGENT_HOST_DATA", path("data"));
         let mut running = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        diary.until_noted("tools/call").await;
-        assert_eq!(diary.alive().len(), 3, "{agent}");
+        log.until_noted("tools/call").await;
+        assert_eq!(log.alive().len(), 3, "{agent}");
         send(running.id(), Signal::QUIT);
         assert_eq!(running.wait().unwrap().code(), Some(130), "{agent}");
-        diary.all_gone().await;
+        log.all_gone().await;
     }
 }
 

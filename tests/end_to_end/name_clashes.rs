@@ -64,7 +64,8 @@ pub(crate) const SERVER: &str = r#"while IFS= read -r line; do
   printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$outcome"
 done"#;
 
-/// Row 55 for servers: an MCP server that has a tool name of a plugin loses all of its tools, and nothing else changes.
+/// Row 55: An MCP server that offers a tool name of a plugin is left out with all its tools. The plugin and the other
+/// server keep their tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_55_leaves_out_a_server_with_an_existing_tool_name() {
     let test_host = TestHost::new(&["text"]).await;
@@ -77,9 +78,9 @@ async fn row_55_leaves_out_a_server_with_an_existing_tool_name() {
     let result = run_turn(&mut session, "Go.").await;
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
     let results = results(&test_host, &session).await;
-    assert!(!results[0].2.contains("the server answers"), "the plugin's tool stays the plugin's: {results:?}");
+    assert!(!results[0].2.contains("the server answers"), "the plugin's tool is called: {results:?}");
     assert!(results[1].1 && results[1].2.contains("there is no tool `text.other`"), "{results:?}");
-    assert_eq!(results[2].2, "the server answers", "other servers serve: {results:?}");
+    assert_eq!(results[2].2, "the server answers", "the other server answers: {results:?}");
     let source = session.agent().registry().get("text.count").unwrap().source.to_string();
     assert!(source.contains("text@"), "{source}");
     let servers = session.agent().servers().clone();

@@ -1,4 +1,4 @@
-//! Session commands with the real binary: the output is complete, the commands that it suggests can be pasted and work,
+//! Session commands with the real binary. Their output is complete, the commands that they suggest work when pasted,
 //! and a waiting turn can be ended (L1, L17, L18, D5).
 
 use crate::support::{call_reply, components, script, text_reply};
@@ -24,12 +24,12 @@ impl TestCli {
         self.folder.path().join(name)
     }
 
-    /// Exit code, stdout and stderr.
+    /// Runs the binary. Returns its exit code, stdout and stderr.
     pub(crate) fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
         self.run_in(&self.path("my data"), arguments)
     }
 
-    /// The same in another data folder.
+    /// Like [`Self::run`], with another data folder.
     pub(crate) fn run_in(&self, data: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.args(arguments).arg("--data").arg(data).current_dir(self.folder.path());

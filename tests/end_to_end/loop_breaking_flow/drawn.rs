@@ -261,8 +261,8 @@ async fn agent_with_all_sections(test_host: &TestHost, server: &ChatServer) -> A
     };
     Memories::add(&*test_host.store, "earlier/1/final", memory).await.unwrap();
     let model = local_provider(&server.base_url).model("local/tiny", test_host.directory.path()).unwrap();
-    let diary = Diary { path: test_host.directory.path().join("desk-diary") };
-    let args = vec!["good".to_owned(), diary.path.display().to_string()];
+    let log = Diary { path: test_host.directory.path().join("desk-log") };
+    let args = vec!["good".to_owned(), log.path.display().to_string()];
     let command = ChildCommand { command: mcp_server().display().to_string(), args, ..ChildCommand::default() };
     let mut config = AgentConfig::new("test");
     config.mcp = vec![ServerConfig::new("desk", Transport::Stdio(command))];
