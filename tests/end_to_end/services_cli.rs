@@ -312,12 +312,12 @@ fn i6_the_service_of_the_guide_works_as_written() {
     let session = request.subject.unwrap();
     let mut last = String::new();
     for command in block("console").lines().filter_map(|line| line.strip_prefix("$ agent-host ")) {
-        let mut statuses: Vec<&str> =
+        let mut arguments: Vec<&str> =
             command.split(' ').map(|word| if word == "SESSION" { session.as_str() } else { word }).collect();
-        if statuses.contains(&"--agent") {
-            statuses.extend(&scripted[2..]);
+        if arguments.contains(&"--agent") {
+            arguments.extend(&scripted[2..]);
         }
-        let (code, stdout, stderr) = folder.run(&statuses);
+        let (code, stdout, stderr) = folder.run(&arguments);
         assert_eq!(code, Some(0), "{command}: {stderr}");
         last = stdout;
     }

@@ -1,6 +1,6 @@
 //! Which file owns a plugin name, and files that conflict with others (row 18, L7, P10).
 
-use super::{LONG, WatchedAgent, probe_version, renamed_probe, write_atomically};
+use super::{HANG_TIMEOUT, WatchedAgent, probe_version, renamed_probe, write_atomically};
 use crate::support::text_reply;
 use agent_plugins::digest_of;
 use agent_runtime::swap::directory_name;
@@ -69,7 +69,7 @@ async fn p10_a_file_with_conflicting_tools_does_not_block_other_changes() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(LONG, written).await.expect("a version that no agent uses is not stored as serving");
+    tokio::time::timeout(HANG_TIMEOUT, written).await.expect("a version that no agent uses is not stored as serving");
 
     // When the conflict is gone, it is loaded.
     std::fs::remove_file(watched_agent.file("probe.wasm")).unwrap();
