@@ -86,7 +86,7 @@ impl WatchedAgent {
     }
 
     /// Waits until the agent serves exactly these bytes as its probe.
-    async fn stop(&mut self, bytes: &[u8]) {
+    async fn until(&mut self, bytes: &[u8]) {
         wait_until_serving(&self.live, &digest_of(bytes)).await;
     }
 

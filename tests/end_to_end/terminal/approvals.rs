@@ -12,8 +12,8 @@ fn start_on_terminal(cli: &TestCli, arguments: &[&str]) -> Screen {
     Screen::start(cli.command(arguments), 50, 100)
 }
 
-/// L17: In a session, each call is shown with its tool and arguments; yes, no with a reason, edited, and yes for all at
-/// once.
+/// L17: In a session, each call is shown with its tool and arguments. The user can allow a call, deny it with a reason,
+/// edit it, or allow all calls at once.
 #[test]
 fn l17_shows_each_call_and_asks_for_an_answer() {
     let cli = TestCli::new(
@@ -67,7 +67,7 @@ fn l17_shows_each_call_and_asks_for_an_answer() {
     screen.wait_for_end("\n>");
     screen.send(CTRL_D);
     assert_eq!(screen.exit_code(), Some(0));
-    assert!(screen.echoes(), "the terminal is as it was");
+    assert!(screen.echoes(), "the terminal settings are restored");
 }
 
 /// L17: Text that was typed before the question is not an answer to it.
@@ -87,7 +87,7 @@ fn l17_text_typed_ahead_allows_nothing() {
     assert!(cli.ledger().is_empty());
 }
 
-/// L29: Ctrl-C at the question cancels the turn; Ctrl-D leaves it waiting, and `/approve` asks again.
+/// L29: Ctrl-C at the question cancels the turn. Ctrl-D leaves the turn waiting, and `/approve` asks again.
 #[test]
 fn l29_a_question_can_be_cancelled_or_left_open() {
     let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);

@@ -21,7 +21,7 @@ pub(super) struct AgentFolder {
 impl AgentFolder {
     pub(super) fn new(file: &str, replies: &[Value]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let kept = SharedCompiledCode::in_data(&folder.path().join("data"));
+        let compiled_code = SharedCompiledCode::in_data(&folder.path().join("data"));
         for name in ["plugins", "work", "other"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
@@ -32,7 +32,7 @@ impl AgentFolder {
         std::fs::write(folder.path().join("work/agent.toml"), file).unwrap();
         std::fs::write(folder.path().join("work/a.txt"), "one two\n").unwrap();
         std::fs::write(folder.path().join("other/b.txt"), "one two three\n").unwrap();
-        Self { _compiled_code: kept, folder }
+        Self { _compiled_code: compiled_code, folder }
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -43,7 +43,7 @@ impl AgentFolder {
         std::fs::read_to_string(self.path("work/agent.toml")).unwrap()
     }
 
-    /// A command that uses the agent of the file.
+    /// Creates a command that uses the agent file.
     pub(super) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.without_agent(arguments);
         command.args(["--agent", "agent.toml"]);
@@ -68,7 +68,7 @@ impl AgentFolder {
         screen
     }
 
-    /// Stdout of the binary when it does not run in a terminal.
+    /// Runs the command without a terminal. Returns its stdout followed by its stderr.
     fn output(&self, mut command: Command) -> String {
         let output = command.stdin(Stdio::null()).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
@@ -79,22 +79,22 @@ pub(super) fn count() -> Value {
     call_reply(&[("text.count_file", json!({"path": "a.txt"}))])
 }
 
-/// P6: "Yes, this run": the current call has the grant, and later calls are not asked about; the next process asks
+/// P6: After "yes, this run", the current call and later calls of this process have the grant. The next process asks
 /// again.
 #[test]
-fn p6_a_yes_at_the_first_use_holds_for_this_run() {
+fn p6_a_yes_at_the_first_use_applies_to_this_run() {
     let replies = [count(), text_reply("First."), count(), text_reply("Second.")];
     let folder = AgentFolder::new(FILE, &replies);
     let mut screen = folder.session();
     screen.send("Count.\r");
     screen.wait_for_end(QUESTION);
     let shown = screen.text();
-    let what = format!("  reading everything in {}  read = [\".\"]\n", folder.path("work").display());
+    let grant_line = format!("  reading everything in {}  read = [\".\"]\n", folder.path("work").display());
     assert!(
         shown.contains("first use: text ")
             && shown.contains(" asks for these grants to run text.count_file (agent work-")
     );
-    assert!(shown.contains(&what), "{shown}");
+    assert!(shown.contains(&grant_line), "{shown}");
     screen.send("perhaps\r");
     screen.wait_for("another folder instead of the one that is shown");
     screen.wait_for_end(QUESTION);
@@ -108,7 +108,7 @@ fn p6_a_yes_at_the_first_use_holds_for_this_run() {
     screen.wait_for_end("\n>");
     screen.send(CTRL_D);
     assert_eq!(screen.exit_code(), Some(0));
-    assert!(screen.echoes(), "the terminal is as it was");
+    assert!(screen.echoes(), "the terminal settings are restored");
     assert_eq!(folder.file(), FILE);
     let audit = folder.output(binary(&folder, &["audit"]));
     assert!(audit.contains(&format!("read {}", folder.path("work").display())), "O3: {audit}");
@@ -131,8 +131,8 @@ impl AgentFolder {
     }
 }
 
-/// P6: "Always": exactly what was shown is added to the file, whose comments and layout stay, and no later process
-/// asks.
+/// P6: After "always", exactly the shown grant is added to the file. The comments and the layout of the file stay, and
+/// later processes do not ask.
 #[test]
 fn p6_always_writes_the_grant_to_the_file() {
     let folder = AgentFolder::new(FILE, &[count(), text_reply("First.")]);
@@ -173,10 +173,10 @@ fn p6_grants_another_folder_on_request() {
     assert!(folder.file().ends_with(&format!("read = [\"{}\"]\n", other.display())), "{}", folder.file());
 }
 
-/// P6: "No" is the default; the denial names the line, and the question is not repeated in this run. "Never" is written
-/// to the file.
+/// P6: "No" is the default. The denial names the line to add, and the question is not repeated in this run. "Never" is
+/// written to the file.
 #[test]
-fn p6_no_holds_for_this_run_and_never_is_permanent() {
+fn p6_no_applies_to_this_run_and_never_is_permanent() {
     let replies = [count(), text_reply("First."), count(), text_reply("Second.")];
     let folder = AgentFolder::new(FILE, &replies);
     let mut screen = folder.session_that_asks();
@@ -204,7 +204,7 @@ fn p6_no_holds_for_this_run_and_never_is_permanent() {
     assert!(!screen.text().contains("first use"), "{}", screen.text());
 }
 
-/// L29: Ctrl-C at the question cancels the turn; nothing has started, nothing was answered.
+/// L29: Ctrl-C at the question cancels the turn before the call has started. The next turn asks the question again.
 #[test]
 fn l29_ctrl_c_at_the_question_cancels_the_turn() {
     let folder = AgentFolder::new(FILE, &[count(), count(), text_reply("Done.")]);
@@ -222,7 +222,8 @@ fn l29_ctrl_c_at_the_question_cancels_the_turn() {
     assert_eq!(folder.file(), FILE);
 }
 
-/// P6, D3: A process that dies at the question has started nothing, so the turn continues without an unknown outcome.
+/// P6, D3: If the process is killed at the question, the call has not started, so the turn continues without an unknown
+/// outcome.
 #[test]
 fn p6_a_crash_at_the_question_leaves_no_unknown_outcome() {
     let folder = AgentFolder::new(FILE, &[count(), text_reply("Done.")]);
@@ -233,7 +234,7 @@ fn p6_a_crash_at_the_question_leaves_no_unknown_outcome() {
     assert!(!shown.contains("outcome unknown"), "{shown}");
 }
 
-/// P6: Scripts are not asked, and the denial names the line.
+/// P6: The host does not ask in a script, and the denial names the line to add.
 #[test]
 fn p6_does_not_ask_in_scripts() {
     let folder = AgentFolder::new(FILE, &[count(), text_reply("Done.")]);
@@ -247,7 +248,7 @@ fn p6_does_not_ask_in_scripts() {
         assert_eq!(screen.exit_code(), Some(0));
         assert!(!screen.raw().contains("first use") && screen.raw().contains("Done."), "{}", screen.raw());
     }
-    // With a prompt and on a terminal, the question is asked.
+    // With a prompt on a terminal, the host asks.
     let mut screen = folder.start(folder.command(&["Count."]));
     screen.wait_for_end(QUESTION);
     screen.send("y\r");
@@ -255,8 +256,8 @@ fn p6_does_not_ask_in_scripts() {
     assert!(screen.raw().contains("a.txt has 1 line"), "{}", screen.raw());
 }
 
-/// P6: Calls of a batch whose plugins need no grant run in the meantime; those of two plugins that need one are asked
-/// about one after another.
+/// P6: If two plugins of a batch need grants, the host asks about one after the other. Calls of plugins that need no
+/// grant run in the meantime.
 #[test]
 fn p6_asks_about_two_plugins_of_a_batch_in_turn() {
     let calls = [
@@ -281,8 +282,8 @@ fn p6_asks_about_two_plugins_of_a_batch_in_turn() {
     assert_eq!((shown.matches("first use").count(), shown.matches("has 1 line").count()), (2, 2), "{shown}");
 }
 
-/// P6: Without a file, or if the file has changed in the meantime, the grant holds for this run, and the message shows
-/// the line.
+/// P6: If the agent has no file, or if the file has changed in the meantime, the grant applies to this run, and the
+/// message shows the line to add.
 #[test]
 fn p6_shows_the_line_that_could_not_be_written() {
     let folder = AgentFolder::new(FILE, &[count(), text_reply("Done.")]);
@@ -306,15 +307,15 @@ fn p6_shows_the_line_that_could_not_be_written() {
     assert_eq!(folder.file(), edited);
 }
 
-/// P6, L16: A child agent's question names the agent, and the answer is written to its own file. Of two children that
-/// work at once, both get the grant.
+/// P6, L16: A child agent's question names the agent, and the answer is written to the agent's own file. Two children
+/// that work at once both get the grant.
 #[test]
 fn p6_a_question_names_the_child_agent() {
     let ask = |task: &str| ("reader", json!({"task": task}));
     let lead = "plugin_directory = \"../other\"\n[agents.reader]\nagent = \"reader.toml\"\ndescription = \"Reads.\"\n";
     let folder = AgentFolder::new(lead, &[call_reply(&[ask("one"), ask("two")]), text_reply("Done.")]);
-    let below = script(&[count(), text_reply("Read.")]);
-    std::fs::write(folder.path("work/below.json"), below.to_string()).unwrap();
+    let reader_script = script(&[count(), text_reply("Read.")]);
+    std::fs::write(folder.path("work/below.json"), reader_script.to_string()).unwrap();
     let reader = "model = \"scripted:below.json\"\nplugin_directory = \"../plugins\"\n";
     std::fs::write(folder.path("work/reader.toml"), reader).unwrap();
     let mut screen = folder.session_that_asks();
@@ -335,7 +336,7 @@ fn p6_a_question_names_the_child_agent() {
     }
 }
 
-/// P6: The question for a context builder comes before its first turn.
+/// P6: The host asks about a context builder before its first turn.
 #[test]
 fn p6_asks_for_a_context_builder_before_its_first_turn() {
     let folder = AgentFolder::new(
