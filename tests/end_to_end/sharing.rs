@@ -73,14 +73,14 @@ impl TestCli {
     }
 
     fn succeed(&self, arguments: &[&str]) -> String {
-        let (code, text) = self.run_merged(arguments);
+        let (code, text) = self.run_with_merged_output(arguments);
         assert_eq!(code, 0, "{arguments:?}: {text}");
         text
     }
 
     /// Checks that the command ends with this code and prints these texts.
     fn fails(&self, code: i32, arguments: &[&str], expected: &[&str]) -> String {
-        let (found, text) = self.run_merged(arguments);
+        let (found, text) = self.run_with_merged_output(arguments);
         assert_eq!(found, code, "{arguments:?}: {text}");
         expected.iter().for_each(|words| assert!(text.contains(words), "{arguments:?}: no `{words}` in: {text}"));
         text

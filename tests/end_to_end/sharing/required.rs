@@ -2,7 +2,7 @@
 //! special files instead of plugins or the lock file.
 
 use super::by_policy::with_agent;
-use super::while_running::until;
+use super::while_running::scan_until;
 use super::{TestCli, component};
 use agent_plugins::{Asks, PluginDirectory, Sandbox, SandboxOptions, digest_of};
 use agent_registry::{LockFileVetting, SignaturePolicy, Trust};

@@ -2,7 +2,7 @@
 //! whichever way the component arrives.
 
 use super::by_policy::with_agent;
-use super::while_running::until;
+use super::while_running::scan_until;
 use super::{TestCli, component, in_plugins};
 use crate::support::components;
 use agent_plugins::{Asks, Generation, PluginDirectory, Sandbox, SandboxOptions};
