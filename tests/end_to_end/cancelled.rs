@@ -173,18 +173,22 @@ async fn l29_cancels_every_kind_of_wait() {
     for work in &all {
         let host = test_host.host();
         let cancelling = tokio::time::timeout(HANG_TIMEOUT, work.cancel_while_blocked(&host));
-        let CancelledTurn { session, result, took } =
-            cancelling.await.unwrap_or_else(|_| panic!("{}: the cancellation hangs", work.what));
-        assert_eq!(result, TurnResult::Cancelled, "{}", work.what);
+        let CancelledTurn { session, result, duration } =
+            cancelling.await.unwrap_or_else(|_| panic!("{}: the cancellation hangs", work.operation));
+        assert_eq!(result, TurnResult::Cancelled, "{}", work.operation);
         // Without the cancellation, every wait would last at least 20 seconds.
-        assert!(took < Duration::from_secs(5), "{}: {took:?}", work.what);
+        assert!(duration < Duration::from_secs(5), "{}: {duration:?}", work.operation);
         let children = SessionFilter { delegated_by: Some(session.subject().to_owned()), ..SessionFilter::default() };
         let children = test_host.store.sessions(children, 9).await.unwrap();
-        assert!(children.iter().all(|child| child.state == "cancelled"), "{}: {children:?}", work.what);
-        assert_eq!(children.len(), usize::from(work.what.starts_with("another agent")), "{}", work.what);
+        assert!(children.iter().all(|child| child.state == "cancelled"), "{}: {children:?}", work.operation);
+        assert_eq!(children.len(), usize::from(work.operation.starts_with("another agent")), "{}", work.operation);
         let last = last_event(&*test_host.store, session.subject()).await;
-        assert!(last.is_some_and(|last| last.contains("\"loop_end\"") && last.contains("cancelled")), "{}", work.what);
-        assert!(session.state().open_calls().next().is_none() && !session.state().is_open(), "{}", work.what);
+        assert!(
+            last.is_some_and(|last| last.contains("\"loop_end\"") && last.contains("cancelled")),
+            "{}",
+            work.operation
+        );
+        assert!(session.state().open_calls().next().is_none() && !session.state().is_open(), "{}", work.operation);
         session.close().await.unwrap();
     }
     stop_servers(&all).await;

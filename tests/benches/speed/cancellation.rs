@@ -49,14 +49,16 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
     for work in &all {
         let mut samples = Samples::default();
         for _ in 0..ROUNDS {
-            let CancelledTurn { session, result, took } = work.cancel_while_blocked(&host).await;
-            let TurnResult::Cancelled = result else { bail!("while {}: the turn ended with {result:?}", work.what) };
+            let CancelledTurn { session, result, duration } = work.cancel_while_blocked(&host).await;
+            let TurnResult::Cancelled = result else {
+                bail!("while {}: the turn ended with {result:?}", work.operation)
+            };
             session.close().await?;
-            samples.push(took);
+            samples.push(duration);
         }
         let verdict = format!("slowest; target 100 ms: {}", reached(samples.slowest() <= TARGET));
         let verdict = format!("{:.1} ms the {verdict}", samples.slowest().as_secs_f64() * 1e3);
-        table.line(&format!("while {}", work.what), samples, verdict);
+        table.line(&format!("while {}", work.operation), samples, verdict);
     }
     stop_servers(&all).await;
     Ok(())
