@@ -21,7 +21,7 @@ mod cancellation;
 mod compiled_code;
 mod component;
 mod decoding;
-#[allow(dead_code, reason = "the servers' diaries are for tests")]
+#[allow(dead_code, reason = "only the tests read the servers' logs")]
 #[path = "../../mcp_server/fixture.rs"]
 mod fixture;
 mod growing_session;
