@@ -209,7 +209,7 @@ fn row_12_a_folder_becomes_a_link_while_walking() {
             let swapping = std::thread::spawn({
                 let (is_over, tree) = (is_over.clone(), tree.clone());
                 move || {
-                    while !is_is_over.load(Ordering::Relaxed) {
+                    while !is_over.load(Ordering::Relaxed) {
                         for (from, to) in [("honest", "way"), ("way", "honest"), ("link", "way"), ("way", "link")] {
                             std::fs::rename(tree.join(from), tree.join(to)).unwrap();
                         }
@@ -220,7 +220,7 @@ fn row_12_a_folder_becomes_a_link_while_walking() {
             let often = |times: u32| json!({"path": "way/file", "times": times});
             let calls = [("intruder.read_often", often(3_000)), ("intruder.write_often", often(1_000))];
             let results = scene.calls(config, &calls).await;
-            is_is_over.store(true, Ordering::Relaxed);
+            is_over.store(true, Ordering::Relaxed);
             swapping.join().unwrap();
             assert!(results.iter().all(|(is_error, _)| !is_error), "{results:?}");
             // Both calls run at the same time, so one may read what the other has written.
