@@ -85,7 +85,7 @@ impl Scene {
         self.test_host.directory.path()
     }
 
-    /// `plugin@digest`, as errors name it.
+    /// The plugin's identity, `plugin@digest`, which errors contain.
     pub(crate) fn identity(&self, plugin: &str) -> String {
         let plugin = self.generation.plugin(plugin).unwrap_or_else(|| panic!("no plugin {plugin}"));
         format!("{}@{}", plugin.name(), plugin.digest().short())

@@ -45,7 +45,7 @@ impl Server {
         })
     }
 
-    /// Answers with `ok`.
+    /// Answers each request with the body `ok`.
     pub(crate) fn ok() -> Self {
         Self::answering(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok".to_vec())
     }

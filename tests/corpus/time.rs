@@ -177,7 +177,8 @@ async fn call(scene: &Scene, setup: &PluginSetup, name: &'static str, arguments:
 
 type Answer = Result<agent_core::tool::ToolOutcome, agent_core::tool::ToolError>;
 
-/// Row 35: While one agent runs 64 endless loops, another agent's validator still meets its deadline of 250 ms.
+/// Row 35: While one agent runs 64 endless loops, another agent's validator still finishes within its time limit of 250
+/// ms.
 #[test]
 fn row_35_a_validator_meets_its_deadline_despite_64_loops() {
     run_exclusively(async {
@@ -193,7 +194,7 @@ fn row_35_a_validator_meets_its_deadline_despite_64_loops() {
             validated.validators = vec!["strict-json".to_owned()];
             let mut validated_session = scene.session(validated, &vec![text_reply("{\"fine\": true}"); 5]).await;
             let validating = async {
-                // The loops run after this time.
+                // After this delay, all loops are running.
                 tokio::time::sleep(SHORT).await;
                 for _ in 0..5 {
                     let result = run_turn(&mut validated_session, "Go.").await;

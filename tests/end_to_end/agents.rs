@@ -233,8 +233,8 @@ async fn l16_checks_input_against_the_schema_of_the_agent() {
     assert_eq!((results[1].1, results[1].2.as_str()), (false, "Three pages."));
 }
 
-/// Row 13: Delegating to an agent that is already in the chain is refused, whatever the configuration says, and no
-/// session is created.
+/// Row 13: Delegating to an agent that is already in the chain is refused with every configuration, and no session is
+/// created.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_row_13_refuses_a_delegation_cycle_at_run_time() {
     let test_host = TestHost::new(&[]).await;

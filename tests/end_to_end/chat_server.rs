@@ -30,7 +30,7 @@ pub(crate) enum Answer {
     ErrorInStream(&'static str, Value),
     /// A stream with one event that contains a text of this many bytes.
     Huge(usize),
-    /// Text chunks without end.
+    /// An endless stream of text chunks.
     Endless,
 }
 
@@ -150,7 +150,7 @@ fn end(finish: &str) -> String {
     format!("{}data: {usage}\n\ndata: [DONE]\n\n", chunk(json!({}), Some(finish)))
 }
 
-/// Writes an answer. Returns `None` if the connection must be closed afterwards.
+/// Writes an answer. Returns `None` if the connection must then be closed.
 async fn write_answer(connection: &mut TcpStream, answer: Answer) -> Option<()> {
     let text =
         |text: &str| text.split_inclusive(' ').map(|word| chunk(json!({"content": word}), None)).collect::<String>();
@@ -227,7 +227,7 @@ async fn write_chunk(connection: &mut TcpStream, piece: &str) -> Option<()> {
     connection.flush().await.ok()
 }
 
-/// Returns the problems of a request: invalid content, and changes to what the previous request already contained.
+/// Returns the problems of a request: invalid content, and changes to the content of the previous request.
 fn request_problems(request: &Value, previous: Option<&Value>) -> Vec<String> {
     let mut problems = Vec::new();
     let empty = Vec::new();

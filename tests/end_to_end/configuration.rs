@@ -132,7 +132,7 @@ fn i2_the_json_schema_accepts_every_key_and_rejects_wrong_values() {
     assert_eq!(schema["properties"]["max_interactions"]["default"], 10);
 }
 
-/// I2: Several problems are reported at once, each with line, key and allowed values; no turn starts.
+/// I2: Several problems are reported together, each with its line, its key and the allowed values. No turn starts.
 #[test]
 fn i2_reports_all_problems_at_once() {
     let text = "modle = \"offline\"\nat_limit = \"stop\"\n\n[retry]\nattempts = 0\n\n[plugins.files]\nread = [\".\"]\n";

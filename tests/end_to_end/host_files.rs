@@ -81,7 +81,7 @@ impl IntruderFolder {
 }
 
 /// Row 40: With `write = ["."]` on the agent's own folder, no file that the host reads to make decisions is changed,
-/// and the user sees beforehand what the grant excludes.
+/// and the host tells the user in advance which files the grant excludes.
 #[test]
 fn row_40_a_grant_of_the_agents_folder_excludes_decision_files() {
     let attacks = [

@@ -373,7 +373,7 @@ async fn i5_the_binary_starts_and_ends_the_servers_of_agent_toml() {
     assert!(!refused.status.success() && err.contains("MCP_TEST_TOKEN") && err.contains("agent.toml:"), "{err}");
 }
 
-/// L29, I5: A second Ctrl-C exits at once and leaves no server process behind.
+/// L29, I5: A second Ctrl-C exits immediately and leaves no server process behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_second_ctrl_c_kills_the_servers() {
     let test_host = TestHost::new(&[]).await;
@@ -425,8 +425,8 @@ async fn l29_a_closed_terminal_ends_the_turn_and_the_servers() {
     }
 }
 
-/// I5: Ctrl-\ exits at once and leaves no server process behind, even if the server is stubborn or belongs to a child
-/// agent.
+/// I5: Ctrl-\ exits immediately and leaves no server process behind, even if the server is stubborn or belongs to a
+/// child agent.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_ctrl_backslash_kills_the_servers() {
     let test_host = TestHost::new(&[]).await;

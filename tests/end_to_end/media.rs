@@ -385,7 +385,7 @@ async fn row_34_refuses_image_bombs() {
     }
     let (_, is_error, text) = &refused[2];
     assert!(*is_error && text.contains("20.0 megapixels") && text.contains("raise `memory_mib`"), "{text}");
-    // With a higher limit, it works.
+    // With a higher limit, the call succeeds.
     config.plugins.get_mut("image").unwrap().limits.memory = 128 << 20;
     let model = RecordingProvider::new(&test_host, ("other", "raised"), script(&[opening(), text_reply("Done.")]));
     let mut session = open(&test_host, agent(&test_host, config, Models::new(model, [])).await).await;

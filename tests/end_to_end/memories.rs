@@ -290,7 +290,7 @@ async fn recalled(test_host: &TestHost, session: &Session, turn: u32) -> Vec<Rec
 }
 
 /// D4, L26: A session does not recall its own memories, which are in its history. Memories of other sessions get a
-/// small part of the window, however long and many they are, so a small window keeps working.
+/// small part of the window, even if there are many long memories, so a small window still works.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_recall_is_bounded_and_excludes_the_own_session() {
     let test_host = TestHost::new(&[]).await;

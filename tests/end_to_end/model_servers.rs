@@ -192,7 +192,7 @@ async fn m3_answers_are_complete_despite_random_faults_of_aimock() {
     assert!(answers > 0, "some turns succeed within six attempts");
 }
 
-/// L29: A cancelled turn stops reading a slow stream at once.
+/// L29: A cancelled turn immediately stops reading a slow stream.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_cancels_a_slow_stream_of_aimock() {
     let test_host = TestHost::new(&[]).await;

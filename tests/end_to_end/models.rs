@@ -93,7 +93,7 @@ async fn m3_the_next_model_continues_the_work() {
     assert_eq!(tail, expected);
 }
 
-/// M3: A model that has failed is paused. The next turn uses the other model at once, and an event reports the reason.
+/// M3: A model that failed is paused. The next turn uses the other model immediately, and an event reports the reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn m3_pauses_a_model_that_failed() {
     let test_host = TestHost::new(&[]).await;
@@ -157,7 +157,7 @@ async fn m5_the_last_error_of_the_provider_ends_the_turn() {
     assert!(!event_types(&test_host, &session).await.contains(&"retry".to_owned()), "a wrong key is not retried");
 }
 
-/// L29: Cancelling a turn ends its wait for another attempt at once.
+/// L29: Cancelling a turn immediately ends its wait for another attempt.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_cancels_a_wait_before_a_retry() {
     let test_host = TestHost::new(&[]).await;

@@ -23,8 +23,8 @@ fn config_with_half_a_second(test_host: &TestHost) -> AgentConfig {
     config
 }
 
-/// Rows 1 and 2: An endless loop, eight of them at once, and a sleep of an hour are stopped at their deadline, while
-/// another agent continues.
+/// Rows 1 and 2: An endless loop, eight endless loops at the same time, and a sleep of an hour are stopped at their
+/// deadline, while another agent continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_1_and_2_stop_calls_at_their_deadline() {
     let test_host = TestHost::new(&["probe"]).await;

@@ -23,7 +23,7 @@ async fn l10_the_service_event_handler_runs_step_by_step() {
     let mut config = AgentConfig::new("seed-b");
     config.include_history = true;
     config.output_schema = Some(json!({"type": "object", "required": ["sky"]}));
-    // Setup: service contracts become tools.
+    // The host turns the service contracts into tools.
     let service = ServiceConfig {
         accepts: json!({"type": "object", "required": ["parentSubject$$", "city"],
             "properties": {"parentSubject$$": {"type": ["string", "null"]}, "city": {"type": "string"}}}),
@@ -139,7 +139,7 @@ async fn l17_an_approval_is_stored_before_the_turn_continues() {
         requests.find(|event| event.event_type == "agent-host.approval.requested").expect("an approval is requested");
     assert_eq!(request.subject.as_deref(), Some(subject.as_str()));
 
-    // The response is an approval. It is stored at once, and the turn waits for the other answer. Each event of the
+    // The response is an approval. It is stored immediately, and the turn waits for the other answer. Each event of the
     // stream names its session.
     let open = OpenSession::Existing(subject.clone());
     let mut session = Session::open(&test_host.host(), agent.clone(), open).await.unwrap();

@@ -44,8 +44,8 @@ async fn l10_a_response_resumes_a_turn_step_by_step() {
     let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::New).await.unwrap();
 
     // Initialisation: the context builder's `init`, and its input message. The loop: one model call, after which every
-    // sent message has been seen once. An unknown tool and a schema violation get error results at once, the local tool
-    // runs, the service requests are queued, and the agent suspends.
+    // sent message has been seen once. An unknown tool and a schema violation get error results immediately, the local
+    // tool runs, the service requests are queued, and the agent suspends.
     let TurnResult::Suspended(suspension) = run_turn(&mut session, "Plan my day.").await else { panic!() };
     let waits: Vec<_> = suspension.waits.iter().map(|wait| (base_call_id(&wait.call.0), wait.name.clone())).collect();
     assert_eq!(

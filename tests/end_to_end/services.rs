@@ -1,4 +1,4 @@
-//! Services: calls that leave the host as CloudEvents, and turns that wait for the answers across restarts (L1, L8,
+//! Services: calls that the host sends as CloudEvents, and turns that wait for the answers across restarts (L1, L8,
 //! L10, L11, L15, P2, I6, D2, D6; rows 29 and 32).
 
 use crate::support::{
@@ -43,7 +43,7 @@ fn config(test_host: &TestHost) -> AgentConfig {
     config
 }
 
-/// A reply that calls both services and, between them, a tool that runs at once.
+/// A reply that calls both services and, between them, a tool that runs immediately.
 fn two_services_and_a_tool() -> Value {
     call_reply(&[
         ("payments", json!({"amount": 3, "parentSubject$$": "somebody else"})),

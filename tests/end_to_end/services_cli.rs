@@ -210,8 +210,8 @@ fn l1_cancelling_a_turn_discards_queued_prompts() {
     assert_eq!((code, stdout.as_str()), (Some(0), "Done.\n"), "{stderr}");
 }
 
-/// Row 32, L10: If many processes answer at once, and several of them answer the same call with different data, each
-/// call gets one answer.
+/// Row 32, L10: If many processes answer at the same time, and several of them answer the same call with different
+/// data, each call gets one answer.
 #[test]
 fn row_32_concurrent_answers_take_effect_once() {
     let folder = ServiceFolder::new();

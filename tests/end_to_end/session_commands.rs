@@ -206,7 +206,7 @@ async fn d5_exports_imports_and_deletes_a_session() {
     assert_eq!(other.ask(Some("agent/copy"), "Who next?"), "The seal.", "an imported session can continue");
 
     let text = std::fs::read_to_string(file).unwrap();
-    // The state's own view also contains roles, and comes before the messages.
+    // The view in the state also contains roles, and is printed before the messages.
     let (state, messages) = text.split_at(text.find("\"messages\":").expect("an export has messages"));
     let damaged = messages.replacen("\"role\":\"assistant\"", "\"role\":\"nobody\"", 1);
     std::fs::write(file, format!("{state}{damaged}")).unwrap();

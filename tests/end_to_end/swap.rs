@@ -241,7 +241,7 @@ async fn row_30_loads_only_complete_and_valid_files() {
     write_atomically(&file, &third);
     watched_agent.until(&third).await;
 
-    // Removed file: the plugin is unloaded.
+    // The file is removed, so the plugin is unloaded.
     std::fs::remove_file(&file).unwrap();
     let live = watched_agent.live.clone();
     wait_until(&move || live.current().generation().plugins().len() == 0).await;
@@ -351,8 +351,8 @@ async fn p10_each_agent_of_a_folder_loads_what_it_can_use() {
     assert!(checked.current().generation().plugin("two-kinds").is_some(), "the agent keeps the version that it needs");
 }
 
-/// P10: A grant is effective if it is in the turn and in the current configuration. A revocation takes effect at once,
-/// and no grant is added during a turn.
+/// P10: A grant is effective if it is in the turn and in the current configuration. A revocation takes effect
+/// immediately, and no grant is added during a turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_revocation_takes_effect_at_once() {
     let test_host = TestHost::new(&["probe"]).await;

@@ -4,7 +4,7 @@ use crate::samples::Samples;
 use std::fmt;
 use std::time::Duration;
 
-/// Titles, each followed by its lines.
+/// The rows of the table. Each title is followed by its measurements.
 #[derive(Default)]
 pub(crate) struct Table(Vec<Row>);
 

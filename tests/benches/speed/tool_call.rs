@@ -31,7 +31,7 @@ const ADDED: Duration = Duration::from_micros(20);
 
 const TOOL: &str = "probe.echo";
 const TIME_LIMIT: Duration = Duration::from_secs(30);
-/// Identifiers as in real sessions.
+/// Identifiers with the same format as in real sessions.
 const SESSION: &str = "bench/0199f3a2-7c1e-7000-8000-3f1b2c4d5e6f";
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 

@@ -1,6 +1,6 @@
 //! A turn waits for two services and an approval. The tests send the three answers in every order, each from two
-//! processes at once, and again after the end of the turn. Each answer takes effect once (L10, L17, I6, D2; rows 20, 29
-//! and 32).
+//! processes at the same time, and again after the end of the turn. Each answer takes effect once (L10, L17, I6, D2;
+//! rows 20, 29 and 32).
 
 use super::command_line::{TestCli, payments_reply};
 use crate::support::{call_reply, script, text_reply};

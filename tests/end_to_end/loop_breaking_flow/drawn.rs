@@ -129,7 +129,7 @@ fn six_turns() -> Vec<Value> {
     replies
 }
 
-/// A session can continue after each of the six ways to leave the loop (L4, L18, L29, L30).
+/// A session can continue after a turn ended in any of the six ways (L4, L18, L29, L30).
 #[tokio::test(flavor = "multi_thread")]
 async fn l18_the_six_ways_out_of_the_loop() {
     let test_host = TestHost::new(&["probe"]).await;

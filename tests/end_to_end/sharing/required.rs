@@ -176,8 +176,8 @@ fn row_45_appended_bytes_are_not_the_locked_file() {
     cli.succeed(&["plugin", "list", "plugins"]);
 }
 
-/// Row 47: Pipes, devices and endless files instead of plugins or the lock file are refused at once, and the watcher
-/// continues.
+/// Row 47: Pipes, devices and endless files instead of plugins or the lock file are refused immediately, and the
+/// watcher continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_47_refuses_special_files_and_the_watcher_continues() {
     let cli = TestCli::new();

@@ -13,7 +13,7 @@ fn start_on_terminal(cli: &TestCli, arguments: &[&str]) -> Screen {
 }
 
 /// L17: In a session, each call is shown with its tool and arguments. The user can allow a call, deny it with a reason,
-/// edit it, or allow all calls at once.
+/// edit it, or allow all calls together.
 #[test]
 fn l17_shows_each_call_and_asks_for_an_answer() {
     let cli = TestCli::new(

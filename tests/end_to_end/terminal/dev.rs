@@ -29,7 +29,7 @@ impl DevProject {
         );
         std::fs::write(project.path("jco"), script).unwrap();
         std::fs::set_permissions(project.path("jco"), std::fs::Permissions::from_mode(0o755)).unwrap();
-        // The components are compiled beforehand, because that takes long on a busy machine.
+        // The components are compiled in advance, because the compilation takes long on a busy machine.
         for source in ["calc", "text", "strict-json"] {
             project.save(source);
             let checked = project.command(&["plugin", "check", "project"]).output().unwrap();
@@ -123,7 +123,7 @@ fn s5_runs_a_validator_and_repeats_the_prompt() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// S5: Exiting at once during a build leaves no toolchain process behind.
+/// S5: Exiting immediately during a build leaves no toolchain process behind.
 #[test]
 fn s5_exiting_ends_the_toolchain() {
     let project = DevProject::new();

@@ -308,7 +308,7 @@ fn p6_shows_the_line_that_could_not_be_written() {
 }
 
 /// P6, L16: A child agent's question names the agent, and the answer is written to the agent's own file. Two children
-/// that work at once both get the grant.
+/// that work at the same time both get the grant.
 #[test]
 fn p6_a_question_names_the_child_agent() {
     let ask = |task: &str| ("reader", json!({"task": task}));

@@ -96,8 +96,8 @@ fn p6_a_changed_file_applies_from_the_next_turn() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// Row 47: A pipe instead of agent.toml is refused at once. The session continues with the previous configuration, and
-/// loads the next regular file.
+/// Row 47: A pipe instead of agent.toml is refused immediately. The session continues with the previous configuration,
+/// and loads the next regular file.
 #[cfg(unix)]
 #[test]
 fn row_47_a_pipe_in_place_of_agent_toml_does_not_block() {
@@ -126,7 +126,7 @@ fn row_47_a_pipe_in_place_of_agent_toml_does_not_block() {
     assert!(output.status.code() == Some(2) && output_text.contains("not a file"), "{output_text}");
 }
 
-/// P6, P10, L17: A revocation takes effect at once, also for calls of the running turn.
+/// P6, P10, L17: A revocation takes effect immediately, also for calls of the running turn.
 #[test]
 fn p10_a_revocation_takes_effect_during_a_chat() {
     let waiting = call_reply(&[("probe.sleep", json!({"ms": 8000}))]);
@@ -146,7 +146,7 @@ fn p10_a_revocation_takes_effect_during_a_chat() {
     }
 }
 
-/// P6, P10: A revocation also takes effect in a turn that a script runs.
+/// P6, P10: A revocation also applies to a turn that a script started.
 #[test]
 fn p10_a_revocation_takes_effect_in_a_single_turn() {
     let waiting = call_reply(&[("probe.sleep", json!({"ms": 4000}))]);
