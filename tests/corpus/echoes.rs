@@ -82,7 +82,7 @@ fn repeating_server() -> (Server, Arc<Mutex<Vec<String>>>) {
     (server, heads)
 }
 
-/// The secret is sent to `/v1/` only; the plugin may request every path.
+/// The secret is sent only to `/v1/`, but the plugin may request every path.
 fn agent(server: &Server, value: &str, repeat: usize) -> AgentConfig {
     let template = SecretTemplate {
         name: "INTRUDER_TOKEN".to_owned(),

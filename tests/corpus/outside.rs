@@ -149,8 +149,8 @@ fn row_14_denies_sockets_and_unknown_imports() {
     });
 }
 
-/// Resolves the host names of this test. Most names always resolve to the same addresses; `turning.example` alternates
-/// between a public address and a loopback address.
+/// Resolves the host names of this test. Most names always resolve to the same addresses. The name `turning.example`
+/// alternates between a public address and a loopback address.
 #[derive(Debug)]
 struct FixedNames {
     lookups: AtomicUsize,

@@ -244,7 +244,7 @@ fn row_4_refuses_components_that_are_large_from_the_start() {
     });
 }
 
-/// Row 5: A call may have at most 1,000 handles of each kind.
+/// Row 5: A call may have at most 1,000 open handles.
 #[test]
 fn row_5_limits_handles() {
     let code = r#"

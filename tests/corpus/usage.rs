@@ -36,7 +36,7 @@ impl fmt::Display for Usage {
 }
 
 impl Usage {
-    /// The current usage; `store` is the folder of the database.
+    /// The current usage. `store` is the folder of the database.
     pub(crate) fn now(store: &Path) -> Self {
         let mut handles = BTreeMap::new();
         let mut store_handles = 0;

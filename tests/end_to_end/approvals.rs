@@ -334,7 +334,7 @@ async fn l17_a_stricter_policy_stops_an_allowed_call() {
     );
 }
 
-/// Row 17: A model that obeying_reply instructions in a tool's output is stopped by the approval.
+/// Row 17: A model that obeys instructions in a tool's output is stopped by the approval.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_17_a_model_that_obeys_a_tools_output_is_stopped() {
     let test_host = TestHost::new(&["payer"]).await;

@@ -162,7 +162,7 @@ async fn l29_cancels_a_turn_that_waits_for_the_user() {
     check_calls_and_end(&test_host, &session, "cancelled while it waits for the user").await;
 }
 
-/// L29: A cancelled turn ends, whatever it waits for, and its child turns end with it.
+/// L29: A turn can be cancelled during every kind of wait, and its child turns end with it.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_cancels_every_kind_of_wait() {
     let test_host = TestHost::new(&["probe", "bad-validator", "stateful-builder"]).await;

@@ -175,7 +175,7 @@ fn tests_in(file: &str, text: &str) -> Vec<Test> {
     tests
 }
 
-/// The contract lines in the name of a function; `l16_row_13_…` means `L16` and `row 13`.
+/// The contract lines in the name of a function. For example, `l16_row_13_…` names `L16` and `row 13`.
 fn lines_in_name(name: &str) -> BTreeSet<String> {
     let is_line = |word: &&str| spec_line(&word.to_uppercase()).is_some();
     let lines = name.split('_').take_while(is_line).map(str::to_uppercase).collect::<Vec<_>>().join(" ");

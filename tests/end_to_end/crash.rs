@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The inputs of the state machine that the turn commits; the process is killed before and after each.
+/// The inputs of the state machine that the turn commits. The process is killed before and after each commit.
 const INPUTS: [&str; 6] = ["start", "context", "reply", "dispatched", "outcome", "verdict"];
 const TOOLS: [&str; 3] = ["probe.count", "probe.idempotent", "probe.echo"];
 /// The user name that all commands pass to the binary.

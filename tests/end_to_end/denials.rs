@@ -1,4 +1,4 @@
-//! Every denial is reported as an event and as an entry in the audit log, however the call ends (P6, O3).
+//! Every denial is reported as an event and as an entry in the audit log, for every outcome of the call (P6, O3).
 
 use crate::support::{
     TestHost, base_call_id, call_reply, events, results, run_turn, script, text_reply, with_events_and_media,

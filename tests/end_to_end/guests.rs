@@ -108,7 +108,7 @@ async fn p1_a_python_guest_serves_a_tool() {
     assert!(results[3].1.contains("refused"), "a file without a grant: {}", results[3].1);
 }
 
-/// P1, P2, P8: A JavaScript guest serves a tool of the contract; other exports of its toolchain are not tools.
+/// P1, P2, P8: A JavaScript guest serves a tool of the contract. Other exports of its toolchain are not tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_a_javascript_guest_serves_a_tool() {
     let test_host = TestHost::new(&[]).await;

@@ -91,7 +91,7 @@ impl TestCli {
         })
     }
 
-    /// Checks the invariants of the stored session that hold at any time.
+    /// Checks the invariants of the stored session that are always true.
     fn check(&self, context: &str) {
         block_on(async {
             let store = self.store();

@@ -1,5 +1,5 @@
-//! End-to-end tests: the real runtime and the real binary, real components, a real SQLite file. Only the model's
-//! replies are scripted.
+//! End-to-end tests: they use the real runtime and the real binary, real components, and a real SQLite file. Only the
+//! model's replies are scripted.
 
 mod agents;
 mod approvals;

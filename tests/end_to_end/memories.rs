@@ -75,8 +75,8 @@ async fn d4_stores_tool_interactions_once() {
     assert!(matches!(run_turn(&mut second, "What about the walrus?").await, TurnResult::Finished(_)));
 }
 
-/// D4: However a turn ends at the interaction limit, its last interaction and a memory of kind `Limit` are stored. A
-/// rejected output is not stored as an answer.
+/// D4: In every case in which a turn ends at the interaction limit, its last interaction and a memory of kind `Limit`
+/// are stored. A rejected output is not stored as an answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_stores_endings_at_the_interaction_limit() {
     let schema = json!({"type": "object"});
@@ -103,7 +103,8 @@ async fn d4_stores_endings_at_the_interaction_limit() {
     }
 }
 
-/// D4: However a batch ends, its calls are stored once. A call that only ends the turn is not stored as an interaction.
+/// D4: For every outcome of a batch, its calls are stored once. A call that only ends the turn is not stored as an
+/// interaction.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_stores_the_last_interaction_of_a_turn() {
     let with = |call: (&str, Value)| call_reply(&[("probe.echo", json!({"text": "walrus"})), call]);

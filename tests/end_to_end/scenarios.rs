@@ -199,7 +199,7 @@ async fn l12_the_model_corrects_a_rejected_output() {
             config,
             script_expecting_messages(
                 replies,
-                // Of the two failed attempts, the third request contains only the latest.
+                // The third request contains only the latest of the two failed attempts.
                 [&["user 0"], &["user 1", "assistant 1", "user 0"], &["user 2", "assistant 1", "user 0"]],
             ),
         )
@@ -217,7 +217,7 @@ async fn l12_the_model_corrects_a_rejected_output() {
     assert_eq!(rejections.len(), 2);
     assert!(rejections[0].0.starts_with("strict-json@"), "{rejections:?}");
     assert_eq!(rejections[1], ("output schema".to_owned(), 2));
-    // Of the failed attempts only the latest is still in the view; all four messages are stored.
+    // Only the latest failed attempt is still in the view, but all four messages are stored.
     assert_eq!(view_summary(&test_host, &session).await, ["user 3", "assistant 2", "user 1", "assistant 1"]);
     assert_eq!(session.state().next_message, 7);
     let kinds: Vec<String> =

@@ -44,9 +44,9 @@ async fn l10_the_service_event_handler_runs_step_by_step() {
     let expected = json!({"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}});
     assert_eq!(offered.input_schema, expected, "L15: the reserved field is not offered");
 
-    // Initial request: arguments are validated by the contract before anything is sent, and the model corrects itself.
-    // Then the tool requests are pending: names are mapped back, requests are built, and the counts per tool are
-    // stored.
+    // The host validates the arguments with the service contract before it sends anything, and the model corrects them.
+    // Then the tool requests are pending. Their names are mapped back, the requests are built, and the counts per tool
+    // are stored.
     let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::New).await.unwrap();
     let TurnResult::Suspended(suspension) = run_turn(&mut session, "How is the sky?").await else { panic!() };
     assert_eq!(suspension.waits.len(), 2);
@@ -85,7 +85,7 @@ async fn l10_the_service_event_handler_runs_step_by_step() {
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
 
-    // Service response: the session must exist. While another answer is missing, the answer is only stored.
+    // A service response arrives. The session must exist. While another answer is missing, the answer is only stored.
     let mut session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject)).await.unwrap();
     session.respond(response("call_1_2_2", json!({"sky": "grey"}))).await.unwrap();
     let result = session.run(None, CancellationToken::new()).await.unwrap();
@@ -93,7 +93,7 @@ async fn l10_the_service_event_handler_runs_step_by_step() {
     let open = test_host.store.calls(session.subject(), CallFilter::Unfinished).await.unwrap();
     assert_eq!((open.len(), open[0].state), (1, CallState::Outstanding));
 
-    // The last answer: the turn resumes, and its output is validated, corrected once, and accepted.
+    // After the last answer, the turn resumes, and its output is validated, corrected once, and accepted.
     let last = session.respond(response("call_1_2_1", json!({"sky": "blue"}))).await.unwrap();
     assert!(matches!(last, ResponseOutcome::Taken { waits, .. } if waits.is_empty()));
     let TurnResult::Finished(output) = session.run(None, CancellationToken::new()).await.unwrap() else { panic!() };

@@ -43,9 +43,9 @@ async fn l10_a_response_resumes_a_turn_step_by_step() {
     let agent = test_host.agent(config, script(&[calls, text_reply("Sunny.")])).await;
     let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::New).await.unwrap();
 
-    // Initialisation: the context builder's `init`, and its input message. The loop: one model call, after which every
-    // sent message has been seen once. An unknown tool and a schema violation get error results immediately, the local
-    // tool runs, the service requests are queued, and the agent suspends.
+    // The turn starts with the context builder's `init` and its input message. After the first model call, every sent
+    // message has been seen once. An unknown tool and a schema violation get error results immediately, the local tool
+    // runs, the service requests are queued, and the agent suspends.
     let TurnResult::Suspended(suspension) = run_turn(&mut session, "Plan my day.").await else { panic!() };
     let waits: Vec<_> = suspension.waits.iter().map(|wait| (base_call_id(&wait.call.0), wait.name.clone())).collect();
     assert_eq!(
@@ -64,12 +64,12 @@ async fn l10_a_response_resumes_a_turn_step_by_step() {
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
 
-    // Resume: the state is loaded with its seen counts, and the response is matched by `parentid`.
+    // When the turn resumes, the state is loaded with its seen counts, and the response is matched by `parentid`.
     let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::Existing(subject)).await.unwrap();
     assert_eq!(*session.state(), state, "the reopened session has the stored state");
     let taken = session.respond(response("call_1_1_5", json!({"price": 7}))).await.unwrap();
     assert!(matches!(taken, ResponseOutcome::Taken { waits, .. } if waits.len() == 1));
-    // The other answer is still missing: the agent stays suspended.
+    // The other answer is still missing, so the agent stays suspended.
     let result = session.run(None, CancellationToken::new()).await.unwrap();
     assert!(matches!(result, TurnResult::Suspended(left) if left.waits.len() == 1));
     assert_eq!(
@@ -78,7 +78,7 @@ async fn l10_a_response_resumes_a_turn_step_by_step() {
         "the history contains no result yet"
     );
 
-    // All answers have arrived: the results are appended with seen count 0, and the next step has the lifecycle
+    // All answers have arrived, so the results are appended with seen count 0, and the next step has the lifecycle
     // `tool_result`.
     session.respond(response("call_1_1_1", json!({"sky": "blue"}))).await.unwrap();
     assert_eq!(view_summary(&test_host, &session).await[2..], ["tool 0", "tool 0", "tool 0", "tool 0", "tool 0"]);

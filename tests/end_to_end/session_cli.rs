@@ -224,7 +224,7 @@ fn d5_resume_finishes_an_open_turn() {
     assert!(code == Some(2) && stderr.contains("no session `nobody/`"), "{stderr}");
 }
 
-/// I1: The last line of `--json` is the result of the turn, however the turn ends.
+/// I1: The last line of `--json` is the result of the turn, for every outcome of the turn.
 #[test]
 fn i1_the_last_json_line_is_the_result() {
     let ask = call_reply(&[("ask_question", json!({"question": "Which one?"}))]);

@@ -148,7 +148,7 @@ async fn d5_an_open_turn_is_exported_with_its_calls() {
     {
         let running = session.run(Some(TurnInput::Text("Count.".to_owned())), CancellationToken::new());
         tokio::pin!(running);
-        // The call's intent is committed; then the driver is dropped, as when its process dies.
+        // The call's intent is committed. Then the driver is dropped, as if its process had died.
         loop {
             tokio::select! {
                 event = events.recv() => if matches!(event.unwrap().kind, EventKind::ToolCall { .. }) { break },

@@ -28,7 +28,7 @@ pub(crate) fn components() -> &'static Path {
         std::fs::create_dir_all(&out).expect("the target directory is writable");
         let mut projects: Vec<Project> = projects_in(&repository().join("plugins")).expect("plugins can be read");
         projects.extend(projects_in(&repository().join("tests/fixtures")).expect("fixtures can be read"));
-        // A separate thread, because the caller may already be inside a runtime.
+        // This uses a separate thread, because the caller may already be inside a runtime.
         let build = std::thread::spawn({
             let out = out.clone();
             move || {

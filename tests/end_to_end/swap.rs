@@ -213,14 +213,13 @@ async fn row_30_loads_only_complete_and_valid_files() {
     run_turn(&mut session, "Go.").await;
     let file = watched_agent.file("probe.wasm");
 
-    // Damaged file: the first version stays in use, and the problem is reported once.
+    // The file is damaged, so the first version stays in use, and the problem is reported once.
     write_atomically(&file, b"\0asm\x0d\0\x01\0 no component");
     let (subject, reason) = watched_agent.refusal().await;
     assert!(subject.ends_with("probe.wasm") && reason.contains("damaged"), "{subject}: {reason}");
     watched_agent.until(&probe_version(1)).await;
 
-    // Half-written file: the file is written in three pieces with idle pauses. No incomplete file is reported as
-    // damaged.
+    // The file is written in three pieces with idle pauses. The incomplete file is not reported as damaged.
     let whole = probe_version(2);
     for end in [whole.len() / 3, whole.len() / 2, whole.len()] {
         std::fs::write(&file, &whole[..end]).unwrap();

@@ -194,7 +194,8 @@ async fn row_52_an_answer_for_another_agent_file_is_void() {
     assert!(ledger(&test_host).is_empty());
 }
 
-/// Row 52: A rule with a tool's exact name applies to the plugin that offered it; for another plugin, the host asks.
+/// Row 52: A rule with a tool's exact name applies only to the plugin that offered the tool. For another plugin, the
+/// host asks.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_52_a_rule_by_name_is_bound_to_the_plugin() {
     let test_host = TestHost::new(&["payer"]).await;

@@ -137,7 +137,7 @@ fn i2_a_file_that_cannot_be_read_is_named() {
     check_refused(&folder, "twice.toml", &["twice.toml:3:1: `model` is defined twice, first in line 1"]);
 }
 
-/// L7: If two tools have the same name, the error names the sources of both tools, whatever their kind.
+/// L7: If two tools have the same name, the error names the sources of both tools, for every kind of tool.
 #[test]
 fn l7_the_error_about_tools_with_the_same_name_names_both_sources() {
     let service = "plugin_directory = \"plugins\"\n\n[services.\"text.count\"]\ntype = \"com.example.count\"\n";

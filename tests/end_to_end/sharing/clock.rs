@@ -1,4 +1,4 @@
-//! Row 53: A registry cannot roll a plugin back to an older version, whatever its tags refer to.
+//! Row 53: A registry cannot roll a plugin back to an older version by moving its tags.
 
 use super::by_policy::with_agent;
 use super::{TestCli, component};

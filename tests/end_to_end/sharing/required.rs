@@ -1,5 +1,5 @@
-//! Row 45: With `signatures = "required"`, no unsigned plugin is used, whatever happens to the lock file. Row 47:
-//! special files instead of plugins or the lock file.
+//! Row 45: With `signatures = "required"`, no unsigned plugin is used, even if the lock file is changed or deleted. Row
+//! 47: Special files instead of plugins or the lock file are refused.
 
 use super::by_policy::with_agent;
 use super::while_running::scan_until;

@@ -1,5 +1,5 @@
 //! P11: With `signatures = "required"`, no code of a component is compiled or run before its signature is verified,
-//! whichever way the component arrives.
+//! regardless of the component's source.
 
 use super::by_policy::with_agent;
 use super::while_running::scan_until;

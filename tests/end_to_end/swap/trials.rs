@@ -205,7 +205,7 @@ async fn p8_p10_a_canary_has_the_limits_of_its_agent() {
     wait_until_serving(&large, &digest_of(&canary(4))).await;
 }
 
-/// P10: If an old version cannot be restored, that is reported once, however often the folder is checked.
+/// P10: If an old version cannot be restored, that is reported once, even if the folder is checked many times.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_reports_an_impossible_rollback_once() {
     let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;
