@@ -210,9 +210,9 @@ fn row_36_shows_and_releases_quarantined_files() {
         assert!(first.contains("processor time") && first.contains("calc.evaluate"), "{first}");
         let second = list();
         assert!(second.contains("it is in quarantine") && second.contains("calc.evaluate"), "{second}");
-        let shown = all_output(&run(&folder, &["plugin", "quarantine"]));
+        let listing = all_output(&run(&folder, &["plugin", "quarantine"]));
         let digest = digest_of(&bomb);
-        assert!(shown.contains(digest.as_str()) && shown.contains("processor time"), "{shown}");
+        assert!(listing.contains(digest.as_str()) && listing.contains("processor time"), "{listing}");
         let released = run(&folder, &["plugin", "quarantine", "--release", &digest.hex()[..12]]);
         assert!(released.status.success(), "{}", all_output(&released));
         assert!(all_output(&run(&folder, &["plugin", "quarantine"])).contains("no component is in quarantine"));

@@ -44,11 +44,11 @@ fn encodings() -> Vec<(&'static str, String)> {
 /// names.
 fn repeating_server() -> (Server, Arc<Mutex<Vec<String>>>) {
     let heads = Arc::new(Mutex::new(Vec::new()));
-    let seen = heads.clone();
+    let recorder = heads.clone();
     let server = Server::new(move |mut stream| {
         let Some(output_text) = head(&mut stream) else { return };
         let path = output_text.split(' ').nth(1).unwrap_or_default().to_owned();
-        seen.lock().unwrap().push(output_text);
+        recorder.lock().unwrap().push(output_text);
         let answer = |headers: &str, body: &str| {
             let length = body.len();
             format!("HTTP/1.1 200 OK\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n{body}")
@@ -174,7 +174,7 @@ fn row_41_refuses_ranges_where_a_secret_is_known() {
         let scene = Scene::new(&["intruder"]).await;
         let (server, heads) = repeating_server();
         // Another port of the same host would count as the same server, so this one has another address.
-        let other = Server::at("127.0.0.2", |mut stream| {
+        let other_server = Server::at("127.0.0.2", |mut stream| {
             if head(&mut stream).is_some() {
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok");
             }
@@ -189,8 +189,8 @@ fn row_41_refuses_ranges_where_a_secret_is_known() {
             }
             let mut config = agent(&server, TOKEN, repeat);
             let allowance = config.plugins.get_mut("intruder").expect("the plugin is configured");
-            allowance.grants.http.extend(other.grants().http);
-            let arguments = json!({"urls": [other.url("/")], "headers": [["Range", "bytes=0-12"]]});
+            allowance.grants.http.extend(other_server.grants().http);
+            let arguments = json!({"urls": [other_server.url("/")], "headers": [["Range", "bytes=0-12"]]});
             let results = call_results(&scene, config, arguments).await;
             assert!(results[0].starts_with("200"), "another server can be asked for ranges: {results:?}");
         };

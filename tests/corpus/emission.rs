@@ -74,20 +74,20 @@ async fn audited_actions(scene: &Scene, session: &Session) -> Vec<AuditAction> {
 /// Checks that the turn ends, the call has an error with this text, the refusal is audited, and only the event of the
 /// turn's end is sent.
 async fn check_refused(scene: &Scene, config: AgentConfig, call: (&str, Value), expected: &str) {
-    let shown: String = call.1.to_string().chars().take(200).collect();
+    let call_text: String = call.1.to_string().chars().take(200).collect();
     let mut session = scene.session(config, &[call_reply(&[call]), text_reply("Done.")]).await;
     let result = run_turn(&mut session, "Go.").await;
-    assert!(matches!(result, TurnResult::Finished(_)), "{shown}: {result:?}");
+    assert!(matches!(result, TurnResult::Finished(_)), "{call_text}: {result:?}");
     let (_, is_error, text) = results(&scene.test_host, &session).await.remove(0);
-    assert!(is_error && text.contains(expected) && text.len() < 4_000, "{shown}: {text}");
+    assert!(is_error && text.contains(expected) && text.len() < 4_000, "{call_text}: {text}");
     let sent: Vec<String> = outbox(scene, &session).await.into_iter().map(|event| event.event_type.clone()).collect();
-    assert_eq!(sent, ["agent-host.turn.finished"], "{shown}");
+    assert_eq!(sent, ["agent-host.turn.finished"], "{call_text}");
     let actions = audited_actions(scene, &session).await;
     assert!(
         actions.iter().any(|action| matches!(action, AuditAction::Denied { call: Some(_), .. })),
-        "{shown}: {actions:?}"
+        "{call_text}: {actions:?}"
     );
-    assert!(!actions.iter().any(|action| matches!(action, AuditAction::Emitted { .. })), "{shown}: {actions:?}");
+    assert!(!actions.iter().any(|action| matches!(action, AuditAction::Emitted { .. })), "{call_text}: {actions:?}");
     session.close().await.unwrap();
 }
 
@@ -368,8 +368,8 @@ fn row_51_an_event_answers_only_its_own_call() {
         let no = json!({"decisions": [{"call": waits, "verdict": "denied"}]});
         let response = session.respond(event(&genuine, Some(&subject), resolved, &no)).await.unwrap();
         assert!(matches!(response, ResponseOutcome::Taken { .. }), "the user can always refuse: {response:?}");
-        let late = json!({"decisions": [{"call": waits, "verdict": "granted", "scope": "always"}]});
-        let response = session.respond(event(&genuine, Some(&subject), resolved, &late)).await.unwrap();
+        let late_event = json!({"decisions": [{"call": waits, "verdict": "granted", "scope": "always"}]});
+        let response = session.respond(event(&genuine, Some(&subject), resolved, &late_event)).await.unwrap();
         assert_eq!(response, ResponseOutcome::Late);
         session.respond(event(asks, None, "com.example.done", &json!({}))).await.unwrap();
         assert!(matches!(continue_turn(&mut session).await, TurnResult::Finished(_)));

@@ -334,21 +334,21 @@ impl Rng {
         let mut operations = Vec::new();
         for _ in 0..40 {
             let path = format!("{}/{}", self.pick(trees), self.pick(&names));
-            let other = format!("{}/{}", self.pick(trees), self.pick(&names));
+            let other_path = format!("{}/{}", self.pick(trees), self.pick(&names));
             let target = match self.below(3) {
                 0 => format!("../{outside}"),
                 1 => format!("../../{outside}"),
                 _ => self.pick(&targets).to_owned(),
             };
             operations.push(match self.below(12) {
-                0 | 1 => format!("move {path} {other}"),
+                0 | 1 => format!("move {path} {other_path}"),
                 2 | 3 => format!("symlink {target} {path}"),
                 4 => format!("mkdir {path}"),
                 5 => format!("rmdir {path}"),
                 6 => format!("remove {path}"),
                 7 => format!("write {path}/canary x"),
                 8 => format!("write {path} x"),
-                9 => format!("twin {path} {other}"),
+                9 => format!("twin {path} {other_path}"),
                 10 => format!("append {path} x"),
                 _ => format!("read {path}/canary"),
             });

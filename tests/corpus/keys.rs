@@ -339,8 +339,8 @@ type SandboxFactory<'k> = dyn FnMut(&[(&'static str, u64)]) -> Result<Sandbox, S
 /// Checks for each key that a component is refused with the first value, with an error that names the key, and that
 /// this error does not occur with the second value.
 async fn check_component_limits(with: &mut SandboxFactory<'_>) {
-    let one = numbers("(func (export \"one\") (result i32) (i32.const 1))", &["one"]);
-    let image = attacks::with_image(&one, 20 << 20, b'x');
+    let component = numbers("(func (export \"one\") (result i32) (i32.const 1))", &["one"]);
+    let image = attacks::with_image(&component, 20 << 20, b'x');
     let cases = [
         ("component_nesting", [10, 50], attacks::nested_types(20, 0x41)),
         ("component_types", [1_000, 10_000], attacks::list_chain(2_000)),
@@ -370,7 +370,7 @@ fn padding(bytes: usize) -> Vec<u8> {
 
 /// Checks `cache_mib` with three components of 24 MiB of code each.
 async fn check_cache_limit(with: &mut SandboxFactory<'_>) {
-    let one = numbers("(func (export \"one\") (result i32) (i32.const 1))", &["one"]);
+    let component = numbers("(func (export \"one\") (result i32) (i32.const 1))", &["one"]);
     for (cache_mib, all_stay) in [(64, false), (128, true)] {
         let folder = tempfile::tempdir().expect("a directory");
         with(&[("cache_mib", cache_mib)]).expect("the value is allowed");
@@ -378,7 +378,7 @@ async fn check_cache_limit(with: &mut SandboxFactory<'_>) {
         set(&HOST_LIMITS, &mut limits, ("cache_mib", cache_mib));
         let cached = sandbox_in(Some(folder.path().to_owned()), limits).expect("the value is allowed");
         for filled_with in *b"abc" {
-            let bytes = attacks::with_image(&one, 24 << 20, filled_with);
+            let bytes = attacks::with_image(&component, 24 << 20, filled_with);
             drop(cached.load_bytes("cached", bytes).await.expect("the component is valid"));
         }
         let stored_mib = bytes_below(folder.path()) >> 20;

@@ -161,15 +161,15 @@ impl NameResolver for FixedNames {
     async fn resolve(&self, name: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
         let lookup = self.lookups.fetch_add(1, Ordering::SeqCst);
         let public: SocketAddr = "192.0.2.1:80".parse().unwrap();
-        let here = SocketAddr::from(([127, 0, 0, 1], port));
+        let loopback = SocketAddr::from(([127, 0, 0, 1], port));
         Ok(match name {
-            "here.example" => vec![here],
-            "both.example" => vec![public, here],
+            "here.example" => vec![loopback],
+            "both.example" => vec![public, loopback],
             "metadata.example" => vec![SocketAddr::from(([169, 254, 169, 254], port))],
             "mapped.example" => vec![format!("[::ffff:127.0.0.1]:{port}").parse().unwrap()],
             "nat64.example" => vec![format!("[64:ff9b::7f00:1]:{port}").parse().unwrap()],
             "turning.example" if lookup.is_multiple_of(2) => vec![public],
-            "turning.example" => vec![here],
+            "turning.example" => vec![loopback],
             _ => Vec::new(),
         })
     }

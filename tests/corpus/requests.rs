@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex};
 /// A server that records the heads of requests and answers `ok`.
 fn recording_server() -> (Server, Arc<Mutex<Vec<String>>>) {
     let heads = Arc::new(Mutex::new(Vec::new()));
-    let seen = heads.clone();
+    let recorder = heads.clone();
     let server = Server::new(move |mut stream| {
         let Some(output_text) = head(&mut stream) else { return };
-        seen.lock().unwrap().push(output_text);
+        recorder.lock().unwrap().push(output_text);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok");
     });
     (server, heads)

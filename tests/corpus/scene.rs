@@ -124,9 +124,9 @@ impl Scene {
         (plugin, name, arguments): (&str, &str, Value),
         limit: &str,
     ) {
-        let shown = format!("{name} {arguments}");
+        let call_text = format!("{name} {arguments}");
         let (is_error, text) = self.call(config, name, arguments).await;
-        assert!(is_error && text.contains(&self.identity(plugin)) && text.contains(limit), "{shown}: {text}");
+        assert!(is_error && text.contains(&self.identity(plugin)) && text.contains(limit), "{call_text}: {text}");
     }
 
     /// Repeats an attack. During each attack, the witness must finish at least one turn. At the end, the process must

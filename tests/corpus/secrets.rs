@@ -42,10 +42,10 @@ impl TestCli<'_> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.current_dir(self.folder).args(arguments).args(["--data", "data"]).stdin(Stdio::null());
         let output = command.env("HARBOUR_TOKEN", TOKEN).env("OPENAI_API_KEY", KEY).output().unwrap();
-        let shown = arguments.join(" ");
+        let command_line = arguments.join(" ");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        self.outputs.push((format!("stderr of {shown}"), output.stderr));
-        self.outputs.push((format!("stdout of {shown}"), output.stdout));
+        self.outputs.push((format!("stderr of {command_line}"), output.stderr));
+        self.outputs.push((format!("stdout of {command_line}"), output.stdout));
         text
     }
 

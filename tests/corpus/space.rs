@@ -186,11 +186,11 @@ fn row_4_refuses_components_that_are_large_from_the_start() {
         )
     };
     let instances = |name: &str, count: usize| {
-        let usual = format!("(core module $small (func)) (core module $code {USUAL} {ONE})");
+        let modules = format!("(core module $small (func)) (core module $code {USUAL} {ONE})");
         let instances: String =
             (0..count).map(|number| format!("(core instance $i{number} (instantiate $small))")).collect();
         component(&format!(
-            r#"{usual} {instances} (core instance $code (instantiate $code))
+            r#"{modules} {instances} (core instance $code (instantiate $code))
                (func (export "{name}") (result u32) (canon lift (core func $code "one")))"#
         ))
     };

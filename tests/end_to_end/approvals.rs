@@ -106,14 +106,14 @@ async fn l17_one_request_asks_for_all_calls_of_a_batch() {
     let result = run_turn(&mut session, "Pay.").await;
     assert_eq!(calls_to_approve(&result), ["call_1_1_1", "call_1_1_3", "call_1_1_4"]);
     assert!(ledger(&test_host).is_empty());
-    let all = events(&test_host, &session).await;
+    let all_events = events(&test_host, &session).await;
     let position = |kind: &dyn Fn(&EventKind) -> bool| {
-        all.iter().position(|event| kind(&event.kind)).expect("the event is stored")
+        all_events.iter().position(|event| kind(&event.kind)).expect("the event is stored")
     };
     let look_result = position(&|kind| matches!(kind, EventKind::ToolResult { name, .. } if name == "payer.look"));
     let request = position(&|kind| matches!(kind, EventKind::ApprovalRequested { .. }));
     assert!(look_result < request);
-    let EventKind::ApprovalRequested { calls } = &all[request].kind else { unreachable!() };
+    let EventKind::ApprovalRequested { calls } = &all_events[request].kind else { unreachable!() };
     let details = calls[1].details.as_ref().expect("the event contains everything needed to decide");
     assert_eq!((details.arguments.clone(), details.because.as_str()), (payment("Bob", 2), "the tool itself"));
     assert!(details.traits.needs_approval && details.source.to_string().starts_with("payer@"));
@@ -174,14 +174,14 @@ async fn l17_a_grant_lasts_for_its_scope() {
     assert_eq!(ledger(&test_host), ["Ann 1", "Ann 2", "Ann 3", "Ann 4"]);
     assert!(test_host.store.allowed("test").await.unwrap().is_empty(), "the grant is not stored beyond its session");
 
-    let mut other = paying_session(&test_host, &[pay(5), pay(6)]).await;
+    let mut other_session = paying_session(&test_host, &[pay(5), pay(6)]).await;
     assert_eq!(
-        calls_to_approve(&run_turn(&mut other, "Pay.").await),
+        calls_to_approve(&run_turn(&mut other_session, "Pay.").await),
         ["call_1_1_1"],
         "row 20: another session has no such grant"
     );
-    other.approve(vec![allow("call_1_1_1", GrantScope::Always)]).await.unwrap();
-    expect_finished(continue_turn(&mut other).await);
+    other_session.approve(vec![allow("call_1_1_1", GrantScope::Always)]).await.unwrap();
+    expect_finished(continue_turn(&mut other_session).await);
     let mut third = paying_session(&test_host, &[pay(7), pay(8), text_reply("Done."), pay(9)]).await;
     expect_finished(run_turn(&mut third, "Pay.").await);
     assert_eq!(ledger(&test_host)[4..], ["Ann 5", "Ann 6", "Ann 7", "Ann 8"]);
@@ -296,12 +296,12 @@ async fn row_19_runs_the_plugin_that_the_approval_named() {
     let replies = script(&[call_reply(&[(PAY, payment("Ann", 1))]), text_reply("Done.")]);
     let mut session = test_host.session(with_tree_grant(&test_host, "payer"), replies.clone()).await;
     run_turn(&mut session, "Pay.").await;
-    let shown = session.pending_approvals().await.unwrap();
+    let pending_approvals = session.pending_approvals().await.unwrap();
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
     let agent = with_replaced_plugin(&test_host, with_tree_grant(&test_host, "payer"), replies).await;
     let mut session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject)).await.unwrap();
-    assert_eq!(session.pending_approvals().await.unwrap(), shown, "the request is unchanged");
+    assert_eq!(session.pending_approvals().await.unwrap(), pending_approvals, "the request is unchanged");
     session.approve(vec![allow_once("call_1_1_1")]).await.unwrap();
     expect_finished(continue_turn(&mut session).await);
     assert_eq!(ledger(&test_host), ["Ann 1"]);
@@ -368,14 +368,17 @@ async fn row_20_an_approval_cannot_be_replayed() {
             .await;
     run_turn(&mut session, "Pay.").await;
     session.approve(vec![allow_once("call_1_1_1")]).await.unwrap();
-    let again = session.approve(vec![allow_once("call_1_1_1")]).await;
-    assert!(matches!(again, Err(SessionError::Input(InputError::Settled(..)))), "{again:?}");
+    let second_approval = session.approve(vec![allow_once("call_1_1_1")]).await;
+    assert!(matches!(second_approval, Err(SessionError::Input(InputError::Settled(..)))), "{second_approval:?}");
     assert_eq!(calls_to_approve(&continue_turn(&mut session).await), ["call_1_2_1"]);
-    let late = session.approve(vec![allow_once("call_1_1_1")]).await;
-    assert!(matches!(late, Err(SessionError::Input(InputError::UnknownCall(_) | InputError::Settled(..)))), "{late:?}");
-    let mut other = paying_session(&test_host, &[]).await;
-    run_turn(&mut other, "Hello.").await;
-    let foreign = other.approve(vec![allow_once("call_1_2_1")]).await;
+    let late_approval = session.approve(vec![allow_once("call_1_1_1")]).await;
+    assert!(
+        matches!(late_approval, Err(SessionError::Input(InputError::UnknownCall(_) | InputError::Settled(..)))),
+        "{late_approval:?}"
+    );
+    let mut other_session = paying_session(&test_host, &[]).await;
+    run_turn(&mut other_session, "Hello.").await;
+    let foreign = other_session.approve(vec![allow_once("call_1_2_1")]).await;
     assert!(matches!(foreign, Err(SessionError::Input(InputError::UnknownCall(_)))), "{foreign:?}");
     assert_eq!(ledger(&test_host), ["Ann 1"]);
 }

@@ -168,9 +168,9 @@ async fn l29_cancels_every_kind_of_wait() {
     let test_host = TestHost::new(&["probe", "bad-validator", "stateful-builder"]).await;
     let (folder, generation) = (test_host.directory.path(), test_host.generation().await);
     let blocked_turns = BlockedTurns { folder, generation, mcp_server: mcp_server() };
-    let all = blocked_turns.all().await;
-    assert_eq!(all.len(), 11);
-    for work in &all {
+    let blocked = blocked_turns.all().await;
+    assert_eq!(blocked.len(), 11);
+    for work in &blocked {
         let host = test_host.host();
         let cancelling = tokio::time::timeout(HANG_TIMEOUT, work.cancel_while_blocked(&host));
         let CancelledTurn { session, result, duration } =
@@ -191,5 +191,5 @@ async fn l29_cancels_every_kind_of_wait() {
         assert!(session.state().open_calls().next().is_none() && !session.state().is_open(), "{}", work.operation);
         session.close().await.unwrap();
     }
-    stop_servers(&all).await;
+    stop_servers(&blocked).await;
 }

@@ -296,8 +296,8 @@ fn same_or_masked(before: &Value, after: &Value) -> Result<(), String> {
     if bytes(before) == bytes(after) {
         return Ok(());
     }
-    let shown = |message: &Value| message.to_string().chars().take(400).collect::<String>();
-    let became = || format!("{} became {}", shown(before), shown(after));
+    let excerpt = |message: &Value| message.to_string().chars().take(400).collect::<String>();
+    let became = || format!("{} became {}", excerpt(before), excerpt(after));
     let (Some(parts_before), parts_after) = (before["content"].as_array(), content_parts(after)) else {
         return Err(became());
     };

@@ -40,13 +40,13 @@ pub(crate) fn compile_bomb(additions: usize) -> Vec<u8> {
 
 /// Returns the number of compiler processes that this process has started and that have not ended.
 fn count_compilers() -> usize {
-    let own = std::process::id().to_string();
+    let own_id = std::process::id().to_string();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let is_compiler = |folder: PathBuf| {
-        let words = std::fs::read(folder.join("cmdline")).unwrap_or_default();
+        let command_line = std::fs::read(folder.join("cmdline")).unwrap_or_default();
         let status = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
         let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")).map(str::trim);
-        parent == Some(&own) && String::from_utf8_lossy(&words).contains("compile-component")
+        parent == Some(&own_id) && String::from_utf8_lossy(&command_line).contains("compile-component")
     };
     processes.filter(|entry| is_compiler(entry.path())).count()
 }
@@ -108,10 +108,10 @@ async fn p9_loads_only_complete_output() {
         (shell_compiler("kill -9 $$"), "stopped"),
         (missing_compiler, "cannot be used"),
     ] {
-        let shown = format!("{compiler:?}");
+        let compiler_text = format!("{compiler:?}");
         let sandbox = sandbox(compiler, Duration::from_secs(300));
         let refused = sandbox.load_file(&components().join("calc.wasm")).await.unwrap_err();
-        assert!(matches!(refused, LoadError::Compile { .. }), "{shown}: {refused}");
-        assert!(refused.to_string().contains(problem), "{shown}: {refused}");
+        assert!(matches!(refused, LoadError::Compile { .. }), "{compiler_text}: {refused}");
+        assert!(refused.to_string().contains(problem), "{compiler_text}: {refused}");
     }
 }

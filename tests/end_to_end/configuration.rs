@@ -337,11 +337,11 @@ impl ModelServer {
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let list = json!({ "object": "list", "data": models.iter().map(|id| json!({ "id": id })).collect::<Vec<_>>() });
         let requests: Arc<Mutex<Vec<String>>> = Arc::default();
-        let seen = requests.clone();
+        let recorder = requests.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let request = answer(stream.unwrap(), &list);
-                seen.lock().unwrap().extend(request);
+                recorder.lock().unwrap().extend(request);
             }
         });
         Self { url, requests }
@@ -439,8 +439,8 @@ fn m2_uses_a_provider_from_the_file() {
 fn m2_refuses_invalid_model_names() {
     let folder = WorkingFolder::new(&[]);
     let run = |arguments: &[&str]| {
-        let words = [&["--plugins", "plugins"], arguments, &["hello"]].concat();
-        folder.run(&words)
+        let command_arguments = [&["--plugins", "plugins"], arguments, &["hello"]].concat();
+        folder.run(&command_arguments)
     };
     for (arguments, expected) in [
         (&["--model", "opnai/gpt"][..], "Did you mean `openai/gpt`?"),

@@ -77,9 +77,9 @@ async fn p2_stores_a_media_item_of_five_megabytes_by_digest() {
     assert_eq!(agent_store::digest_of(&stored), digest);
     let read =
         script(&[call_reply(&[("probe.checksum", json!({"digest": digest, "range": 65_536}))]), text_reply("Read.")]);
-    let mut other = test_host.session(with_events_and_media(AgentConfig::new("other")), read.clone()).await;
-    run_turn(&mut other, "Read.").await;
-    let (_, is_error, text) = results(&test_host, &other).await.remove(0);
+    let mut other_session = test_host.session(with_events_and_media(AgentConfig::new("other")), read.clone()).await;
+    run_turn(&mut other_session, "Read.").await;
+    let (_, is_error, text) = results(&test_host, &other_session).await.remove(0);
     assert!(is_error, "a media item belongs to its session: {text}");
     let mut replies: Vec<Value> = replies.to_vec();
     replies.extend(read["replies"].as_array().unwrap().iter().cloned());

@@ -97,12 +97,12 @@ fn l16_the_example_runs_unchanged() {
     let output = run(repository(), data.path(), &ask, None);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "The lighthouse opens at nine.");
-    let shown = stderr(&output);
+    let output_text = stderr(&output);
     assert!(
-        shown.contains("→ reader") && shown.contains("session reader-"),
-        "the output names the child's session: {shown}"
+        output_text.contains("→ reader") && output_text.contains("session reader-"),
+        "the output names the child's session: {output_text}"
     );
-    assert!(!shown.contains("going on with the interrupted turn"), "{shown}");
+    assert!(!output_text.contains("going on with the interrupted turn"), "{output_text}");
     let output = run(repository(), data.path(), &[&ask[..2], &["--json", ask[2]]].concat(), None);
     let lines = String::from_utf8(output.stdout).unwrap();
     let events: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -167,8 +167,8 @@ fn l16_d3_a_parent_names_the_undecided_call_of_its_child() {
     folder.clear();
     assert!(was_killed(&folder.run(&["--agent", "lead.toml", "Go."], Some("after-call:probe.count"))));
     let output = folder.run(&["--agent", "lead.toml", "--continue"], None);
-    let (shown, calls) = (stderr(&output), [CallId("call_1_1_1".to_owned())]);
-    assert_eq!(output.status.code(), Some(3), "{shown}");
+    let (output_text, calls) = (stderr(&output), [CallId("call_1_1_1".to_owned())]);
+    assert_eq!(output.status.code(), Some(3), "{output_text}");
     let child = block_on(async {
         let store = folder.store();
         let filter = SessionFilter { agent: Some("worker".to_owned()), ..SessionFilter::default() };
@@ -176,14 +176,14 @@ fn l16_d3_a_parent_names_the_undecided_call_of_its_child() {
     });
     let call = format!("{child}/{}", calls[0]);
     assert!(
-        shown.contains("waits for the agent worker") && shown.contains(&format!("session resolve {call}")),
-        "{shown}"
+        output_text.contains("waits for the agent worker") && output_text.contains(&format!("session resolve {call}")),
+        "{output_text}"
     );
     let output = folder.run(&["session", "resolve", &call, "result", "counted"], None);
-    let shown = stderr(&output);
+    let output_text = stderr(&output);
     assert!(
-        output.status.success() && shown.contains("--session lead/"),
-        "the output names the waiting parent: {shown}"
+        output.status.success() && output_text.contains("--session lead/"),
+        "the output names the waiting parent: {output_text}"
     );
     let output = folder.run(&["--agent", "lead.toml", "--continue"], None);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -207,9 +207,8 @@ fn l16_d5_does_not_delete_a_session_that_a_parent_waits_for() {
     };
     let of = |agent: &str| subjects().into_iter().find(|subject| subject.starts_with(agent)).unwrap();
     let (lead, worker) = (of("lead/"), of("worker/"));
-    let shown = folder.run(&["session", "show", &lead], None);
-    let shown = String::from_utf8(shown.stdout).unwrap();
-    assert!(shown.contains("✗ no.such"), "a result that has arrived is shown: {shown}");
+    let output_text = String::from_utf8(folder.run(&["session", "show", &lead], None).stdout).unwrap();
+    assert!(output_text.contains("✗ no.such"), "a result that has arrived is shown: {output_text}");
     for arguments in [&["session", "delete", &worker][..], &["session", "delete", "--yes", &worker]] {
         let refused = folder.run(arguments, None);
         assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
@@ -250,9 +249,9 @@ fn l16_d5_lists_a_child_below_its_parent_and_continues_it_alone() {
     let listed = stdout(&["session", "list"]);
     let (parent, below) = (listed.find(&lead).unwrap(), listed.find(&format!("└ {worker}")).unwrap());
     assert!(parent < below, "{listed}");
-    let shown = stdout(&["session", "show", &lead]);
-    assert!(shown.contains(&format!("delegated to {worker}")), "{shown}");
-    assert!(shown.contains("waits for the agent worker"), "{shown}");
+    let output_text = stdout(&["session", "show", &lead]);
+    assert!(output_text.contains(&format!("delegated to {worker}")), "{output_text}");
+    assert!(output_text.contains("waits for the agent worker"), "{output_text}");
     assert!(stdout(&["session", "show", &worker]).contains(&format!("works for {lead}")));
     let refused = folder.run(&["--agent", "worker.toml", "--continue"], None);
     assert_eq!(refused.status.code(), Some(2), "the worker has no session of its own: {}", stderr(&refused));
@@ -308,12 +307,16 @@ fn l16_row_13_refuses_delegation_cycles_in_the_configuration() {
         ("clash.toml", "two tools are named `memory_search`"),
     ] {
         let output = folder.run(&["config", "check", file], None);
-        let shown = stderr(&output);
-        assert!(output.status.code() == Some(2) && shown.contains(expected), "{file}: {shown}");
-        assert!(file != "clash.toml" || shown.contains("clash.toml:2:1: agents.memory_search"), "{shown}");
+        let output_text = stderr(&output);
+        assert!(output.status.code() == Some(2) && output_text.contains(expected), "{file}: {output_text}");
+        assert!(file != "clash.toml" || output_text.contains("clash.toml:2:1: agents.memory_search"), "{output_text}");
     }
     let output = folder.run(&["config", "check", "diamond.toml"], None);
-    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && shown.contains("left: the agent left"), "{shown}{}", stderr(&output));
-    assert_eq!(shown.matches("leaf: the agent leaf").count(), 2, "{shown}");
+    let output_text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success() && output_text.contains("left: the agent left"),
+        "{output_text}{}",
+        stderr(&output)
+    );
+    assert_eq!(output_text.matches("leaf: the agent leaf").count(), 2, "{output_text}");
 }

@@ -209,8 +209,8 @@ async fn l27_the_state_of_a_long_conversation_stays_small() {
     let mut session = test_host.session(config, script(&replies, &[])).await;
     let mut sizes = Vec::new();
     for number in 0..200 {
-        let words = format!("Question {number}: {}", "more words ".repeat(20 + number * 7 % 90));
-        expect_finished(run_turn(&mut session, &words).await);
+        let prompt = format!("Question {number}: {}", "more words ".repeat(20 + number * 7 % 90));
+        expect_finished(run_turn(&mut session, &prompt).await);
         sizes.push(session.state().snapshot().len());
     }
     let largest = |from: usize, until: usize| *sizes[from..until].iter().max().unwrap();

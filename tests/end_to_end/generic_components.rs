@@ -259,29 +259,29 @@ fn s3_inspect_and_call_from_the_command_line() {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
-    let (code, shown, errors) = run(&["plugin", "inspect", "every-type.wasm"]);
+    let (code, output_text, errors) = run(&["plugin", "inspect", "every-type.wasm"]);
     assert_eq!(code, Some(0), "{errors}");
     for words in ["functions", "echo.a-variant", "counting.counter.increment", "not offered", "its result is a handle"]
     {
-        assert!(shown.contains(words), "{words}: {shown}");
+        assert!(output_text.contains(words), "{words}: {output_text}");
     }
-    let (_, shown, _) = run(&["plugin", "inspect", "every-type.wasm", "--json"]);
-    let shown: Value = serde_json::from_str(&shown).unwrap();
-    assert_eq!(shown["not_offered"].as_array().map(Vec::len), Some(2));
+    let (_, output_text, _) = run(&["plugin", "inspect", "every-type.wasm", "--json"]);
+    let report: Value = serde_json::from_str(&output_text).unwrap();
+    assert_eq!(report["not_offered"].as_array().map(Vec::len), Some(2));
     assert_eq!(
-        (&shown["worlds"], shown["exports"][0].is_string()),
+        (&report["worlds"], report["exports"][0].is_string()),
         (&serde_json::json!([]), true),
         "the component implements no world of the contract"
     );
-    let (_, shown, _) = run(&["plugin", "inspect", "calc.wasm"]);
-    assert!(shown.contains("worlds   agent-host:plugin/tool-plugin@0.1.0\n"), "{shown}");
-    assert!(shown.contains("exports  agent-host:plugin@0.1.0 tool\n"), "{shown}");
-    let (code, shown, errors) = run(&["plugin", "call", "every-type.wasm", "greet", r#"{"name": "Ada"}"#]);
-    assert_eq!((code, shown.trim()), (Some(0), "Hello, Ada."), "{errors}");
+    let (_, output_text, _) = run(&["plugin", "inspect", "calc.wasm"]);
+    assert!(output_text.contains("worlds   agent-host:plugin/tool-plugin@0.1.0\n"), "{output_text}");
+    assert!(output_text.contains("exports  agent-host:plugin@0.1.0 tool\n"), "{output_text}");
+    let (code, output_text, errors) = run(&["plugin", "call", "every-type.wasm", "greet", r#"{"name": "Ada"}"#]);
+    assert_eq!((code, output_text.trim()), (Some(0), "Hello, Ada."), "{errors}");
     let (code, _, errors) = run(&["plugin", "call", "every-type.wasm", "echo.a-u8", r#"{"value": 256}"#]);
     assert!(code != Some(0) && errors.contains("/value"), "{errors}");
     let program = command();
     let arguments = r#"{"args": ["upper"], "stdin": "abc"}"#;
-    let (code, shown, errors) = run(&["plugin", "call", program.to_str().unwrap(), "fixture-command", arguments]);
-    assert_eq!((code, shown.trim()), (Some(0), "ABC"), "{errors}");
+    let (code, output_text, errors) = run(&["plugin", "call", program.to_str().unwrap(), "fixture-command", arguments]);
+    assert_eq!((code, output_text.trim()), (Some(0), "ABC"), "{errors}");
 }

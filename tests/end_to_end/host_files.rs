@@ -120,12 +120,12 @@ fn row_40_a_grant_of_the_agents_folder_excludes_decision_files() {
     let before = folder.files();
     let output_text = folder.run(&["--agent", "agent.toml", "--json", "Go."]);
     assert_eq!(std::fs::read(folder.path("honest")).unwrap(), b"x", "the grant itself works: {output_text}");
-    let mut after = folder.files();
+    let mut files_after = folder.files();
     for path in ["honest", "evil.toml", "twin", "link"] {
-        after.remove(&folder.path(path));
+        files_after.remove(&folder.path(path));
     }
-    assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>(), "{output_text}");
-    assert!(before == after, "{output_text}");
+    assert_eq!(before.keys().collect::<Vec<_>>(), files_after.keys().collect::<Vec<_>>(), "{output_text}");
+    assert!(before == files_after, "{output_text}");
     assert!(!folder.path("data/stray").exists() && folder.path("data/agent-host.db").exists(), "{output_text}");
     assert!(!output_text.contains("SQLite format"), "the database is not read either: {output_text}");
     let listed = folder.run(&["session", "list", "--json"]);

@@ -140,13 +140,13 @@ fn check_a_killed_import(folder: &Path) {
         assert!(program.status.code() == Some(2) && stderr.contains("is incomplete"), "{command}: {stderr}");
     }
     // `--continue` does not select the incomplete session.
-    let shown = run(folder, MEMORY_WITH_PLUGINS, "--agent agent.toml --plugins plugins --continue");
+    let output_text = run(folder, MEMORY_WITH_PLUGINS, "--agent agent.toml --plugins plugins --continue");
     assert!(
-        shown.is_empty()
-            || shown
+        output_text.is_empty()
+            || output_text
                 == "It is two.
 ",
-        "{shown}"
+        "{output_text}"
     );
 }
 

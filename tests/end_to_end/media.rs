@@ -169,7 +169,7 @@ async fn p4_masks_seen_media_and_keeps_the_prompt_prefix() {
         "image.crop",
         json!({"from": {"digest": digest}, "x": 50, "y": 0, "width": 10, "height": 10, "unit": "percent"}),
     );
-    let words = script(&[
+    let model_script = script(&[
         call_reply(&[open_plan.clone(), open_plan]),
         call_reply(&[crop]),
         text_reply("Seen."),
@@ -179,7 +179,7 @@ async fn p4_masks_seen_media_and_keeps_the_prompt_prefix() {
     let mut config = with_tree_grant(&test_host, "image");
     config.plugins.get_mut("image").unwrap().grants.media = true;
     config.media_policies.insert("openai".to_owned(), "mask-openai".to_owned());
-    let model = RecordingProvider::new(&test_host, ("openai", "gpt-4o"), words);
+    let model = RecordingProvider::new(&test_host, ("openai", "gpt-4o"), model_script);
     let models = || Models::new(model.clone(), []);
     let mut session = open(&test_host, agent(&test_host, config.clone(), models()).await).await;
     let attached = attach(&session, photo.clone(), "photo.png").await;
@@ -197,8 +197,9 @@ async fn p4_masks_seen_media_and_keeps_the_prompt_prefix() {
     run_turn(&mut session, "And after a restart?").await;
 
     let sent = model.sent();
-    let seen: Vec<usize> = sent.iter().map(|sent| sent.request.messages.iter().flat_map(media_of).count()).collect();
-    assert_eq!(seen, [1, 2, 1, 0, 0], "the user's image, then both images of the tool, the crop, and no image");
+    let image_counts: Vec<usize> =
+        sent.iter().map(|sent| sent.request.messages.iter().flat_map(media_of).count()).collect();
+    assert_eq!(image_counts, [1, 2, 1, 0, 0], "the user's image, then both images of the tool, the crop, and no image");
     check_prefixes(&sent);
     let text = serde_json::to_string(&sent[0].request).unwrap();
     assert!(text.contains(&format!("[photo.png: image/png, 2600 × 1300 pixels; {digest}]")), "{text}");
@@ -226,8 +227,8 @@ async fn p4_a_mask_stays_when_the_policy_changes_its_decision() {
     let test_host = TestHost::new(&["bad-policy"]).await;
     let mut config = AgentConfig::new("test");
     config.media_policies.insert("openai".to_owned(), "bad-policy".to_owned());
-    let words = script(&[text_reply("One."), text_reply("Two."), text_reply("Three."), text_reply("Four.")]);
-    let model = RecordingProvider::new(&test_host, ("openai", "gpt-4o"), words);
+    let model_script = script(&[text_reply("One."), text_reply("Two."), text_reply("Three."), text_reply("Four.")]);
+    let model = RecordingProvider::new(&test_host, ("openai", "gpt-4o"), model_script);
     let models = || Models::new(model.clone(), []);
     let mut session = open(&test_host, agent(&test_host, config.clone(), models()).await).await;
     let attached = attach(&session, png(8, 8, 1), "fickle").await;
@@ -240,9 +241,9 @@ async fn p4_a_mask_stays_when_the_policy_changes_its_decision() {
     let mut session =
         Session::open(&test_host.host(), agent(&test_host, config, models()).await, open_session).await.unwrap();
     run_turn(&mut session, "Four.").await;
-    let shown = model.sent().into_iter().map(|sent| sent.request.messages[0].parts[1].clone()).collect::<Vec<_>>();
+    let sent_parts = model.sent().into_iter().map(|sent| sent.request.messages[0].parts[1].clone()).collect::<Vec<_>>();
     let mask = Part::Text("[seen once]".to_owned());
-    assert_eq!(shown, [Part::Media(attached), mask.clone(), mask.clone(), mask]);
+    assert_eq!(sent_parts, [Part::Media(attached), mask.clone(), mask.clone(), mask]);
 }
 
 /// P4: The policy gets the position, role, seen count, type, size, dimensions, digest and earlier masks of each media
@@ -251,14 +252,14 @@ async fn p4_a_mask_stays_when_the_policy_changes_its_decision() {
 async fn p4_the_policy_gets_descriptions_and_no_bytes() {
     let test_host = TestHost::new(&["image", "masker"]).await;
     std::fs::write(test_host.tree().join("plan.png"), png(40, 30, 1)).unwrap();
-    let words = script(&[
+    let model_script = script(&[
         call_reply(&[("image.open", json!({"path": "plan.png"}))]),
         text_reply("Seen."),
         text_reply("Again."),
     ]);
     let mut config = with_tree_grant(&test_host, "image");
     config.media_policies.insert("openai".to_owned(), "masker".to_owned());
-    let model = RecordingProvider::new(&test_host, ("openai", "gpt-4o"), words);
+    let model = RecordingProvider::new(&test_host, ("openai", "gpt-4o"), model_script);
     let mut session = open(&test_host, agent(&test_host, config, Models::new(model, [])).await).await;
     let attached = attach(&session, png(50, 20, 2), "photo.png").await;
     turn_with(&mut session, "Look.", &[&attached]).await;
@@ -361,8 +362,8 @@ async fn row_34_refuses_image_bombs() {
     let opening = || call_reply(&[("image.open", json!({"path": "bomb.png"})), scale("bomb.png"), scale("white.png")]);
     let mut config = with_tree_grant(&test_host, "image");
     config.media_policies.insert("openai".to_owned(), "mask-openai".to_owned());
-    let words = script(&[opening(), text_reply("Refused."), text_reply("Again.")]);
-    let model = RecordingProvider::new(&test_host, ("openai", "gpt-4o"), words);
+    let model_script = script(&[opening(), text_reply("Refused."), text_reply("Again.")]);
+    let model = RecordingProvider::new(&test_host, ("openai", "gpt-4o"), model_script);
     let mut session = open(&test_host, agent(&test_host, config.clone(), Models::new(model.clone(), [])).await).await;
     let attached = attach(&session, image_bomb(), "bomb.png").await;
     let result = turn_with(&mut session, "Look.", &[&attached]).await;
@@ -409,7 +410,7 @@ async fn p8_processes_a_twelve_megapixel_photograph_in_64_mib() {
     assert!(photo.len() > 4 << 20, "{} bytes", photo.len());
     std::fs::write(test_host.tree().join("photo.jpg"), photo).unwrap();
     let from = json!({"path": "photo.jpg"});
-    let words = script(&[
+    let model_script = script(&[
         call_reply(&[
             ("image.open", from.clone()),
             ("image.scale", json!({"from": from, "width": 1_024, "height": 1_024})),
@@ -417,7 +418,7 @@ async fn p8_processes_a_twelve_megapixel_photograph_in_64_mib() {
         ]),
         text_reply("Done."),
     ]);
-    let mut session = test_host.session(with_tree_grant(&test_host, "image"), words).await;
+    let mut session = test_host.session(with_tree_grant(&test_host, "image"), model_script).await;
     run_turn(&mut session, "Look.").await;
     for (name, is_error, text) in results(&test_host, &session).await {
         assert!(!is_error, "{name}: {text}");

@@ -104,11 +104,11 @@ fn echoed_text(result: &str) -> Value {
 async fn streamed_events(session: &mut Session, prompt: &str) -> (TurnResult, Vec<EventKind>) {
     let mut watching = session.subscribe();
     let result = run_turn(session, prompt).await;
-    let mut seen = Vec::new();
+    let mut received = Vec::new();
     while let Ok(event) = watching.try_recv() {
-        seen.push(event.kind);
+        received.push(event.kind);
     }
-    (result, seen)
+    (result, received)
 }
 
 fn tools() -> Value {
@@ -129,7 +129,7 @@ async fn m1_runs_parallel_calls_and_an_answer_of_aimock() {
     let test_host = TestHost::new(&["probe"]).await;
     let Some(server) = Server::aimock(&test_host, &tools(), &["--chunk-size", "5"]) else { return };
     let mut session = server.session(&test_host, 1).await;
-    let (result, seen) = streamed_events(&mut session, "echo twice").await;
+    let (result, received) = streamed_events(&mut session, "echo twice").await;
     let output = finished_output(result);
     assert_eq!(output.data, json!("Both words are back: one, two."));
     assert_eq!((output.model.as_str(), output.interactions), ("openai/gpt-mock", 2));
@@ -137,19 +137,19 @@ async fn m1_runs_parallel_calls_and_an_answer_of_aimock() {
     let results: Vec<Value> =
         results(&test_host, &session).await.iter().map(|(_, _, text)| echoed_text(text)).collect();
     assert_eq!(results, ["one", "two"]);
-    let pieces = seen.iter().filter_map(|kind| match kind {
+    let pieces = received.iter().filter_map(|kind| match kind {
         EventKind::StreamToken { text } => Some(text.as_str()),
         _ => None,
     });
     let pieces: Vec<&str> = pieces.collect();
     assert!(pieces.len() > 2, "the answer is streamed in pieces: {pieces:?}");
     assert_eq!(pieces.concat(), "Both words are back: one, two.");
-    let thinking = seen.iter().filter_map(|kind| match kind {
+    let thinking = received.iter().filter_map(|kind| match kind {
         EventKind::ThinkingContent { text } => Some(text.as_str()),
         _ => None,
     });
     assert_eq!(thinking.collect::<String>(), "They came back.");
-    assert!(seen.contains(&EventKind::ThinkingStart) && seen.contains(&EventKind::ThinkingEnd));
+    assert!(received.contains(&EventKind::ThinkingStart) && received.contains(&EventKind::ThinkingEnd));
 }
 
 /// M3: A request to a server that is always busy is repeated as often as allowed. Then the turn ends with the server's

@@ -59,14 +59,14 @@ async fn row_31_every_fault_is_an_error_or_a_retry() {
     ];
     let test_host = TestHost::new(&[]).await;
     for (fault, message_part, is_retryable) in faults {
-        let shown = format!("{fault:?}").chars().take(60).collect::<String>();
+        let fault_text = format!("{fault:?}").chars().take(60).collect::<String>();
         let server = ChatServer::start([fault.clone(), Answer::Text(STORY)]).await;
         let mut session = open(&test_host, AgentConfig::new("test"), models(&server, 1)).await;
         match run_turn(&mut session, "Tell.").await {
             TurnResult::Failed(TurnError::ModelFailed { message, .. }) => {
-                assert!(message.contains(message_part), "{shown}: {message}")
+                assert!(message.contains(message_part), "{fault_text}: {message}")
             }
-            other => panic!("{shown}: {other:?}"),
+            other => panic!("{fault_text}: {other:?}"),
         }
         session.close().await.unwrap();
         let server = ChatServer::start([fault, Answer::Text(STORY)]).await;
@@ -74,13 +74,13 @@ async fn row_31_every_fault_is_an_error_or_a_retry() {
         let result = run_turn(&mut session, "Tell.").await;
         match (result, is_retryable) {
             (TurnResult::Finished(output), true) => {
-                assert_eq!(output.data, json!(STORY), "{shown}");
-                assert!(event_types(&test_host, &session).await.contains(&"retry".to_owned()), "{shown}");
+                assert_eq!(output.data, json!(STORY), "{fault_text}");
+                assert!(event_types(&test_host, &session).await.contains(&"retry".to_owned()), "{fault_text}");
             }
             (TurnResult::Failed(TurnError::ModelFailed { .. }), false) => {}
-            (other, _) => panic!("{shown}: {other:?}"),
+            (other, _) => panic!("{fault_text}: {other:?}"),
         }
-        assert_eq!(server.requests().len(), if is_retryable { 2 } else { 1 }, "{shown}");
+        assert_eq!(server.requests().len(), if is_retryable { 2 } else { 1 }, "{fault_text}");
         session.close().await.unwrap();
     }
 }

@@ -24,7 +24,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let address = listener.local_addr().expect("bound");
         let heads = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&heads);
+        let recorder = Arc::clone(&heads);
         std::thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
                 let (mut head, mut byte) = (Vec::new(), [0]);
@@ -33,7 +33,7 @@ impl Server {
                 }
                 let head = String::from_utf8_lossy(&head).into_owned();
                 let answer = answer(&head);
-                seen.lock().unwrap().push(head);
+                recorder.lock().unwrap().push(head);
                 // The host closes the connection early when a response exceeds its limit.
                 let _ = stream.write_all(&answer);
             }

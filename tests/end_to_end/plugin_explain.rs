@@ -61,9 +61,12 @@ const GRANTS: &str = "plugin_directory = \"plugins\"\n\n[plugins.wants.grants]\n
 fn p6_explain_shows_every_kind_of_request() {
     let folder = plugin_folder(GRANTS);
     write_plugin(folder.path(), &manifest_with_every_request());
-    let shown = output(folder.path(), &["plugin", "explain", "plugins/wants.wasm", "--agent", "agent.toml"]);
-    let (heading, requests) = shown.split_once('\n').unwrap();
-    assert!(heading.starts_with("wants ") && !shown.contains("north") && !shown.contains("0123456789"), "{shown}");
+    let output_text = output(folder.path(), &["plugin", "explain", "plugins/wants.wasm", "--agent", "agent.toml"]);
+    let (heading, requests) = output_text.split_once('\n').unwrap();
+    assert!(
+        heading.starts_with("wants ") && !output_text.contains("north") && !output_text.contains("0123456789"),
+        "{output_text}"
+    );
     insta::assert_snapshot!(requests, @r#"
       always    clocks, random numbers and a limited number of log lines
       gets      reading below docs

@@ -247,15 +247,18 @@ fn replays_recorded_host_answers() {
     let grants = ["--grant", "notes:key_value_mib=1", "--grant", &pages];
     assert_eq!(cli.turn(&replies, &grants), Some(0));
     assert!(served.is_finished(), "the page was fetched");
-    let shown = String::from_utf8(cli.run(&["session", "show", &cli.session()]).stdout).unwrap();
-    assert!(shown.contains("A page of its time.") && shown.contains("no configuration key"), "{shown}");
+    let output_text = String::from_utf8(cli.run(&["session", "show", &cli.session()]).stdout).unwrap();
+    assert!(
+        output_text.contains("A page of its time.") && output_text.contains("no configuration key"),
+        "{output_text}"
+    );
     let (code, output_text) = cli.replay(&[]);
     assert_eq!(code, Some(0), "{output_text}");
     assert!(output_text.contains("6 calls of its plugins"), "{output_text}");
     // A fork has the same calls with the same recorded answers, under another session id.
     let forked = String::from_utf8(cli.run(&["session", "fork", &cli.session()]).stdout).unwrap();
-    let again = String::from_utf8(cli.run(&["session", "fork", forked.trim()]).stdout).unwrap();
-    for forked in [forked.trim(), again.trim()] {
+    let fork_output = String::from_utf8(cli.run(&["session", "fork", forked.trim()]).stdout).unwrap();
+    for forked in [forked.trim(), fork_output.trim()] {
         let (code, output_text) = cli.replay_of(forked, &["--all"]);
         assert!(code == Some(0) && output_text.contains("6 calls of its plugins"), "{output_text}");
         assert!(cli.run(&["session", "delete", forked, "--yes"]).status.success());
@@ -263,8 +266,8 @@ fn replays_recorded_host_answers() {
     // The replays have written nothing, so the third note gets number 3.
     assert_eq!(cli.replay(&[]).0, Some(0));
     assert_eq!(cli.turn(&[note("three"), text_reply("Kept.")], &grants), Some(0));
-    let shown = String::from_utf8(cli.run(&["session", "show", &cli.session()]).stdout).unwrap();
-    assert!(shown.contains("\"number\":3") || shown.contains("\"number\": 3"), "{shown}");
+    let output_text = String::from_utf8(cli.run(&["session", "show", &cli.session()]).stdout).unwrap();
+    assert!(output_text.contains("\"number\":3") || output_text.contains("\"number\": 3"), "{output_text}");
     // An exported document can be replayed on a machine that has neither the page nor the notes.
     let session = cli.session();
     assert!(cli.run(&["session", "export", &session, "-o", "one.json"]).status.success());

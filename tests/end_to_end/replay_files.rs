@@ -169,10 +169,10 @@ fn compares_changes_without_applying_them() {
     {
         assert!(output_text.contains(difference), "{output_text}");
     }
-    let after = all_files(&cli.path("docs"));
+    let files_after = all_files(&cli.path("docs"));
     let (code, output_text) = cli.replay(&[]);
     assert_eq!(code, Some(0), "{output_text}");
-    assert_eq!(all_files(&cli.path("docs")), after, "the replay changed no files");
+    assert_eq!(all_files(&cli.path("docs")), files_after, "the replay changed no files");
     for (changed_operations, difference) in [
         (operations.replace("new one", "new two"), "now leaves \"docs/new\" different from the recorded call"),
         (operations.replace("more;", "MORE;"), "now leaves \"docs/a.md\" different from the recorded call"),
@@ -193,7 +193,7 @@ fn compares_changes_without_applying_them() {
         assert_eq!(code, Some(1), "{changed_operations}: {output_text}");
         assert!(output_text.contains(difference), "{changed_operations}: {output_text}");
     }
-    assert_eq!(all_files(&cli.path("docs")), after);
+    assert_eq!(all_files(&cli.path("docs")), files_after);
 }
 
 /// S6: A file that exceeds the recording limit is not recorded, and the replay reports that. Other files are recorded.

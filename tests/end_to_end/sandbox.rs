@@ -33,14 +33,14 @@ async fn rows_1_and_2_stop_calls_at_their_deadline() {
     let mut config = config_with_half_a_second(&test_host);
     config.bounds.parallel_calls = 8;
     let mut session = test_host.session(config, script(&[call_reply(&spins), text_reply("Done.")])).await;
-    let other = async {
+    let other_agent = async {
         for _ in 0..5 {
             let (is_error, text) =
                 call(&test_host, AgentConfig::new("other"), "probe.echo", json!({"text": "alive"})).await;
             assert!(!is_error && text.contains("alive"), "{text}");
         }
     };
-    let (result, ()) = tokio::join!(run_turn(&mut session, "Spin."), other);
+    let (result, ()) = tokio::join!(run_turn(&mut session, "Spin."), other_agent);
     assert!(matches!(result, TurnResult::Finished(_)));
     for (_, is_error, text) in results(&test_host, &session).await {
         assert!(is_error && text.contains("probe@") && text.contains("limit"), "{text}");
@@ -115,9 +115,9 @@ async fn row_11_refuses_files_that_are_not_components() {
     write("module.wasm", b"\0asm\x01\0\0\0");
     write("empty.wasm", b"");
     write("huge.wasm", &vec![0; 33 << 20]);
-    let whole = std::fs::read(directory.join("calc.wasm")).unwrap();
-    write("cut.wasm", &whole[..whole.len() / 2]);
-    write("twin.wasm", &whole);
+    let component = std::fs::read(directory.join("calc.wasm")).unwrap();
+    write("cut.wasm", &component[..component.len() / 2]);
+    write("twin.wasm", &component);
     let (generation, problems) = test_host.load(&directory).await;
     assert!(generation.plugins().len() <= 1);
     for name in ["random.wasm", "module.wasm", "empty.wasm", "huge.wasm", "cut.wasm"] {

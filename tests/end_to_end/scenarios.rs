@@ -163,8 +163,11 @@ async fn l26_cuts_a_long_result_and_reads_the_rest() {
     let results = results(&test_host, &session).await;
     assert_eq!(results[0].2.len(), 20_000, "the result is stored in full");
     assert!(results[1].2.contains("characters 6000 to 11800 of 20000; continue with offset 11800"), "{}", results[1].2);
-    let shown = serde_json::to_string(&visible_messages(&test_host, &session).await[2]).unwrap();
-    assert!(shown.contains("the first 6000 of 20000 characters") && shown.len() < 6_500, "{shown}");
+    let message_text = serde_json::to_string(&visible_messages(&test_host, &session).await[2]).unwrap();
+    assert!(
+        message_text.contains("the first 6000 of 20000 characters") && message_text.len() < 6_500,
+        "{message_text}"
+    );
 }
 
 /// L6: Only the calls with the highest priority run. Every other call gets an error result.
@@ -402,9 +405,10 @@ async fn d4_remembers_the_answer_of_a_session() {
     assert_eq!(input.plain_text(), "Is the lighthouse open?", "the memory is not part of the text");
     let mut search_call = search();
     search_call["expect"] = json!({"lacks": ["4711"]});
-    let mut other = test_host.session(config_of("other", "bob"), script(&[search_call, text_reply("Unknown.")])).await;
-    expect_finished(run_turn(&mut other, "Is the lighthouse open?").await);
-    assert!(!results(&test_host, &other).await[0].2.contains("4711"));
+    let mut other_session =
+        test_host.session(config_of("other", "bob"), script(&[search_call, text_reply("Unknown.")])).await;
+    expect_finished(run_turn(&mut other_session, "Is the lighthouse open?").await);
+    assert!(!results(&test_host, &other_session).await[0].2.contains("4711"));
 }
 
 /// Row 31: If a reply is cut before the arguments of a call arrive, the call does not run with empty arguments.
@@ -412,8 +416,9 @@ async fn d4_remembers_the_answer_of_a_session() {
 async fn row_31_does_not_run_a_call_whose_arguments_were_cut() {
     let test_host = TestHost::new(&["probe"]).await;
     let cut = json!({"calls": [{"name": "probe.echo", "arguments": {"text": "a"}}, {"name": "probe.residue"}], "stop": "length"});
-    let whole = json!({"calls": [{"name": "probe.residue"}], "stop": "tool_calls"});
-    let mut session = test_host.session(AgentConfig::new("test"), script(&[cut, whole, text_reply("Done.")])).await;
+    let complete_reply = json!({"calls": [{"name": "probe.residue"}], "stop": "tool_calls"});
+    let mut session =
+        test_host.session(AgentConfig::new("test"), script(&[cut, complete_reply, text_reply("Done.")])).await;
     expect_finished(run_turn(&mut session, "Go.").await);
     let results = results(&test_host, &session).await;
     assert_eq!((results[0].1, results[2].1), (true, false), "no call of a cut reply runs: {results:?}");

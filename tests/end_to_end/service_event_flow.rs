@@ -148,8 +148,8 @@ async fn l17_an_approval_is_stored_before_the_turn_continues() {
         "parentid": request.id, "subject": subject,
         "data": {"decisions": [{"call": "call_1_1_2", "verdict": "granted", "scope": "session"}]}});
     let resolved = CloudEvent::parse(resolved.to_string().as_bytes()).unwrap();
-    let taken = session.respond(resolved).await.unwrap();
-    assert!(matches!(&taken, ResponseOutcome::Taken { waits, .. } if waits.len() == 1), "{taken:?}");
+    let outcome = session.respond(resolved).await.unwrap();
+    assert!(matches!(&outcome, ResponseOutcome::Taken { waits, .. } if waits.len() == 1), "{outcome:?}");
     assert_eq!(session.state().grants.len(), 1, "the approval is stored as a grant");
     let result = session.run(None, CancellationToken::new()).await.unwrap();
     assert!(

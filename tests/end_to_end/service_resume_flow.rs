@@ -67,8 +67,8 @@ async fn l10_a_response_resumes_a_turn_step_by_step() {
     // When the turn resumes, the state is loaded with its seen counts, and the response is matched by `parentid`.
     let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::Existing(subject)).await.unwrap();
     assert_eq!(*session.state(), state, "the reopened session has the stored state");
-    let taken = session.respond(response("call_1_1_5", json!({"price": 7}))).await.unwrap();
-    assert!(matches!(taken, ResponseOutcome::Taken { waits, .. } if waits.len() == 1));
+    let outcome = session.respond(response("call_1_1_5", json!({"price": 7}))).await.unwrap();
+    assert!(matches!(outcome, ResponseOutcome::Taken { waits, .. } if waits.len() == 1));
     // The other answer is still missing, so the agent stays suspended.
     let result = session.run(None, CancellationToken::new()).await.unwrap();
     assert!(matches!(result, TurnResult::Suspended(left) if left.waits.len() == 1));

@@ -220,8 +220,8 @@ async fn row_29_refuses_answers_that_match_no_open_call() {
     let mut with_own_subject = payment_answer("call_1_1_1");
     with_own_subject.subject = Some(session.subject().to_owned());
     assert_eq!(remaining_calls(session.respond(with_own_subject).await.unwrap()), 1);
-    let other = answer_event("call_1_1_1", "com.example.paid", json!({"receipt": "R-8"}));
-    assert_eq!(session.respond(other).await.unwrap(), ResponseOutcome::Late, "a different second answer");
+    let different_answer = answer_event("call_1_1_1", "com.example.paid", json!({"receipt": "R-8"}));
+    assert_eq!(session.respond(different_answer).await.unwrap(), ResponseOutcome::Late, "a different second answer");
     assert_eq!(results_so_far(&test_host, &session).await[0], Some(r#"{"receipt":"R-7"}"#.to_owned()));
 }
 
@@ -499,8 +499,8 @@ async fn l10_a_repeated_answer_to_an_edited_call_is_a_duplicate() {
     assert_eq!(remaining_calls(session.respond(payment_answer("call_1_1_1")).await.unwrap()), 0);
     for when in ["before the turn continues", "after its end"] {
         assert_eq!(session.respond(payment_answer("call_1_1_1")).await.unwrap(), ResponseOutcome::Duplicate, "{when}");
-        let other = answer_event("call_1_1_1", "com.example.paid", json!({"receipt": "R-8"}));
-        assert_eq!(session.respond(other).await.unwrap(), ResponseOutcome::Late, "{when}");
+        let different_answer = answer_event("call_1_1_1", "com.example.paid", json!({"receipt": "R-8"}));
+        assert_eq!(session.respond(different_answer).await.unwrap(), ResponseOutcome::Late, "{when}");
         continue_turn(&mut session).await;
     }
     assert!(results(&test_host, &session).await[0].2.contains("changed"), "the result tells the model about the edit");

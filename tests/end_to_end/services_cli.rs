@@ -149,8 +149,8 @@ fn l10_a_service_answer_continues_the_turn() {
     let respond = ["session", "respond", &session, "--event", &shipped, "--agent", "agent.toml"];
     let (code, stdout, stderr) = folder.run(&respond);
     assert_eq!((code, stdout.as_str()), (Some(0), "Done.\n"), "{stderr}");
-    let other = folder.event("other.json", 2, "x", json!({"tracking": 2}));
-    let (code, _, stderr) = folder.run(&["session", "respond", &session, "--event", &other]);
+    let different_event = folder.event("other.json", 2, "x", json!({"tracking": 2}));
+    let (code, _, stderr) = folder.run(&["session", "respond", &session, "--event", &different_event]);
     assert!(code == Some(0) && stderr.contains("too late"), "{stderr}");
 }
 

@@ -88,8 +88,8 @@ fn l17_shows_every_argument_of_a_call() {
     let cli = TestCli::new(service, &[call_reply(&[("pay", padded)]), text_reply("Done.")]);
     let (code, _, stderr) = cli.run(&[&AGENT[..], &["Pay."]].concat());
     assert_eq!(code, Some(3), "{stderr}");
-    let (_, shown, _) = cli.run(&["session", "show", "desk"]);
-    for text in [&stderr, &shown] {
+    let (_, output_text, _) = cli.run(&["session", "show", "desk"]);
+    for text in [&stderr, &output_text] {
         assert!(text.contains("\"amount\": 1000000") && text.contains("\"text\": \"rm -rf\""), "{text}");
         assert!(text.contains("not all is shown") && text.contains("--call call_1_1_1"), "{text}");
     }
@@ -168,9 +168,12 @@ fn d5_an_answered_turn_is_ready() {
     cli.run(&[&AGENT[..], &["Do it."]].concat());
     check_state("suspended");
     cli.run(&["session", "answer", "desk", "The red one."]);
-    let shown = check_state("ready");
-    assert!(shown.contains("\nready: this turn has what it waited for") && !shown.contains("interrupted"), "{shown}");
-    assert!(shown.contains("agent-host --session desk/") && !shown.contains("waits for"), "{shown}");
+    let output_text = check_state("ready");
+    assert!(
+        output_text.contains("\nready: this turn has what it waited for") && !output_text.contains("interrupted"),
+        "{output_text}"
+    );
+    assert!(output_text.contains("agent-host --session desk/") && !output_text.contains("waits for"), "{output_text}");
     cli.run(&["session", "answer", "desk", "The red one."]);
     check_state("ready");
     let (code, _, stderr) = cli.run(&[&AGENT[..], &["--continue"]].concat());

@@ -79,13 +79,16 @@ async fn d5_forks_and_undoes_a_session() {
     user.ask(None, "Who swims first?");
     let original = user.sessions().await.remove(0).subject;
     assert_eq!(user.ask(Some(&original), "Who swims next?"), "The seal.");
-    let shown = user.succeed(&["session", "show", &original]);
-    assert!(shown.contains("user 3\n") && shown.contains("assistant 4\n"), "messages are numbered: {shown}");
+    let output_text = user.succeed(&["session", "show", &original]);
+    assert!(
+        output_text.contains("user 3\n") && output_text.contains("assistant 4\n"),
+        "messages are numbered: {output_text}"
+    );
 
     let fork = user.succeed(&["session", "fork", &original, "--at", "2"]);
     assert!(fork != original && fork.starts_with("agent/"), "{fork}");
-    let shown = user.succeed(&["session", "show", &fork]);
-    assert!(shown.contains("The walrus.") && !shown.contains("The seal."), "{shown}");
+    let output_text = user.succeed(&["session", "show", &fork]);
+    assert!(output_text.contains("The walrus.") && !output_text.contains("The seal."), "{output_text}");
     let stderr = user.fail(&["session", "fork", &original, "--at", "9"]);
     assert!(
         stderr.contains("message 9 is not in the session's view; the nearest message after which it can be cut is 4"),
@@ -97,9 +100,9 @@ async fn d5_forks_and_undoes_a_session() {
     assert!(user.succeed(&["memory", "list"]).contains("Answered: The seal."));
     user.succeed(&["session", "undo", &original]);
     assert!(!user.succeed(&["memory", "list"]).contains("The seal."), "the memory of an undone turn is deleted");
-    let shown = user.succeed(&["session", "show", &original]);
-    let (_, undone) = shown.split_once("turn 2").expect("the undone turn is still stored");
-    assert_eq!((shown.matches("undone").count(), undone.matches("undone").count()), (2, 2), "{shown}");
+    let output_text = user.succeed(&["session", "show", &original]);
+    let (_, undone) = output_text.split_once("turn 2").expect("the undone turn is still stored");
+    assert_eq!((output_text.matches("undone").count(), undone.matches("undone").count()), (2, 2), "{output_text}");
     assert_eq!(user.ask(Some(&original), "And who now?"), "The otter.");
     let exported = user.succeed(&["session", "export", &original]);
     let exported: Value = serde_json::from_str(&exported).unwrap();

@@ -183,7 +183,7 @@ async fn d5_reports_damage_in_a_document_with_its_location() {
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
     let exported = document(&*test_host.store, &subject).await;
-    let whole: Value = serde_json::from_slice(&exported).unwrap();
+    let valid_document: Value = serde_json::from_slice(&exported).unwrap();
     let mut damaged: Vec<(Vec<u8>, &str)> = vec![
         (exported[..exported.len() / 2].to_vec(), "damaged at its JSON: "),
         (Vec::new(), "damaged at its JSON: "),
@@ -193,7 +193,7 @@ async fn d5_reports_damage_in_a_document_with_its_location() {
         (br#"{"format":"another","version":1}"#.to_vec(), "its format is `another`"),
     ];
     let mut with = |pointer: &str, value: Value, expected: &'static str| {
-        let mut crafted = whole.clone();
+        let mut crafted = valid_document.clone();
         *crafted.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = value;
         damaged.push((serde_json::to_vec(&crafted).unwrap(), expected));
     };
@@ -205,7 +205,7 @@ async fn d5_reports_damage_in_a_document_with_its_location() {
         "damaged at messages[2]: the call `call_9_9_9` has no result",
     );
     with("/messages", json!([]), "damaged at messages: the document has 0, but the state counts 9");
-    with("/calls/1/id", whole["calls"][0]["id"].clone(), "damaged at calls[1]: the call `call_1_1_1");
+    with("/calls/1/id", valid_document["calls"][0]["id"].clone(), "damaged at calls[1]: the call `call_1_1_1");
     with("/events/5/event/sequence", json!(9), "damaged at events[5]: event 6 is missing");
     with("/events/0/event/session", json!("x"), "damaged at events[0]: it belongs to another session");
     with("/hidden/0/id", json!(99), "damaged at hidden[0]: this message does not exist");
@@ -246,7 +246,10 @@ async fn d5_reports_damage_in_a_document_with_its_location() {
         }
         import(&*other.store, &exported, ImportAs::OriginalSubject).await.unwrap();
         let imported: Value = serde_json::from_slice(&document(&*other.store, &subject).await).unwrap();
-        assert_eq!((&imported["messages"], &imported["calls"]), (&whole["messages"], &whole["calls"]));
+        assert_eq!(
+            (&imported["messages"], &imported["calls"]),
+            (&valid_document["messages"], &valid_document["calls"])
+        );
         other.store.delete(&subject).await.unwrap();
     }
 }
@@ -286,8 +289,8 @@ async fn d5_a_fork_continues_and_the_original_is_unchanged() {
         continue_session(&test_host, &forked.session, expecting_reply(&["Both", "image/png"], &["Never mind"])).await;
     open.close().await.unwrap();
     import(&*test_host.store, &before, ImportAs::OriginalSubject).await.unwrap();
-    let after = document(&*test_host.store, &subject).await;
-    assert_eq!(without_times(&after, "", ""), without_times(&before, "", ""));
+    let document_after = document(&*test_host.store, &subject).await;
+    assert_eq!(without_times(&document_after, "", ""), without_times(&before, "", ""));
 }
 
 /// D5, L9: A fork never separates a call from its result, and the error names the nearest possible positions.

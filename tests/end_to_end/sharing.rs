@@ -204,8 +204,8 @@ fn p11_the_lock_file_restores_the_same_bytes() {
     let nowhere = user.lock().replace(&user.registry.host(), "127.0.0.1:1");
     std::fs::write(user.path("plugins/plugins.lock"), nowhere).unwrap();
     std::fs::remove_file(user.path("plugins/tides.wasm")).unwrap();
-    let again = user.succeed(&in_plugins(&["plugin", "add", "127.0.0.1:1/team/tides:latest"]));
-    assert!(again.contains("cannot be reached") && again.contains("plugin store"), "{again}");
+    let second_output = user.succeed(&in_plugins(&["plugin", "add", "127.0.0.1:1/team/tides:latest"]));
+    assert!(second_output.contains("cannot be reached") && second_output.contains("plugin store"), "{second_output}");
     assert_eq!(std::fs::read(user.path("plugins/tides.wasm")).unwrap(), bytes);
     std::fs::remove_file(user.path("plugins/tides.wasm")).unwrap();
     std::fs::remove_dir_all(user.path("data")).unwrap();

@@ -44,15 +44,15 @@ fn row_46_a_turn_waits_for_a_locked_store() {
     let folder = intruder_folder();
     let mut running = folder.command(&["--agent", "agent.toml", "--json", "Go."]).spawn().unwrap();
     wait_for(&folder.path("tree/begun"), &mut running);
-    let other = rusqlite::Connection::open(folder.path("data/agent-host.db")).unwrap();
-    other.busy_timeout(Duration::from_secs(10)).unwrap();
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let connection = rusqlite::Connection::open(folder.path("data/agent-host.db")).unwrap();
+    connection.busy_timeout(Duration::from_secs(10)).unwrap();
+    connection.execute_batch("BEGIN IMMEDIATE").unwrap();
     std::thread::sleep(BLOCKED);
     assert!(
         folder.path("tree/after").exists() && running.try_wait().unwrap().is_none(),
         "the call has ended, but the turn has not"
     );
-    other.execute_batch("ROLLBACK").unwrap();
+    connection.execute_batch("ROLLBACK").unwrap();
     let output = running.wait_with_output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{stdout}\n{stderr}");

@@ -258,8 +258,8 @@ pub(crate) async fn visible_messages(test_host: &TestHost, session: &Session) ->
     let messages =
         test_host.store.messages(session.subject(), MessageRange::Ids(ids)).await.expect("messages are there");
     let limit = session.state().turn.as_ref().map_or(usize::MAX, |turn| turn.config.result_characters as usize);
-    let shown = messages.iter().zip(entries);
-    shown.map(|(message, entry)| shown_message(message, session.state().seen_count(entry), limit)).collect()
+    let message_entries = messages.iter().zip(entries);
+    message_entries.map(|(message, entry)| shown_message(message, session.state().seen_count(entry), limit)).collect()
 }
 
 /// Returns `role seen-count` for each message of the session's view.

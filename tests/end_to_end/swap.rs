@@ -220,12 +220,12 @@ async fn row_30_loads_only_complete_and_valid_files() {
     watched_agent.until(&probe_version(1)).await;
 
     // The file is written in three pieces with idle pauses. The incomplete file is not reported as damaged.
-    let whole = probe_version(2);
-    for end in [whole.len() / 3, whole.len() / 2, whole.len()] {
-        std::fs::write(&file, &whole[..end]).unwrap();
+    let component = probe_version(2);
+    for end in [component.len() / 3, component.len() / 2, component.len()] {
+        std::fs::write(&file, &component[..end]).unwrap();
         tokio::time::sleep(Duration::from_millis(600)).await;
     }
-    watched_agent.until(&whole).await;
+    watched_agent.until(&component).await;
     assert_eq!(watched_agent.refusals(), 0, "an incomplete file is not reported as damaged while it grows");
     run_turn(&mut session, "Again.").await;
 
@@ -234,7 +234,7 @@ async fn row_30_loads_only_complete_and_valid_files() {
     write_atomically(&file, &probe_version_with(3, Some(canary)));
     let (_, reason) = watched_agent.refusal().await;
     assert!(reason.contains("canary `probe.panic`"), "{reason}");
-    watched_agent.until(&whole).await;
+    watched_agent.until(&component).await;
     let canary = Canary { tool: "probe.echo".to_owned(), arguments: json!({"text": "yes"}) };
     let third = probe_version_with(3, Some(canary));
     write_atomically(&file, &third);
@@ -247,17 +247,18 @@ async fn row_30_loads_only_complete_and_valid_files() {
     run_turn(&mut session, "Once more.").await;
     let digest = |bytes: &[u8]| Some(digest_of(bytes));
     let swapped = |from, to| EventKind::PluginSwapped { plugin: "probe".into(), from, to };
-    let expected = [swapped(digest(&probe_version(1)), digest(&whole)), swapped(digest(&whole), None)];
+    let expected = [swapped(digest(&probe_version(1)), digest(&component)), swapped(digest(&component), None)];
     assert_eq!(swaps(&watched_agent.test_host, &session).await, expected, "no turn used the third version");
 
     let versions = watched_agent.test_host.store.versions(VersionFilter::default(), 10).await.unwrap();
-    let seen: Vec<_> = versions.iter().map(|version| (version.digest.clone(), version.why.unwrap())).collect();
+    let version_reasons: Vec<_> =
+        versions.iter().map(|version| (version.digest.clone(), version.why.unwrap())).collect();
     let expected = [
         (digest_of(&third), VersionEnd::Removed),
-        (digest_of(&whole), VersionEnd::Replaced),
+        (digest_of(&component), VersionEnd::Replaced),
         (digest_of(&probe_version(1)), VersionEnd::Replaced),
     ];
-    assert_eq!(seen, expected);
+    assert_eq!(version_reasons, expected);
     let audited = watched_agent.test_host.store.audit_entries(0, 0, 100).await.unwrap();
     let action_kinds: Vec<_> = audited.iter().map(|entry| entry.action.kind()).collect();
     assert_eq!(action_kinds.iter().filter(|kind| **kind == "swapped").count(), 3, "O3: {action_kinds:?}");
@@ -288,8 +289,9 @@ async fn p10_rolls_back_a_version_that_crashes() {
     run_turn(&mut session, "And now?").await;
     let [first, second] = [1, 2].map(|number| digest_of(&probe_version(number)));
     let swap_events = swaps(&watched_agent.test_host, &session).await;
-    let back = EventKind::PluginRolledBack { plugin: "probe".into(), from: second.clone(), to: first.clone() };
-    assert_eq!(swap_events.last(), Some(&back), "{swap_events:?}");
+    let rollback_event =
+        EventKind::PluginRolledBack { plugin: "probe".into(), from: second.clone(), to: first.clone() };
+    assert_eq!(swap_events.last(), Some(&rollback_event), "{swap_events:?}");
     let audited = watched_agent.test_host.store.audit_entries(0, 0, 100).await.unwrap();
     let is_rollback = |action: &AuditAction| matches!(action, AuditAction::RolledBack { from, to, .. } if *from == second && *to == first);
     assert_eq!(audited.iter().filter(|entry| is_rollback(&entry.action)).count(), 1, "O3: {audited:?}");
@@ -441,7 +443,7 @@ async fn p10_never_prunes_a_version_that_an_open_turn_needs() {
     let test_host = TestHost::new(&[]).await;
     let file = test_host.directory.path().join("plugins/probe.wasm");
     let plugins = test_host.sandbox.store().unwrap().clone();
-    let kept = |number: u32| plugins.get(&digest_of(&probe_version(number))).is_ok();
+    let is_stored = |number: u32| plugins.get(&digest_of(&probe_version(number))).is_ok();
     write_atomically(&file, &probe_version(1));
     let replies = script(&[call_reply(&[("probe.pending", json!({"text": "wait"}))]), echo(), text_reply("Done.")]);
     let live = LiveAgent::new(test_host.agent(with_events_and_media(AgentConfig::new("test")), replies.clone()).await);
@@ -458,7 +460,7 @@ async fn p10_never_prunes_a_version_that_an_open_turn_needs() {
     assert_eq!((now.removed.len(), now.kept), (0, 3), "recent versions stay");
     let later = prune(&*test_host.store, &plugins, SystemTime::now() + Duration::from_secs(7_200)).await.unwrap();
     assert_eq!(later.removed, [digest_of(&probe_version(5))]);
-    assert!(kept(1) && kept(2) && !kept(5), "the versions of the open turn and the serving one stay");
+    assert!(is_stored(1) && is_stored(2) && !is_stored(5), "the versions of the open turn and the serving one stay");
 
     let mut session = Session::open(&test_host.host(), live, OpenSession::Existing(subject)).await.unwrap();
     session

@@ -90,11 +90,11 @@ fn streams_a_turn_with_thinking_cards_and_markdown() {
     screen.send("How many words?");
     screen.send(ENTER);
     screen.wait_for_prompt(2);
-    let shown = screen.text();
+    let screen_text = screen.text();
     let expected = ["thinking\n  Let me count.\n\nI count it.\n\n✓ text.count {\"text\":\"one two\"}", "two words"];
-    assert!(expected.iter().all(|expected| shown.contains(expected)), "{shown}");
-    assert!(shown.contains("\n\nIt has two words.\n\na │ b\n──┼──\n1 │ 2\n\nscripted/"), "{shown}");
-    assert!(shown.contains("2 model calls, "), "{shown}");
+    assert!(expected.iter().all(|expected| screen_text.contains(expected)), "{screen_text}");
+    assert!(screen_text.contains("\n\nIt has two words.\n\na │ b\n──┼──\n1 │ 2\n\nscripted/"), "{screen_text}");
+    assert!(screen_text.contains("2 model calls, "), "{screen_text}");
     assert!(
         screen
             .cells("Let me")
@@ -123,9 +123,9 @@ fn l29_ctrl_c_cancels_a_stream_and_the_session_continues() {
     assert!(!screen.text().contains("typed ahead"));
     screen.send(CTRL_C);
     screen.wait_for_end("> typed ahead");
-    let shown = screen.text();
-    assert!(shown.contains("the reply above is discarded: the turn was cancelled\n"), "{shown}");
-    assert!(!shown.contains("number300"), "{shown}");
+    let screen_text = screen.text();
+    assert!(screen_text.contains("the reply above is discarded: the turn was cancelled\n"), "{screen_text}");
+    assert!(!screen_text.contains("number300"), "{screen_text}");
     // Ctrl-C at the prompt clears the line, and nothing is sent.
     screen.send(CTRL_C);
     screen.wait_for_end("> typed ahead\n\n>");
@@ -204,9 +204,9 @@ fn sigterm_exits_cleanly_at_a_prompt_and_in_a_turn() {
     terminate(&screen);
     assert_eq!(screen.exit_code(), Some(130));
     assert!(screen.echoes());
-    let shown = cli.command(&["--continue"]).stdin(Stdio::null()).output().unwrap();
-    let output_text = String::from_utf8_lossy(&shown.stdout);
-    assert_eq!(shown.status.code(), Some(0), "the turn was interrupted, not cancelled: {output_text}");
+    let output = cli.command(&["--continue"]).stdin(Stdio::null()).output().unwrap();
+    let output_text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "the turn was interrupted, not cancelled: {output_text}");
     assert!(output_text.contains("number300"), "{output_text}");
 }
 
@@ -234,17 +234,17 @@ fn the_window_can_be_resized_during_a_reply_and_while_typing() {
     screen.resize(50, 40);
     screen.wait_for("number300\n");
     screen.wait_for_end("\n>");
-    let shown = screen.text();
-    let lines = shown.lines().filter(|line| line.starts_with("number2"));
+    let screen_text = screen.text();
+    let lines = screen_text.lines().filter(|line| line.starts_with("number2"));
     let has_whole_words =
         |line: &str| line.split(' ').all(|word| word.trim_start_matches("number").parse::<u32>().is_ok());
     let lines: Vec<_> = lines.collect();
-    assert!(lines.len() > 20 && lines.iter().all(|line| line.len() <= 40 && has_whole_words(line)), "{shown}");
+    assert!(lines.len() > 20 && lines.iter().all(|line| line.len() <= 40 && has_whole_words(line)), "{screen_text}");
     screen.send("a line that does not fit into forty columns");
     screen.wait_for("fit into forty columns");
     screen.resize(50, 20);
     screen.send(", nor twenty");
-    screen.wait("the typed text", |shown| shown.replace('\n', "").ends_with("forty columns, nor twenty"));
+    screen.wait("the typed text", |screen_text| screen_text.replace('\n', "").ends_with("forty columns, nor twenty"));
     screen.send(CTRL_C);
     screen.wait_for_end("\n>");
     screen.send("/sess\t");
@@ -318,9 +318,9 @@ fn shortens_a_large_result_and_shows_it_on_request() {
     screen.send("Go.\r");
     screen.wait_for("\nLarge.\n");
     screen.wait_for_prompt(2);
-    let shown = screen.text();
-    assert!(shown.contains("x…\n  … 20.0 KiB in total: /result\n"), "{shown}");
-    assert!(shown.matches('x').count() < 100, "{shown}");
+    let screen_text = screen.text();
+    assert!(screen_text.contains("x…\n  … 20.0 KiB in total: /result\n"), "{screen_text}");
+    assert!(screen_text.matches('x').count() < 100, "{screen_text}");
     let before = screen.raw().matches('x').count();
     screen.send("/result\r");
     screen.wait_for("xxx\n\n>");
@@ -391,13 +391,14 @@ fn m3_marks_an_interrupted_reply_as_void() {
     let mut screen = cli.session();
     screen.send("Go.\r");
     screen.wait_for("1 model call, ");
-    let shown = screen.text();
+    let screen_text = screen.text();
     let expected_texts =
         ["Half a reply", "the reply above is discarded: it was interrupted", "overloaded", "retrying", "and more"];
-    let mut remaining = shown.as_str();
+    let mut remaining = screen_text.as_str();
     for expected_text in expected_texts {
-        let (_, after_text) =
-            remaining.split_once(expected_text).unwrap_or_else(|| panic!("`{expected_text}` is missing:\n{shown}"));
+        let (_, after_text) = remaining
+            .split_once(expected_text)
+            .unwrap_or_else(|| panic!("`{expected_text}` is missing:\n{screen_text}"));
         remaining = after_text;
     }
 }

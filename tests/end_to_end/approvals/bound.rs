@@ -42,8 +42,8 @@ async fn row_52_a_permanent_approval_is_bound_to_grants_user_and_file() {
     expect_finished(pay(&test_host, config()).await);
     let paid = ledger(&test_host).len();
 
-    let other = test_host.directory.path().join("other");
-    std::fs::create_dir(&other).unwrap();
+    let other_folder = test_host.directory.path().join("other");
+    std::fs::create_dir(&other_folder).unwrap();
     let with_trees = |trees: Vec<TreeGrant>| {
         let mut config = config();
         config.plugins.get_mut("payer").unwrap().grants.trees = trees;
@@ -56,8 +56,8 @@ async fn row_52_a_permanent_approval_is_bound_to_grants_user_and_file() {
     let mut with_requests = config();
     with_requests.plugins.get_mut("payer").unwrap().grants.http.push("https://a.example".parse().unwrap());
     let changed = [
-        ("another folder", with_trees(vec![tree(&other)])),
-        ("one more folder", with_trees(vec![tree(&test_host.tree()), tree(&other)])),
+        ("another folder", with_trees(vec![tree(&other_folder)])),
+        ("one more folder", with_trees(vec![tree(&test_host.tree()), tree(&other_folder)])),
         ("another user", AgentConfig { user: Some("eve".to_owned()), ..config() }),
         ("no user", AgentConfig { user: None, ..config() }),
         ("another file", AgentConfig { file: Some("/elsewhere/agent.toml".into()), ..config() }),
@@ -78,8 +78,8 @@ async fn row_52_a_permanent_approval_is_bound_to_grants_user_and_file() {
 #[tokio::test(flavor = "multi_thread")]
 async fn row_52_a_link_to_another_folder_is_another_grant() {
     let test_host = TestHost::new(&["payer"]).await;
-    let (link, other) = (test_host.directory.path().join("link"), test_host.directory.path().join("other"));
-    std::fs::create_dir(&other).unwrap();
+    let (link, other_folder) = (test_host.directory.path().join("link"), test_host.directory.path().join("other"));
+    std::fs::create_dir(&other_folder).unwrap();
     std::os::unix::fs::symlink(test_host.tree(), &link).unwrap();
     let config = || {
         let mut config = with_tree_grant(&test_host, "payer");
@@ -88,9 +88,9 @@ async fn row_52_a_link_to_another_folder_is_another_grant() {
     };
     allow_permanently(&test_host, config()).await;
     std::fs::remove_file(&link).unwrap();
-    std::os::unix::fs::symlink(&other, &link).unwrap();
+    std::os::unix::fs::symlink(&other_folder, &link).unwrap();
     assert_eq!(calls_to_approve(&pay(&test_host, config()).await), ["call_1_1_1"]);
-    assert_eq!(std::fs::read_dir(&other).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(&other_folder).unwrap().count(), 0);
 }
 
 /// Row 52: An approval that an earlier version of the host stored has no scope, so it does not count.

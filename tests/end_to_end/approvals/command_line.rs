@@ -92,8 +92,8 @@ fn l17_a_waiting_turn_is_answered_on_the_command_line() {
     let (_, shown, _) = cli.run(&["session", "show", &session]);
     assert!(shown.contains("waits for an approval") && shown.contains("{\"to\":\"Bob\",\"amount\":2}"), "{shown}");
     let answer = |arguments: &[&str]| {
-        let words = [&["session"], arguments, &["--agent", "agent.toml"]].concat();
-        cli.run(&words)
+        let command_arguments = [&["session"], arguments, &["--agent", "agent.toml"]].concat();
+        cli.run(&command_arguments)
     };
     let (code, _, stderr) = answer(&["approve", &session, "call_9_9_9"]);
     assert!(

@@ -62,12 +62,12 @@ fn waiting_turn() -> (TestCli, String) {
 }
 
 fn start_answer(cli: &TestCli, session: &str, answer: Answer) -> Child {
-    let words: Vec<&str> = match answer {
+    let command_arguments: Vec<&str> = match answer {
         Answer::Books => vec!["respond", session, "--event", "books.json"],
         Answer::Stamps => vec!["respond", session, "--event", "stamps.json"],
         Answer::Approval => vec!["approve", session, "call_1_1_3"],
     };
-    let mut command = cli.command(&[&["session"], &words[..], &["--agent", "agent.toml"]].concat());
+    let mut command = cli.command(&[&["session"], &command_arguments[..], &["--agent", "agent.toml"]].concat());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 

@@ -97,8 +97,8 @@ fn p8_single_plugins_have_the_limits_of_the_named_agent() {
         let result = folder.run(&[&call[..], &["--agent", agent]].concat());
         assert!(result.code == Some(1) && result.stderr.contains("memory of 1 MiB"), "{agent}: {result:?}");
     }
-    let other = folder.run(&[&call[..], &["--agent", "other.toml"]].concat());
-    assert!(other.code == Some(0) && other.stdout.contains("Read me."), "{other:?}");
+    let result = folder.run(&[&call[..], &["--agent", "other.toml"]].concat());
+    assert!(result.code == Some(0) && result.stdout.contains("Read me."), "{result:?}");
     let mut large = std::fs::read(folder.path("plugins/text.wasm")).unwrap();
     // Append a custom section of 2 MiB: its id, its size as LEB128 (4 bytes), and an empty name.
     large.extend([0, 0x80, 0x80, 0x80, 0x01]);

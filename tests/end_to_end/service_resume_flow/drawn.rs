@@ -133,8 +133,8 @@ impl ResumeSetup {
         let subject = self.session.subject().to_owned();
         let state = self.session.state().clone();
         let call = state.waits()[0].call.clone();
-        let other = Session::open(&self.test_host.host(), self.agent.clone(), OpenSession::New).await.unwrap();
-        std::mem::replace(&mut self.session, other).close().await.unwrap();
+        let other_session = Session::open(&self.test_host.host(), self.agent.clone(), OpenSession::New).await.unwrap();
+        std::mem::replace(&mut self.session, other_session).close().await.unwrap();
         let opened =
             Session::open(&self.test_host.host(), self.agent.clone(), OpenSession::Existing(subject)).await.unwrap();
         std::mem::replace(&mut self.session, opened).close().await.unwrap();

@@ -163,16 +163,16 @@ fn row_45_appended_bytes_are_not_the_locked_file() {
     cli.push("tides", "1.0.0", &[]);
     cli.succeed(&super::in_plugins(&["plugin", "add", &cli.reference("team/tides:latest")]));
     let file = cli.path("plugins/tides.wasm");
-    let whole = std::fs::read(&file).unwrap();
+    let original_bytes = std::fs::read(&file).unwrap();
     for tail in [&b"more"[..], &[0; 64], &[0xff; 64]] {
-        std::fs::write(&file, [whole.as_slice(), tail].concat()).unwrap();
+        std::fs::write(&file, [original_bytes.as_slice(), tail].concat()).unwrap();
         cli.fails(2, &["plugin", "list", "plugins"], &["it is not the locked file"]);
         // The file is also refused under another file name, because its manifest contains the plugin's name.
         std::fs::rename(&file, cli.path("plugins/other.wasm")).unwrap();
         cli.fails(2, &["plugin", "list", "plugins"], &["other.wasm: ", "it is not the locked file"]);
         std::fs::remove_file(cli.path("plugins/other.wasm")).unwrap();
     }
-    std::fs::write(&file, &whole).unwrap();
+    std::fs::write(&file, &original_bytes).unwrap();
     cli.succeed(&["plugin", "list", "plugins"]);
 }
 

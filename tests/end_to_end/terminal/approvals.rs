@@ -31,9 +31,12 @@ fn l17_shows_each_call_and_asks_for_an_answer() {
     screen.wait_for_prompt(1);
     screen.send("Pay.\r");
     screen.wait_for_end(QUESTION);
-    let shown = screen.text();
-    assert!(shown.contains("approval needed (1 of 3): payer.pay  payer@"), "{shown}");
-    assert!(shown.contains("approval required by the tool itself\n  \"to\": \"Ann\"\n  \"amount\": 1\n"), "{shown}");
+    let screen_text = screen.text();
+    assert!(screen_text.contains("approval needed (1 of 3): payer.pay  payer@"), "{screen_text}");
+    assert!(
+        screen_text.contains("approval required by the tool itself\n  \"to\": \"Ann\"\n  \"amount\": 1\n"),
+        "{screen_text}"
+    );
     screen.send("\r");
     screen.wait_for("Ctrl-C cancels the turn");
     screen.wait_for_end(QUESTION);
@@ -95,8 +98,8 @@ fn l29_a_question_can_be_cancelled_or_left_open() {
     screen.wait_for_end(QUESTION);
     screen.send(CTRL_C);
     assert_eq!(screen.exit_code(), Some(130));
-    let (_, shown, _) = cli.run(&["session", "show"]);
-    assert!(shown.contains("cancelled before it ran"), "{shown}");
+    let (_, screen_text, _) = cli.run(&["session", "show"]);
+    assert!(screen_text.contains("cancelled before it ran"), "{screen_text}");
     let mut screen = start_on_terminal(&cli, &["--agent", "agent.toml"]);
     screen.wait_for_prompt(1);
     screen.send("Pay.\r");

@@ -36,18 +36,18 @@ fn l17_an_agents_approval_is_asked_at_the_terminal_of_its_parent() {
     let cli = three_levels("", &[payments_reply(&[("Ann", 1), ("Bob", 2)]), text_reply("Paid.")]);
     let mut screen = start_on_terminal(&cli, &["--agent", "lead.toml", "Pay."]);
     screen.wait_for_end(QUESTION);
-    let shown = screen.text();
-    assert!(shown.contains("the agent clerk asks  lead → clerk, session clerk/"), "{shown}");
-    assert!(shown.contains("approval needed (1 of 2): payer.pay  payer@"), "{shown}");
+    let screen_text = screen.text();
+    assert!(screen_text.contains("the agent clerk asks  lead → clerk, session clerk/"), "{screen_text}");
+    assert!(screen_text.contains("approval needed (1 of 2): payer.pay  payer@"), "{screen_text}");
     assert!(cli.ledger().is_empty());
     screen.send("y\r");
     screen.wait_for("(2 of 2)");
     screen.wait_for_end(QUESTION);
     screen.send("n too much\r");
     assert_eq!(screen.exit_code(), Some(0));
-    let shown = screen.text();
-    assert!(shown.contains("The lead is content."), "{shown}");
-    assert!(!shown.contains("session approve"), "no command is suggested: {shown}");
+    let screen_text = screen.text();
+    assert!(screen_text.contains("The lead is content."), "{screen_text}");
+    assert!(!screen_text.contains("session approve"), "no command is suggested: {screen_text}");
     assert_eq!(cli.ledger(), ["Ann 1"]);
 }
 
@@ -98,9 +98,9 @@ fn l18_an_agents_question_is_asked_at_the_terminal_of_its_parent() {
         three_levels("finish = \"tool\"", &[call_reply(&[("ask_question", json!({"question": "Which door?"}))]), done]);
     let mut screen = start_on_terminal(&cli, &["--agent", "lead.toml", "Open the door."]);
     screen.wait_for_end("your answer >");
-    let shown = screen.text();
-    assert!(shown.contains("the agent clerk asks  lead → clerk, session clerk/"), "{shown}");
-    assert!(shown.contains("? Which door?\n"), "{shown}");
+    let screen_text = screen.text();
+    assert!(screen_text.contains("the agent clerk asks  lead → clerk, session clerk/"), "{screen_text}");
+    assert!(screen_text.contains("? Which door?\n"), "{screen_text}");
     screen.send("\r");
     screen.wait_for("the answer is empty");
     screen.wait_for_end("your answer >");
@@ -124,9 +124,9 @@ fn d3_an_unknown_outcome_of_a_child_is_decided_at_the_terminal_of_its_parent() {
     killed.wait().unwrap();
     let mut screen = start_on_terminal(&cli, &["--agent", "lead.toml", "--continue"]);
     screen.wait_for_end("what was the outcome? retry, failed [WHY], result TEXT >");
-    let shown = screen.text();
-    assert!(shown.contains("the agent clerk asks  lead → clerk, session clerk/"), "{shown}");
-    assert!(shown.contains("  probe.slow\n  \"ms\": 25000\n"), "{shown}");
+    let screen_text = screen.text();
+    assert!(screen_text.contains("the agent clerk asks  lead → clerk, session clerk/"), "{screen_text}");
+    assert!(screen_text.contains("  probe.slow\n  \"ms\": 25000\n"), "{screen_text}");
     screen.send("perhaps\r");
     screen.wait_for("type `retry`");
     screen.send("result all seven\r");

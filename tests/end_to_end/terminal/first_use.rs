@@ -88,13 +88,13 @@ fn p6_a_yes_at_the_first_use_applies_to_this_run() {
     let mut screen = folder.session();
     screen.send("Count.\r");
     screen.wait_for_end(QUESTION);
-    let shown = screen.text();
+    let output_text = screen.text();
     let grant_line = format!("  reading everything in {}  read = [\".\"]\n", folder.path("work").display());
     assert!(
-        shown.contains("first use: text ")
-            && shown.contains(" asks for these grants to run text.count_file (agent work-")
+        output_text.contains("first use: text ")
+            && output_text.contains(" asks for these grants to run text.count_file (agent work-")
     );
-    assert!(shown.contains(&grant_line), "{shown}");
+    assert!(output_text.contains(&grant_line), "{output_text}");
     screen.send("perhaps\r");
     screen.wait_for("another folder instead of the one that is shown");
     screen.wait_for_end(QUESTION);
@@ -154,8 +154,8 @@ fn p6_always_writes_the_grant_to_the_file() {
 #[test]
 fn p6_grants_another_folder_on_request() {
     let folder = AgentFolder::new(FILE, &[]);
-    let other = folder.path("other");
-    let reply = call_reply(&[("text.count_file", json!({"path": other.join("b.txt")}))]);
+    let other_folder = folder.path("other");
+    let reply = call_reply(&[("text.count_file", json!({"path": other_folder.join("b.txt")}))]);
     std::fs::write(folder.path("script.json"), script(&[reply, text_reply("Done.")]).to_string()).unwrap();
     let mut screen = folder.session_that_asks();
     screen.send("d ../nowhere\r");
@@ -165,12 +165,12 @@ fn p6_grants_another_folder_on_request() {
     screen.wait_for("yes would grant nothing here");
     screen.wait_for_end(QUESTION);
     screen.send("d ../other\r");
-    screen.wait_for(&format!("reading everything in {}  read", other.display()));
+    screen.wait_for(&format!("reading everything in {}  read", other_folder.display()));
     screen.wait_for_end(QUESTION);
     screen.send("a\r");
     screen.wait_for("\nDone.\n");
     assert!(screen.text().contains("b.txt has 1 line, 3 words"), "{}", screen.text());
-    assert!(folder.file().ends_with(&format!("read = [\"{}\"]\n", other.display())), "{}", folder.file());
+    assert!(folder.file().ends_with(&format!("read = [\"{}\"]\n", other_folder.display())), "{}", folder.file());
 }
 
 /// P6: "No" is the default. The denial names the line to add, and the question is not repeated in this run. "Never" is
@@ -211,11 +211,11 @@ fn l29_ctrl_c_at_the_question_cancels_the_turn() {
     let mut screen = folder.session_that_asks();
     screen.send(CTRL_C);
     screen.wait_for_end("\n>");
-    let shown = screen.text();
-    assert!(shown.contains("cancelled") && !shown.contains("outcome unknown"), "{shown}");
+    let output_text = screen.text();
+    assert!(output_text.contains("cancelled") && !output_text.contains("outcome unknown"), "{output_text}");
     screen.send("Again.\r");
-    screen.wait("the question again", |shown| {
-        shown.matches("first use").count() == 2 && shown.trim_end().ends_with(QUESTION)
+    screen.wait("the question again", |output_text| {
+        output_text.matches("first use").count() == 2 && output_text.trim_end().ends_with(QUESTION)
     });
     screen.send("y\r");
     screen.wait_for("\nDone.\n");
@@ -228,21 +228,21 @@ fn l29_ctrl_c_at_the_question_cancels_the_turn() {
 fn p6_a_crash_at_the_question_leaves_no_unknown_outcome() {
     let folder = AgentFolder::new(FILE, &[count(), text_reply("Done.")]);
     drop(folder.session_that_asks());
-    let shown = folder.output(folder.command(&["--continue", "--grant", "text:read=."]));
+    let output_text = folder.output(folder.command(&["--continue", "--grant", "text:read=."]));
     // A permission that the turn did not have at its start is not granted during the turn by another process (P10).
-    assert!(shown.contains("denied reading files") && shown.contains("Done."), "{shown}");
-    assert!(!shown.contains("outcome unknown"), "{shown}");
+    assert!(output_text.contains("denied reading files") && output_text.contains("Done."), "{output_text}");
+    assert!(!output_text.contains("outcome unknown"), "{output_text}");
 }
 
 /// P6: The host does not ask in a script, and the denial names the line to add.
 #[test]
 fn p6_does_not_ask_in_scripts() {
     let folder = AgentFolder::new(FILE, &[count(), text_reply("Done.")]);
-    let denied = |shown: &str| shown.contains("[plugins.text.grants]") && shown.contains("Done.");
-    let shown = folder.output(folder.command(&["--json", "Count."]));
-    assert!(denied(&shown) && !shown.contains("first use"), "{shown}");
-    let shown = folder.output(folder.command(&["Count."]));
-    assert!(denied(&shown) && !shown.contains("first use"), "{shown}");
+    let denied = |output_text: &str| output_text.contains("[plugins.text.grants]") && output_text.contains("Done.");
+    let output_text = folder.output(folder.command(&["--json", "Count."]));
+    assert!(denied(&output_text) && !output_text.contains("first use"), "{output_text}");
+    let output_text = folder.output(folder.command(&["Count."]));
+    assert!(denied(&output_text) && !output_text.contains("first use"), "{output_text}");
     for arguments in [["--json", "Count."].as_slice(), &["--yes", "text.*", "Count."]] {
         let mut screen = folder.start(folder.command(arguments));
         assert_eq!(screen.exit_code(), Some(0));
@@ -278,8 +278,12 @@ fn p6_asks_about_two_plugins_of_a_batch_in_turn() {
     screen.wait_for_end(QUESTION);
     screen.send("y\r");
     screen.wait_for("\nDone.\n");
-    let shown = screen.text();
-    assert_eq!((shown.matches("first use").count(), shown.matches("has 1 line").count()), (2, 2), "{shown}");
+    let output_text = screen.text();
+    assert_eq!(
+        (output_text.matches("first use").count(), output_text.matches("has 1 line").count()),
+        (2, 2),
+        "{output_text}"
+    );
 }
 
 /// P6: If the agent has no file, or if the file has changed in the meantime, the grant applies to this run, and the
@@ -292,10 +296,10 @@ fn p6_shows_the_line_that_could_not_be_written() {
     screen.wait_for_end("grant this? y this run, n no, ? help >");
     screen.send("a\r");
     assert_eq!(screen.exit_code(), Some(0));
-    let shown = screen.raw();
-    assert!(shown.contains("this agent has no configuration file"), "{shown}");
-    assert!(shown.contains("or pass --grant text:read=."), "{shown}");
-    assert!(shown.contains("a.txt has 1 line"), "{shown}");
+    let output_text = screen.raw();
+    assert!(output_text.contains("this agent has no configuration file"), "{output_text}");
+    assert!(output_text.contains("or pass --grant text:read=."), "{output_text}");
+    assert!(output_text.contains("a.txt has 1 line"), "{output_text}");
     let mut screen = folder.start(folder.command(&["Count."]));
     screen.wait_for_end(QUESTION);
     let edited = format!("{FILE}# edited meanwhile\n");
@@ -331,8 +335,8 @@ fn p6_a_question_names_the_child_agent() {
     let readers: Vec<&str> = listed.split_whitespace().filter(|word| word.starts_with("reader-")).collect();
     assert_eq!(readers.len(), 2, "{listed}");
     for reader in readers {
-        let shown = folder.output(binary(&folder, &["session", "show", reader]));
-        assert!(shown.contains("✓ text.count_file a.txt has 1 line"), "{shown}");
+        let output_text = folder.output(binary(&folder, &["session", "show", reader]));
+        assert!(output_text.contains("✓ text.count_file a.txt has 1 line"), "{output_text}");
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) struct Screen {
     /// The user's end of the terminal. `None` once the terminal is closed.
     keyboard: Option<File>,
     terminal: File,
-    seen: Arc<Mutex<ScreenState>>,
+    state: Arc<Mutex<ScreenState>>,
     watcher: Option<JoinHandle<()>>,
     child: Child,
     max_wait: Duration,
@@ -58,7 +58,7 @@ impl Screen {
     pub(super) fn start(mut command: Command, rows: u16, columns: u16) -> Self {
         let (keyboard, terminal) = pseudo_terminal();
         let parser = Parser::new_with_callbacks(rows, columns, 0, CursorQueries::default());
-        let seen = Arc::new(Mutex::new(ScreenState { parser, raw: Vec::new(), closed: false }));
+        let state = Arc::new(Mutex::new(ScreenState { parser, raw: Vec::new(), closed: false }));
         for stream in 0..3 {
             let end = terminal.try_clone().expect("the terminal can be opened three times");
             match stream {
@@ -71,9 +71,9 @@ impl Screen {
         resize(&keyboard, rows, columns);
         let child = command.spawn().expect("the binary starts");
         let reader = keyboard.try_clone().expect("a terminal can be read");
-        let shared = seen.clone();
+        let shared = state.clone();
         let watcher = Some(std::thread::spawn(move || watch(reader, &shared)));
-        Self { keyboard: Some(keyboard), terminal, seen, watcher, child, max_wait: MAX_WAIT }
+        Self { keyboard: Some(keyboard), terminal, state, watcher, child, max_wait: MAX_WAIT }
     }
 
     /// Sets another limit, for slow operations such as a toolchain.
@@ -85,7 +85,7 @@ impl Screen {
     /// Pastes text. The terminal marks the text as pasted if the program has enabled bracketed paste.
     pub(super) fn paste(&mut self, text: &str) {
         let text = text.replace('\n', "\r");
-        let is_marked = self.seen.lock().unwrap().parser.screen().bracketed_paste();
+        let is_marked = self.state.lock().unwrap().parser.screen().bracketed_paste();
         self.send(&if is_marked { format!("\u{1b}[200~{text}\u{1b}[201~") } else { text });
     }
 
@@ -96,18 +96,18 @@ impl Screen {
 
     /// Resizes the window.
     pub(super) fn resize(&mut self, rows: u16, columns: u16) {
-        self.seen.lock().unwrap().parser.screen_mut().set_size(rows, columns);
+        self.state.lock().unwrap().parser.screen_mut().set_size(rows, columns);
         resize(self.keyboard(), rows, columns);
     }
 
     /// Returns the text on the screen.
     pub(super) fn text(&self) -> String {
-        self.seen.lock().unwrap().parser.screen().contents()
+        self.state.lock().unwrap().parser.screen().contents()
     }
 
     /// Returns all bytes that the process has written.
     pub(super) fn raw(&self) -> String {
-        String::from_utf8_lossy(&self.seen.lock().unwrap().raw).into_owned()
+        String::from_utf8_lossy(&self.state.lock().unwrap().raw).into_owned()
     }
 
     /// Waits until the text is on the screen.
@@ -138,8 +138,8 @@ impl Screen {
 
     /// Returns the cells of the text in the first line that contains it.
     pub(super) fn cells(&self, text: &str) -> Vec<vt100::Cell> {
-        let seen = self.seen.lock().unwrap();
-        let screen = seen.parser.screen();
+        let state = self.state.lock().unwrap();
+        let screen = state.parser.screen();
         let (rows, columns) = screen.size();
         for (row, line) in (0..rows).zip(screen.rows(0, columns)) {
             if let Some(start) = line.find(text) {
@@ -153,8 +153,8 @@ impl Screen {
 
     /// Returns the number of non-empty cells with a colour or a style.
     pub(super) fn styled_cells(&self) -> usize {
-        let seen = self.seen.lock().unwrap();
-        let screen = seen.parser.screen();
+        let state = self.state.lock().unwrap();
+        let screen = state.parser.screen();
         let (rows, columns) = screen.size();
         let cells = (0..rows).flat_map(|row| (0..columns).filter_map(move |column| screen.cell(row, column)));
         let is_styled = |cell: &&vt100::Cell| {
@@ -180,7 +180,7 @@ impl Screen {
 
     /// Closes the window.
     pub(super) fn close(&mut self) {
-        self.seen.lock().unwrap().closed = true;
+        self.state.lock().unwrap().closed = true;
         self.watcher.take().expect("the window is closed only once").join().expect("the reader thread still ran");
         self.keyboard = None;
     }
@@ -206,15 +206,15 @@ impl Drop for Screen {
 }
 
 /// Reads the output, updates the screen, and answers cursor queries.
-fn watch(mut terminal: File, seen: &Mutex<ScreenState>) {
+fn watch(mut terminal: File, state: &Mutex<ScreenState>) {
     let mut bytes = [0; 4096];
-    while is_written_to(&terminal, seen) {
+    while is_written_to(&terminal, state) {
         let Ok(read @ 1..) = terminal.read(&mut bytes) else { return };
         let queries = {
-            let mut seen = seen.lock().unwrap();
-            seen.raw.extend_from_slice(&bytes[..read]);
-            seen.parser.process(&bytes[..read]);
-            std::mem::take(&mut seen.parser.callbacks_mut().0)
+            let mut state = state.lock().unwrap();
+            state.raw.extend_from_slice(&bytes[..read]);
+            state.parser.process(&bytes[..read]);
+            std::mem::take(&mut state.parser.callbacks_mut().0)
         };
         for (row, column) in queries {
             if write!(terminal, "\u{1b}[{};{}R", row + 1, column + 1).is_err() {
@@ -225,9 +225,9 @@ fn watch(mut terminal: File, seen: &Mutex<ScreenState>) {
 }
 
 /// Waits for output. Returns false once the terminal is closed.
-fn is_written_to(terminal: &File, seen: &Mutex<ScreenState>) -> bool {
+fn is_written_to(terminal: &File, state: &Mutex<ScreenState>) -> bool {
     let poll_timeout = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-    while !seen.lock().unwrap().closed {
+    while !state.lock().unwrap().closed {
         if poll(&mut [PollFd::new(terminal, PollFlags::IN)], Some(&poll_timeout)) != Ok(0) {
             return true;
         }

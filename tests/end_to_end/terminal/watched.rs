@@ -58,11 +58,11 @@ fn p10_a_replaced_plugin_serves_the_next_turn() {
     }
     screen.send("Again.\r");
     screen.wait_for("\nSecond.\n");
-    let shown = screen.text();
-    let turn = &shown[shown.rfind("> Again.").unwrap()..];
+    let screen_text = screen.text();
+    let turn = &screen_text[screen_text.rfind("> Again.").unwrap()..];
     assert!(turn.contains(digest.short()) && turn.contains("text"), "the swap is reported: {turn}");
     assert!(turn.contains("a.txt has 1 line"), "{turn}");
-    assert!(!shown.contains("first use"), "{shown}");
+    assert!(!screen_text.contains("first use"), "{screen_text}");
 }
 
 /// P6, I2: A changed agent file applies from the next turn on. If the file has errors, the previous configuration stays
@@ -141,8 +141,8 @@ fn p10_a_revocation_takes_effect_during_a_chat() {
         screen.wait_for("running probe.sleep");
         save(&folder, changed_file);
         screen.wait_for("\nDone.\n");
-        let shown = screen.text();
-        assert!(shown.contains(reason) && !shown.contains("a.txt has 1 line"), "{reason}: {shown}");
+        let screen_text = screen.text();
+        assert!(screen_text.contains(reason) && !screen_text.contains("a.txt has 1 line"), "{reason}: {screen_text}");
     }
 }
 

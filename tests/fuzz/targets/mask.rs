@@ -68,14 +68,15 @@ fuzz_target!(|input: Input| {
 const MAX_DIFFERENT_BYTES: usize = 36;
 
 fn check(redaction: &Redaction, input: &Input, (secret, text): (&str, &[u8]), replacement: Replacement) {
-    let whole = redact_in_pieces(redaction, text, &[], replacement);
-    let pieces = redact_in_pieces(redaction, text, &input.pieces, replacement);
-    for output in [&whole, &pieces] {
+    let output_of_whole = redact_in_pieces(redaction, text, &[], replacement);
+    let output_of_pieces = redact_in_pieces(redaction, text, &input.pieces, replacement);
+    for output in [&output_of_whole, &output_of_pieces] {
         check_output(input, secret, output);
     }
     if replacement == Replacement::Stars {
-        assert_eq!(whole.len(), pieces.len());
-        let differences = whole.iter().zip(&pieces).map(|(whole, pieces)| whole != pieces).collect::<Vec<_>>();
+        assert_eq!(output_of_whole.len(), output_of_pieces.len());
+        let differences =
+            output_of_whole.iter().zip(&output_of_pieces).map(|(whole, pieces)| whole != pieces).collect::<Vec<_>>();
         for run in differences.chunk_by(|left, right| left == right).filter(|run| run[0]) {
             assert!(run.len() <= MAX_DIFFERENT_BYTES, "the output for the pieces differs too much");
         }
