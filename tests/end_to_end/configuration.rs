@@ -134,7 +134,7 @@ fn i2_the_json_schema_accepts_every_key_and_rejects_wrong_values() {
 
 /// I2: Several problems are reported together, each with its line, its key and the allowed values. No turn starts.
 #[test]
-fn i2_reports_all_problems_at_once() {
+fn i2_reports_all_problems_together() {
     let text = "modle = \"offline\"\nat_limit = \"stop\"\n\n[retry]\nattempts = 0\n\n[plugins.files]\nread = [\".\"]\n";
     let folder = WorkingFolder::new(&[("agent.toml", text)]);
     for line in [&["config", "check"][..], &["--agent", "agent.toml", "hi"]] {

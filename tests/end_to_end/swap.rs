@@ -355,7 +355,7 @@ async fn p10_each_agent_of_a_folder_loads_what_it_can_use() {
 /// P10: A grant is effective if it is in the turn and in the current configuration. A revocation takes effect
 /// immediately, and no grant is added during a turn.
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_a_revocation_takes_effect_at_once() {
+async fn p10_a_revocation_takes_effect_immediately() {
     let test_host = TestHost::new(&["probe"]).await;
     let count = || call_reply(&[("probe.count", json!({"path": "effects.txt", "ms": 0}))]);
     let tree = TreeGrant { host: test_host.tree(), guest: ".".to_owned(), access: Access::ReadWrite };

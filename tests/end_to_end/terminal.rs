@@ -177,7 +177,7 @@ fn ctrl_c_at_an_empty_prompt_shows_how_to_exit_and_then_exits() {
 
 /// I1: Ctrl-\ also exits while a line is being typed, when the line editor reads the keyboard.
 #[test]
-fn ctrl_backslash_exits_at_once() {
+fn ctrl_backslash_exits_immediately() {
     let cli = TestCli::new(&[json!({"text": "unused"})]);
     let mut screen = cli.session();
     screen.send("something");
