@@ -1,5 +1,5 @@
 #!/bin/sh
-# A minimal MCP server: it reads one JSON message per line of its input, and answers with one.
+# A minimal MCP server. Each line of its input is a JSON message, and it answers each request with one line.
 while IFS= read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9][0-9]*\).*/\1/p')
   [ -n "$id" ] || continue

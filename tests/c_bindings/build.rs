@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use wit_bindgen_core::Files;
 use wit_bindgen_core::wit_parser::Resolve;
 
-/// The WIT folder or file, and the world in it.
+/// A WIT folder or file, and the name of a world in it.
 const WORLDS: [(&str, &str); 2] = [("../../wit", "tool-plugin"), ("../guests/words.wit", "words")];
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,5 +1,5 @@
-//! Malicious components that attack their parser or compiler, offered to the real binary and its compiler process: rows
-//! 36 and 37.
+//! Rows 36 and 37: Malicious components attack the component parser and the compiler. The tests pass them to the real
+//! binary and to its compiler process.
 
 pub(crate) mod attacks;
 
@@ -15,23 +15,23 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Far longer than any of these tests takes, even on a busy machine.
-const LONG: Duration = Duration::from_secs(300);
+/// A timeout for operations that only a hanging host exceeds, even on a busy machine.
+const HANG_TIMEOUT: Duration = Duration::from_secs(300);
 
 fn run(folder: &TempDir, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
     command.current_dir(folder.path()).args(arguments).stdin(Stdio::null());
     command.env("AGENT_HOST_DATA", folder.path().join("data")).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("it starts");
-    let begun = Instant::now();
+    let mut child = command.spawn().expect("the program starts");
+    let start = Instant::now();
     while child.try_wait().expect("the child can be waited for and killed").is_none() {
-        if begun.elapsed() > LONG {
+        if start.elapsed() > HANG_TIMEOUT {
             child.kill().expect("the child can be waited for and killed");
-            panic!("{arguments:?} does not end");
+            panic!("the command {arguments:?} hangs");
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    child.wait_with_output().expect("it has ended")
+    child.wait_with_output().expect("the output can be read")
 }
 
 fn all_output(output: &Output) -> String {
@@ -40,9 +40,10 @@ fn all_output(output: &Output) -> String {
 
 /// A folder of plugins with one harmless plugin in it.
 fn plugin_folder() -> TempDir {
-    let folder = tempfile::tempdir().expect("a directory");
-    std::fs::create_dir(folder.path().join("plugins")).expect("made");
-    std::fs::copy(components().join("calc.wasm"), folder.path().join("plugins/calc.wasm")).expect("copied");
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    std::fs::create_dir(folder.path().join("plugins")).expect("the folder can be created");
+    std::fs::copy(components().join("calc.wasm"), folder.path().join("plugins/calc.wasm"))
+        .expect("the component can be copied");
     folder
 }
 
@@ -54,10 +55,10 @@ fn child(arguments: &str) -> CompilerCommand {
 fn sandbox(folder: &Path, compiler: CompilerCommand, limits: HostLimits) -> Sandbox {
     let cache_directory = Some(folder.join("cache"));
     let options = SandboxOptions { cache_directory, compiler: Some(compiler), limits, ..SandboxOptions::default() };
-    Sandbox::new(options).expect("a sandbox")
+    Sandbox::new(options).expect("the sandbox starts")
 }
 
-/// Row 36: A component that computes forever when it is started costs its time limit only once.
+/// Row 36: A component that computes forever at its start uses up its time limit once. Then it is in quarantine.
 #[test]
 fn row_36_does_not_retry_an_endless_start() {
     let folder = plugin_folder();
@@ -65,23 +66,23 @@ fn row_36_does_not_retry_an_endless_start() {
                 (core module $n (func (export \"f\"))) (core instance $j (instantiate $n))\n\
                 (func (export \"f\") (canon lift (core func $j \"f\"))))";
     std::fs::write(folder.path().join("plugins/endless.wasm"), wat::parse_str(code).expect("a component"))
-        .expect("written");
+        .expect("the file can be written");
     let first = all_output(&run(&folder, &["plugin", "inspect", "plugins/endless.wasm"]));
     assert!(first.contains("time of"), "{first}");
-    let again = all_output(&run(&folder, &["plugin", "inspect", "plugins/endless.wasm"]));
-    assert!(again.contains("it is in quarantine"), "{again}");
+    let second = all_output(&run(&folder, &["plugin", "inspect", "plugins/endless.wasm"]));
+    assert!(second.contains("it is in quarantine"), "{second}");
     let listed = all_output(&run(&folder, &["plugin", "quarantine"]));
     assert!(listed.contains("endless"), "{listed}");
 }
 
-/// Row 36: Each of them is refused with its reason when it is inspected, and the host exits normally.
+/// Row 36: When an attack is inspected, the host refuses it, prints the reason, and exits normally.
 #[test]
 fn row_36_refuses_each_attack_with_its_reason() {
     run_exclusively(async {
         let folder = plugin_folder();
         for (name, bytes) in attacks::all() {
             let file = format!("{name}.wasm");
-            std::fs::write(folder.path().join(&file), bytes).expect("written");
+            std::fs::write(folder.path().join(&file), bytes).expect("the file can be written");
             let output = run(&folder, &["plugin", "inspect", &file]);
             let text = all_output(&output);
             // A process that ends by a signal has no exit code.
@@ -92,15 +93,14 @@ fn row_36_refuses_each_attack_with_its_reason() {
     });
 }
 
-/// Row 36: All of them together in the folder prevent neither the harmless plugin from serving nor later starts from
-/// working.
+/// Row 36: If all attacks are in the plugin folder, the harmless plugin still works, also at the next start.
 #[test]
 fn row_36_a_folder_of_attacks_does_not_affect_other_plugins() {
     run_exclusively(async {
         let folder = plugin_folder();
         let attacks = attacks::all();
         for (name, bytes) in &attacks {
-            std::fs::write(folder.path().join(format!("plugins/{name}.wasm")), bytes).expect("written");
+            std::fs::write(folder.path().join(format!("plugins/{name}.wasm")), bytes).expect("the file can be written");
         }
         for start in ["first", "second"] {
             let text = all_output(&run(&folder, &["plugin", "list", "plugins"]));
@@ -119,13 +119,14 @@ fn row_36_the_watcher_survives_an_attack() {
         let folder = plugin_folder();
         let sandbox = sandbox(folder.path(), child("exec CHILD"), HostLimits::default());
         let mut directory = PluginDirectory::new(sandbox, folder.path().join("plugins"));
-        std::fs::write(folder.path().join("plugins/deep.wasm"), attacks::nested_types(628, 0x41)).expect("written");
-        let begun = Instant::now();
+        std::fs::write(folder.path().join("plugins/deep.wasm"), attacks::nested_types(628, 0x41))
+            .expect("the file can be written");
+        let start = Instant::now();
         loop {
-            assert!(begun.elapsed() < LONG, "the usage does not settle");
+            assert!(start.elapsed() < HANG_TIMEOUT, "the plugin folder does not settle");
             tokio::time::sleep(Duration::from_millis(50)).await;
-            if let DirectoryScan::Settled(seen) = directory.scan().await.expect("a look") {
-                assert_eq!(seen.plugins.len(), 1, "the harmless plugin serves");
+            if let DirectoryScan::Settled(seen) = directory.scan().await.expect("the folder can be scanned") {
+                assert_eq!(seen.plugins.len(), 1, "the harmless plugin is in use");
                 let problem = seen.problems.first().map(|(_, problem)| problem.to_string()).unwrap_or_default();
                 assert!(problem.contains("nested more than 100 deep"), "{problem}");
                 return;
@@ -134,82 +135,84 @@ fn row_36_the_watcher_survives_an_attack() {
     });
 }
 
-/// Row 36: A file that kills the child is not tried again until it changes or a person releases it, and the reason is
-/// kept.
+/// Row 36: A file that kills the child process is not compiled again until it changes or a user releases it. The host
+/// stores the reason.
 #[test]
 fn row_36_quarantines_a_file_that_kills_the_child() {
     run_exclusively(async {
-        let folder = tempfile::tempdir().expect("a directory");
+        let folder = tempfile::tempdir().expect("a temporary directory");
         let starts = folder.path().join("starts");
         let script = format!("echo >> '{}'; kill -SEGV $$", starts.display());
         let started = || std::fs::read_to_string(&starts).unwrap_or_default().lines().count();
-        let calc = std::fs::read(components().join("calc.wasm")).expect("it is built");
+        let calc = std::fs::read(components().join("calc.wasm")).expect("the component is built");
         let load = async |bytes: &[u8]| {
             let sandbox = sandbox(folder.path(), child(&script), HostLimits::default());
-            sandbox.load_bytes("calc", bytes.to_vec()).await.expect_err("the child dies")
+            sandbox.load_bytes("calc", bytes.to_vec()).await.expect_err("the child process dies")
         };
         let first = load(&calc).await;
         assert!(first.to_string().contains("SIGSEGV") && first.to_string().contains("in quarantine"), "{first}");
         let second = load(&calc).await;
         assert!(matches!(&second, LoadError::Quarantined { reason, .. } if reason.contains("SIGSEGV")), "{second}");
-        assert_eq!(started(), 1, "it was not tried again");
-        // Other bytes are another file.
+        assert_eq!(started(), 1, "the file was not compiled again");
+        // A file with other bytes is not in quarantine.
         let changed = [calc.as_slice(), &[0, 2, 1, b'x']].concat();
         assert!(matches!(load(&changed).await, LoadError::Compile { .. }));
         assert_eq!(started(), 2);
-        // With other limits, the file is tried again.
-        let patient = HostLimits { compile_time: Duration::from_secs(40), ..HostLimits::default() };
-        let refused = sandbox(folder.path(), child(&script), patient).load_bytes("calc", calc.clone()).await;
+        // With other limits, the file is compiled again.
+        let longer_limits = HostLimits { compile_time: Duration::from_secs(40), ..HostLimits::default() };
+        let refused = sandbox(folder.path(), child(&script), longer_limits).load_bytes("calc", calc.clone()).await;
         assert!(matches!(refused, Err(LoadError::Compile { .. })), "{refused:?}");
         assert_eq!(started(), 3);
-        // A person checks the file and releases it.
+        // The user releases the file.
         let quarantine = Quarantine::new(&folder.path().join("cache"));
-        let all = quarantine.list();
-        assert!(all.iter().any(|entry| entry.digest == digest_of(&calc) && entry.name == "calc"), "{all:?}");
-        assert!(quarantine.release(&digest_of(&calc)).expect("removed"));
+        let entries = quarantine.list();
+        assert!(entries.iter().any(|entry| entry.digest == digest_of(&calc) && entry.name == "calc"), "{entries:?}");
+        assert!(quarantine.release(&digest_of(&calc)).expect("the entry can be removed"));
         let sandbox = sandbox(folder.path(), child("exec CHILD"), HostLimits::default());
-        sandbox.load_bytes("calc", calc).await.expect("a child that does not crash");
+        sandbox.load_bytes("calc", calc).await.expect("this child process does not crash");
     });
 }
 
-/// Row 37: If a child claims a report or code beyond its limits and would write forever, the host does not read it,
-/// however much there is.
+/// Row 37: A child process announces a report or code that is larger than the limits, and writes without end. The host
+/// stops reading.
 #[test]
 fn row_37_the_host_reads_no_more_than_the_limits_allow() {
     run_exclusively(async {
-        let folder = tempfile::tempdir().expect("a directory");
-        let calc = std::fs::read(components().join("calc.wasm")).expect("it is built");
-        // Digests of the engine and of the answer, and the sizes of the report and of the code.
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let calc = std::fs::read(components().join("calc.wasm")).expect("the component is built");
+        // The header contains the digest of the engine, the digest of the answer, the size of the report and the size
+        // of the code.
         for sizes in [[1_u64 << 40, 0], [0, 1 << 40], [u64::MAX, u64::MAX], [64 << 20, 1 << 10], [1 << 10, 2 << 30]] {
             let header: String =
                 sizes.iter().flat_map(|size| size.to_le_bytes()).map(|byte| format!("\\{byte:03o}")).collect();
             let script = format!("head -c 64 /dev/zero; printf '{header}'; exec cat /dev/zero");
             let lying_child = sandbox(folder.path(), child(&script), HostLimits::default());
             let loading = tokio::time::timeout(Duration::from_secs(60), lying_child.load_bytes("calc", calc.clone()));
-            let refused = loading.await.expect("the host stops reading").expect_err("a lie");
+            let refused =
+                loading.await.expect("the host stops reading").expect_err("the announced sizes are too large");
             assert!(matches!(refused, LoadError::Compile { .. }), "{sizes:?}: {refused}");
             assert!(!refused.to_string().contains("quarantine"), "the component is not to blame: {refused}");
         }
     });
 }
 
-/// Row 36 on the command line: a compile bomb is stopped once, reported, and released.
+/// Row 36: On the command line, the user sees a compile bomb that was stopped, and can release it.
 #[test]
 fn row_36_shows_and_releases_quarantined_files() {
     run_exclusively(async {
         let folder = plugin_folder();
         let agent = "plugin_directory = \"plugins\"\n[host.limits]\ncompile_ms = 1000\n";
-        std::fs::write(folder.path().join("agent.toml"), agent).expect("written");
+        std::fs::write(folder.path().join("agent.toml"), agent).expect("the file can be written");
         let bomb = attacks::nested_blocks(1_000_000);
-        std::fs::write(folder.path().join("plugins/bomb.wasm"), &bomb).expect("written");
+        std::fs::write(folder.path().join("plugins/bomb.wasm"), &bomb).expect("the file can be written");
         let list = || all_output(&run(&folder, &["plugin", "list", "--agent", "agent.toml"]));
         let first = list();
         assert!(first.contains("processor time") && first.contains("calc.evaluate"), "{first}");
         let second = list();
         assert!(second.contains("it is in quarantine") && second.contains("calc.evaluate"), "{second}");
-        let shown = all_output(&run(&folder, &["plugin", "quarantine"]));
+        let listing = all_output(&run(&folder, &["plugin", "quarantine"]));
         let digest = digest_of(&bomb);
-        assert!(shown.contains(digest.as_str()) && shown.contains("processor time"), "{shown}");
+        assert!(listing.contains(digest.as_str()) && listing.contains("processor time"), "{listing}");
         let released = run(&folder, &["plugin", "quarantine", "--release", &digest.hex()[..12]]);
         assert!(released.status.success(), "{}", all_output(&released));
         assert!(all_output(&run(&folder, &["plugin", "quarantine"])).contains("no component is in quarantine"));
@@ -217,37 +220,40 @@ fn row_36_shows_and_releases_quarantined_files() {
     });
 }
 
-/// P15: Bytes are compared with the lock file before anything parses them: no child is started for them.
+/// P15: The host compares a component with the lock file before it starts a child process to parse the component.
 #[test]
 fn p15_checks_the_lock_file_before_starting_a_child() {
     run_exclusively(async {
         let folder = plugin_folder();
-        let locked = digest_of(b"what is locked");
+        let locked = digest_of(b"the locked component");
         let lock = format!(
             "format = 1\n[[plugin]]\nname = \"deep\"\nversion = \"1.0.0\"\nreference = \"https://plugins.example/deep.wasm\"\n\
              component = \"{locked}\"\n"
         );
-        std::fs::write(folder.path().join("plugins/plugins.lock"), lock).expect("written");
-        std::fs::write(folder.path().join("plugins/deep.wasm"), attacks::nested_types(628, 0x41)).expect("written");
+        std::fs::write(folder.path().join("plugins/plugins.lock"), lock).expect("the file can be written");
+        std::fs::write(folder.path().join("plugins/deep.wasm"), attacks::nested_types(628, 0x41))
+            .expect("the file can be written");
         let text = all_output(&run(&folder, &["plugin", "list", "plugins"]));
         assert!(text.contains("it is not the locked file") && !text.contains("nested"), "{text}");
     });
 }
 
-/// Row 37: Sparse memory images do not grow into code; what would grow is refused before it is written, and the cache
-/// stays small.
+/// Row 37: A sparse memory image does not become large code. Code that is too large is refused before it is written, so
+/// the cache stays small.
 #[test]
 fn row_37_limits_compiled_code() {
     run_exclusively(async {
-        let folder = tempfile::tempdir().expect("a directory");
+        let folder = tempfile::tempdir().expect("a temporary directory");
         let sandbox = sandbox(folder.path(), child("exec CHILD"), HostLimits::default());
-        // The sparse images that are allowed add up to more than a small component may have.
-        let many = attacks::sparse_images(60, (1 << 20) - 65_536);
-        let refused = sandbox.load_bytes("many", many).await.expect_err("too much code");
+        // Each sparse image is small enough. Their total size is too large for such a small component.
+        let many_images = attacks::sparse_images(60, (1 << 20) - 65_536);
+        let refused = sandbox.load_bytes("many", many_images).await.expect_err("the code is too large");
         assert!(matches!(refused, LoadError::CodeTooLarge(_)), "{refused}");
-        // Larger images are not laid out at all: the component compiles to little code, and offers nothing.
-        let refused =
-            sandbox.load_bytes("sparse", attacks::sparse_images(60, 16 << 20)).await.expect_err("it is empty");
+        // The compiler does not lay out larger images. The component compiles to little code, and has no tools.
+        let refused = sandbox
+            .load_bytes("sparse", attacks::sparse_images(60, 16 << 20))
+            .await
+            .expect_err("the component has no tools");
         assert!(matches!(refused, LoadError::NothingOffered { .. }), "{refused}");
         assert!(bytes_below(&folder.path().join("cache")) < 1 << 20);
     });
@@ -257,19 +263,19 @@ pub(crate) fn bytes_below(directory: &Path) -> u64 {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries
         .map(|entry| {
-            let metadata = entry.metadata().expect("there");
+            let metadata = entry.metadata().expect("the file exists");
             if metadata.is_dir() { bytes_below(&entry.path()) } else { metadata.len() }
         })
         .sum()
 }
 
-/// Row 37: The cache keeps its size by deleting the least recently used code, but never code that a loaded plugin runs
-/// from.
+/// Row 37: When the cache is full, the host deletes the code that was not used for the longest time. It never deletes
+/// the code of a loaded plugin.
 #[test]
 fn row_37_the_cache_evicts_least_recently_used_code() {
     run_exclusively(async {
-        let folder = tempfile::tempdir().expect("a directory");
-        let calc = std::fs::read(components().join("calc.wasm")).expect("it is built");
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let calc = std::fs::read(components().join("calc.wasm")).expect("the component is built");
         let version = |number: u8| [calc.as_slice(), &[0, 2, 1, b'a' + number]].concat();
         let load = async |sandbox: &Sandbox, number: u8| {
             let source = Mutex::new(None);
@@ -278,8 +284,8 @@ fn row_37_the_cache_evicts_least_recently_used_code() {
                     *source.lock().expect("no panic") = Some(code);
                 }
             };
-            let plugin = sandbox.load_bytes_with("calc", version(number), &watch).await.expect("an honest plugin");
-            let source = source.lock().expect("no panic").take().expect("it was loaded");
+            let plugin = sandbox.load_bytes_with("calc", version(number), &watch).await.expect("the plugin is valid");
+            let source = source.lock().expect("no panic").take().expect("the plugin was loaded");
             (plugin, source)
         };
         let measuring = sandbox(folder.path(), child("exec CHILD"), HostLimits::default());
@@ -287,31 +293,32 @@ fn row_37_the_cache_evicts_least_recently_used_code() {
         let size = bytes_below(&folder.path().join("cache"));
         let limits = HostLimits { cache: 3 * size + size / 2, ..HostLimits::default() };
         let small = sandbox(folder.path(), child("exec CHILD"), limits);
-        let held = load(&small, 0).await;
-        assert_eq!(held.1, CodeSource::Cache);
+        let loaded = load(&small, 0).await;
+        assert_eq!(loaded.1, CodeSource::Cache);
         for number in 1..6 {
             tokio::time::sleep(Duration::from_millis(20)).await;
             drop(load(&small, number).await);
             assert!(bytes_below(&folder.path().join("cache")) <= limits.cache, "{number}");
         }
-        // The code in use was used least recently and is still there; so are the last two.
-        let fresh = sandbox(folder.path(), child("exec CHILD"), limits);
+        // The code of the loaded plugin was not used for the longest time, but it is still in the cache. The last two
+        // are in the cache too.
+        let second_sandbox = sandbox(folder.path(), child("exec CHILD"), limits);
         for (number, expected) in [(0, CodeSource::Cache), (4, CodeSource::Cache), (5, CodeSource::Cache)] {
-            assert_eq!(load(&fresh, number).await.1, expected, "{number}");
+            assert_eq!(load(&second_sandbox, number).await.1, expected, "{number}");
         }
-        assert_eq!(load(&fresh, 1).await.1, CodeSource::Compiled, "the cache had to delete it");
-        drop(held);
+        assert_eq!(load(&second_sandbox, 1).await.1, CodeSource::Compiled, "this code was deleted from the cache");
+        drop(loaded);
     });
 }
 
-/// P15: Plugins whose code is in the cache need no child.
+/// P15: To load a plugin whose code is in the cache, the host starts no child process.
 #[test]
 fn p15_a_start_with_cached_plugins_starts_no_child() {
     run_exclusively(async {
-        let folder = tempfile::tempdir().expect("a directory");
+        let folder = tempfile::tempdir().expect("a temporary directory");
         let calc = components().join("calc.wasm");
         let first = sandbox(folder.path(), child("exec CHILD"), HostLimits::default());
-        first.load_file(&calc).await.expect("an honest plugin");
+        first.load_file(&calc).await.expect("the plugin is valid");
         let second = sandbox(folder.path(), child("exit 1"), HostLimits::default());
         second.load_file(&calc).await.expect("its code is in the cache");
     });

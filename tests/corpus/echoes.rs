@@ -1,5 +1,5 @@
-//! Row 41: A server that received a secret repeats it later, elsewhere, in parts and in other encodings. No plugin can
-//! read it there.
+//! Row 41: A server that received a secret repeats it later, at other paths, in parts, and in other encodings. The host
+//! masks it for every plugin.
 
 use crate::scene::{Scene, run_exclusively, with_grants};
 use crate::server::{Server, head};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 const TOKEN: &str = "tk-canary+5d1c/77e0a4f94b6e";
 
-/// Encodings in which the server repeats the token, each with the text that must not be in what the guest reads.
+/// The encodings in which the server repeats the token. The guest must not read the text of any of them.
 fn encodings() -> Vec<(&'static str, String)> {
     let each = |form: &dyn Fn(u8) -> String| TOKEN.bytes().map(form).collect::<String>();
     let in_lines = |text: &str, columns: usize| {
@@ -44,22 +44,23 @@ fn encodings() -> Vec<(&'static str, String)> {
 /// names.
 fn repeating_server() -> (Server, Arc<Mutex<Vec<String>>>) {
     let heads = Arc::new(Mutex::new(Vec::new()));
-    let seen = heads.clone();
+    let recorder = heads.clone();
     let server = Server::new(move |mut stream| {
         let Some(output_text) = head(&mut stream) else { return };
         let path = output_text.split(' ').nth(1).unwrap_or_default().to_owned();
-        seen.lock().unwrap().push(output_text);
+        recorder.lock().unwrap().push(output_text);
         let answer = |headers: &str, body: &str| {
             let length = body.len();
             format!("HTTP/1.1 200 OK\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n{body}")
         };
         let written = match path.trim_start_matches('/').split_once('=') {
             Some(("as", encoding)) => {
-                let (_, output_text) = encodings().into_iter().find(|(name, _)| *name == encoding).expect("a way");
+                let (_, output_text) =
+                    encodings().into_iter().find(|(name, _)| *name == encoding).expect("the encoding exists");
                 answer("", &format!("{{\"token\": \"{output_text}\"}}"))
             }
             Some(("slice", range)) => {
-                let (from, to) = range.split_once('-').expect("a range");
+                let (from, to) = range.split_once('-').expect("the path contains a range");
                 answer("", &TOKEN[from.parse::<usize>().unwrap()..to.parse::<usize>().unwrap()])
             }
             _ => match &*path {
@@ -81,19 +82,19 @@ fn repeating_server() -> (Server, Arc<Mutex<Vec<String>>>) {
     (server, heads)
 }
 
-/// The secret is sent to `/v1/` only; the plugin may request every path.
-fn agent(server: &Server, value: &str, time: usize) -> AgentConfig {
+/// The secret is sent only to `/v1/`, but the plugin may request every path.
+fn agent(server: &Server, value: &str, repeat: usize) -> AgentConfig {
     let template = SecretTemplate {
         name: "INTRUDER_TOKEN".to_owned(),
         hosts: vec![format!("http://{}/v1/", server.address)],
         header: "authorization".to_owned(),
         format: "Bearer {}".to_owned(),
     };
-    let secrets = vec![Secret::new(template, value).expect("a secret")];
+    let secrets = vec![Secret::new(template, value).expect("the secret is valid")];
     let grants = Grants { secrets, ..server.grants() };
     let limits = CallLimits { requests: 200, requests_per_minute: 2_000, ..CallLimits::default() };
     let mut config = with_grants("intruder", grants, limits);
-    config.name = format!("attacker-{time}");
+    config.name = format!("attacker-{repeat}");
     config
 }
 
@@ -103,24 +104,24 @@ async fn call_results(scene: &Scene, config: AgentConfig, arguments: Value) -> V
     let output_text: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
     output_text["told"]
         .as_array()
-        .expect("a list")
+        .expect("`told` is a list")
         .iter()
-        .map(|result| result.as_str().expect("text").to_owned())
+        .map(|result| result.as_str().expect("each result is a string").to_owned())
         .collect()
 }
 
-/// Row 41: A secret that was sent to one path comes back from another one in every usual encoding, and the guest always
-/// reads stars.
+/// Row 41: A secret was sent to one path, and the server returns it at other paths in every common encoding. The guest
+/// always reads stars.
 #[test]
 fn row_41_masks_a_secret_in_every_encoding() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let (server, heads) = repeating_server();
-        let attack = async |time| {
+        let attack = async |repeat| {
             let first = std::iter::once("/v1/login".to_owned());
             let paths = first.chain(encodings().into_iter().map(|(encoding, _)| format!("/as={encoding}")));
             let urls: Vec<_> = paths.map(|path| server.url(&path)).collect();
-            let call_results = call_results(&scene, agent(&server, TOKEN, time), json!({"urls": urls})).await;
+            let call_results = call_results(&scene, agent(&server, TOKEN, repeat), json!({"urls": urls})).await;
             assert!(call_results[0].ends_with("welcome"), "{call_results:?}");
             for ((encoding, output_text), result) in encodings().into_iter().zip(&call_results[1..]) {
                 assert!(result.starts_with("200") && result.contains("********"), "{encoding}: {result}");
@@ -132,32 +133,32 @@ fn row_41_masks_a_secret_in_every_encoding() {
         };
         scene.repeat("row 41, encodings", attack).await;
         let heads = heads.lock().unwrap();
-        assert!(heads[0].contains(&format!("Bearer {TOKEN}")), "the server gets it: {}", heads[0]);
+        assert!(heads[0].contains(&format!("Bearer {TOKEN}")), "the server gets the secret: {}", heads[0]);
         assert!(heads.iter().filter(|head| !head.contains("/v1/")).all(|head| !head.contains("Bearer")));
     });
 }
 
-/// Row 41: A secret in halves, in a header, at the end of a response that is cut off, one byte at a time, and
-/// compressed.
+/// Row 41: The guest cannot read a secret that the server returns in halves, in a header, at the end of a response that
+/// breaks off, or in chunks of one byte. A compressed response is refused.
 #[test]
 fn row_41_masks_a_secret_in_parts() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let (server, _) = repeating_server();
-        let attack = async |time| {
+        let attack = async |repeat| {
             let paths =
                 ["/slice=0-13", "/slice=13-27", "/slice=5-20", "/location", "/ends-early", "/chunks", "/compressed"];
             let urls: Vec<_> = paths.iter().map(|path| server.url(path)).collect();
-            let results = call_results(&scene, agent(&server, TOKEN, time), json!({"urls": urls})).await;
+            let results = call_results(&scene, agent(&server, TOKEN, repeat), json!({"urls": urls})).await;
             for (path, result) in paths.iter().zip(&results) {
                 let found = (0..TOKEN.len() - 8).find(|from| result.contains(&TOKEN[*from..from + 8]));
                 assert_eq!(found, None, "{path}: {result}");
             }
             assert!(results[3].contains("location: /x?token=***"), "{}", results[3]);
-            assert!(results[4].contains("it is"), "what stands before it is given: {}", results[4]);
+            assert!(results[4].contains("it is"), "the guest reads the text before the secret: {}", results[4]);
             assert!(results[6].contains("compressed its response"), "{}", results[6]);
             // A header name has lower-case letters and no plus sign.
-            let config = agent(&server, "tkcanary5d1c77e0", time);
+            let config = agent(&server, "tkcanary5d1c77e0", repeat);
             let results = call_results(&scene, config, json!({"urls": [server.url("/name")]})).await;
             assert!(results[0].contains("x-****************: 1"), "{}", results[0]);
         };
@@ -173,25 +174,25 @@ fn row_41_refuses_ranges_where_a_secret_is_known() {
         let scene = Scene::new(&["intruder"]).await;
         let (server, heads) = repeating_server();
         // Another port of the same host would count as the same server, so this one has another address.
-        let other = Server::at("127.0.0.2", |mut stream| {
+        let other_server = Server::at("127.0.0.2", |mut stream| {
             if head(&mut stream).is_some() {
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok");
             }
         });
-        let attack = async |time| {
+        let attack = async |repeat| {
             for (name, value) in [("Range", "bytes=0-12"), ("If-Range", "\"x\"")] {
                 let before = heads.lock().unwrap().len();
                 let arguments = json!({"urls": [server.url("/as=plain")], "headers": [[name, value]]});
-                let results = call_results(&scene, agent(&server, TOKEN, time), arguments).await;
+                let results = call_results(&scene, agent(&server, TOKEN, repeat), arguments).await;
                 assert!(results[0].contains("HttpRequestDenied"), "{results:?}");
                 assert_eq!(heads.lock().unwrap().len(), before, "nothing was sent");
             }
-            let mut config = agent(&server, TOKEN, time);
+            let mut config = agent(&server, TOKEN, repeat);
             let allowance = config.plugins.get_mut("intruder").expect("the plugin is configured");
-            allowance.grants.http.extend(other.grants().http);
-            let arguments = json!({"urls": [other.url("/")], "headers": [["Range", "bytes=0-12"]]});
+            allowance.grants.http.extend(other_server.grants().http);
+            let arguments = json!({"urls": [other_server.url("/")], "headers": [["Range", "bytes=0-12"]]});
             let results = call_results(&scene, config, arguments).await;
-            assert!(results[0].starts_with("200"), "others may be asked: {results:?}");
+            assert!(results[0].starts_with("200"), "another server can be asked for ranges: {results:?}");
         };
         scene.repeat("row 41, ranges", attack).await;
     });

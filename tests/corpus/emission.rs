@@ -1,6 +1,6 @@
-//! Row 51: Which plugins may have the host send events, and which events may answer a call. Whatever a plugin returns
-//! as `pending`, no event is sent without its grant, the service's schema and the service's approval rules, and no
-//! event can answer a call that waits for something else.
+//! Row 51: A plugin that returns `pending` can make the host send an event. The host sends it only if the plugin has a
+//! grant for the event's type, and if the schema and the approval rules of the service allow it. An event cannot answer
+//! a call that waits for something else.
 
 use crate::scene::{Scene, run_exclusively, with_grants};
 use crate::support::{call_reply, results, run_turn, text_reply};
@@ -21,9 +21,9 @@ use tokio_util::sync::CancellationToken;
 
 const PAYMENT: &str = "com.example.payment.requested";
 
-/// An agent that lets the intruder send events of these types, and announces approvals as events.
+/// The configuration of an agent that lets the intruder send events of these types, and announces approvals as events.
 fn agent(types: &[&str]) -> AgentConfig {
-    let events = types.iter().map(|event_type| event_type.parse().expect("an event type")).collect();
+    let events = types.iter().map(|event_type| event_type.parse().expect("the event type is valid")).collect();
     let mut config = with_grants("intruder", Grants { events, ..Grants::default() }, CallLimits::default());
     config.outbox = OutboxConfig {
         directory: None,
@@ -32,14 +32,14 @@ fn agent(types: &[&str]) -> AgentConfig {
     config
 }
 
-/// The same with the service `payments`, to which this rule applies.
+/// Like `agent`, with the service `payments`, to which this approval policy applies.
 fn with_payments(types: &[&str], policy: ApprovalPolicy) -> AgentConfig {
     let mut config = agent(types);
     let service = ServiceConfig {
         accepts: json!({"type": "object", "required": ["amount"], "additionalProperties": false, "properties": {
             "amount": {"type": "integer", "maximum": 100}, "parentSubject$$": {"type": "string"}}}),
         domain: Some("eu".to_owned()),
-        ..ServiceConfig::new(PAYMENT.parse().expect("an event type"))
+        ..ServiceConfig::new(PAYMENT.parse().expect("the event type is valid"))
     };
     config.services.insert("payments".to_owned(), service);
     config.approvals.tools.insert("payments".to_owned(), policy);
@@ -63,7 +63,9 @@ async fn outbox(scene: &Scene, session: &Session) -> Vec<OutgoingEvent> {
 async fn audited_actions(scene: &Scene, session: &Session) -> Vec<AuditAction> {
     let entries = scene.test_host.store.audit_entries(0, 0, 1_000).await.unwrap().into_iter().map(|entry| entry.action);
     let of_session = |action: &AuditAction| match action {
-        AuditAction::Denied { session: of, .. } | AuditAction::Emitted { session: of, .. } => of == session.subject(),
+        AuditAction::Denied { session: subject, .. } | AuditAction::Emitted { session: subject, .. } => {
+            subject == session.subject()
+        }
         _ => false,
     };
     entries.filter(of_session).collect()
@@ -72,20 +74,20 @@ async fn audited_actions(scene: &Scene, session: &Session) -> Vec<AuditAction> {
 /// Checks that the turn ends, the call has an error with this text, the refusal is audited, and only the event of the
 /// turn's end is sent.
 async fn check_refused(scene: &Scene, config: AgentConfig, call: (&str, Value), expected: &str) {
-    let shown: String = call.1.to_string().chars().take(200).collect();
+    let call_text: String = call.1.to_string().chars().take(200).collect();
     let mut session = scene.session(config, &[call_reply(&[call]), text_reply("Done.")]).await;
     let result = run_turn(&mut session, "Go.").await;
-    assert!(matches!(result, TurnResult::Finished(_)), "{shown}: {result:?}");
+    assert!(matches!(result, TurnResult::Finished(_)), "{call_text}: {result:?}");
     let (_, is_error, text) = results(&scene.test_host, &session).await.remove(0);
-    assert!(is_error && text.contains(expected) && text.len() < 4_000, "{shown}: {text}");
+    assert!(is_error && text.contains(expected) && text.len() < 4_000, "{call_text}: {text}");
     let sent: Vec<String> = outbox(scene, &session).await.into_iter().map(|event| event.event_type.clone()).collect();
-    assert_eq!(sent, ["agent-host.turn.finished"], "{shown}");
+    assert_eq!(sent, ["agent-host.turn.finished"], "{call_text}");
     let actions = audited_actions(scene, &session).await;
     assert!(
         actions.iter().any(|action| matches!(action, AuditAction::Denied { call: Some(_), .. })),
-        "{shown}: {actions:?}"
+        "{call_text}: {actions:?}"
     );
-    assert!(!actions.iter().any(|action| matches!(action, AuditAction::Emitted { .. })), "{shown}: {actions:?}");
+    assert!(!actions.iter().any(|action| matches!(action, AuditAction::Emitted { .. })), "{call_text}: {actions:?}");
     session.close().await.unwrap();
 }
 
@@ -102,23 +104,23 @@ async fn continue_turn(session: &mut Session) -> TurnResult {
     session.run(None, CancellationToken::new()).await.unwrap()
 }
 
-/// Row 51, P6: Without a grant for exactly this type no event is sent, whatever the type looks like.
+/// Row 51, P6: Without a grant for exactly its type, no event is sent. Similar types make no difference.
 #[test]
 fn row_51_sends_no_event_without_a_grant_for_its_type() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let data = json!({"amount": 1_000_000});
-        let none = agent(&[]);
+        let nothing_granted = agent(&[]);
         check_refused(
             &scene,
-            none.clone(),
+            nothing_granted.clone(),
             requesting(PAYMENT, &data),
             "events = [\\\"com.example.payment.requested\\\"]",
         )
         .await;
-        let other = agent(&["com.example.notice"]);
+        let notice_granted = agent(&["com.example.notice"]);
         for event_type in [PAYMENT, "com.example.Notice", "com.example.notice2", "com.example"] {
-            check_refused(&scene, other.clone(), requesting(event_type, &data), "not granted").await;
+            check_refused(&scene, notice_granted.clone(), requesting(event_type, &data), "not granted").await;
         }
         // P6: A type that the agent grants and the manifest does not request is not granted either.
         check_refused(&scene, agent(&["com.example.unasked"]), requesting("com.example.unasked", &data), "not granted")
@@ -136,22 +138,28 @@ fn row_51_sends_no_event_without_a_grant_for_its_type() {
             "agent\u{200b}-host.turn.finished",
             "urn:agent-host.turn.finished",
         ] {
-            check_refused(&scene, other.clone(), requesting(reserved, &data), "reserved").await;
+            check_refused(&scene, notice_granted.clone(), requesting(reserved, &data), "reserved").await;
         }
         for malformed in [" ", "com.example notice", "com.example.notice\n", "com.example.notice\u{200b}", "\u{202e}a"]
         {
-            check_refused(&scene, other.clone(), requesting(malformed, &data), "cannot be used").await;
+            check_refused(&scene, notice_granted.clone(), requesting(malformed, &data), "cannot be used").await;
         }
-        check_refused(&scene, other.clone(), ("intruder.long", json!({"bytes": 500_000})), "cannot be used").await;
+        check_refused(&scene, notice_granted.clone(), ("intruder.long", json!({"bytes": 500_000})), "cannot be used")
+            .await;
         let peeks = ("intruder.peek", json!({"type": "com.example.notice", "data": "{}"}));
-        check_refused(&scene, other.clone(), peeks, "read-only").await;
+        check_refused(&scene, notice_granted.clone(), peeks, "read-only").await;
         for data in [
             json!({"parentSubject$$": "somebody/else"}),
             json!({"deep": [{"PARENTSUBJECT$$": 1}]}),
             json!({"parentSubject$$\u{200b}": 1}),
         ] {
-            check_refused(&scene, other.clone(), requesting("com.example.notice", &data), "keys that end with `$$`")
-                .await;
+            check_refused(
+                &scene,
+                notice_granted.clone(),
+                requesting("com.example.notice", &data),
+                "keys that end with `$$`",
+            )
+            .await;
         }
     });
 }
@@ -167,7 +175,7 @@ fn row_51_a_granted_event_has_the_attributes_of_the_host() {
         let replies = [call_reply(&[("intruder.ask_service", call)]), text_reply("Done.")];
         let mut session = scene.session(agent(&["com.example.notice"]), &replies).await;
         let TurnResult::Suspended(suspension) = run_turn(&mut session, "Go.").await else { panic!() };
-        let [sent] = &outbox(&scene, &session).await[..] else { panic!("one event") };
+        let [sent] = &outbox(&scene, &session).await[..] else { panic!("one event is in the outbox") };
         assert_eq!(
             (sent.id.as_str(), sent.subject.as_deref()),
             (suspension.waits[0].call.0.as_str(), Some(session.subject()))
@@ -185,71 +193,72 @@ fn row_51_a_granted_event_has_the_attributes_of_the_host() {
             }
             _ => false,
         });
-        let outcome = actions
+        let denied_domain = actions
             .iter()
             .any(|action| matches!(action, AuditAction::Denied { denial, .. } if denial.thing.contains("anywhere")));
-        assert!(emitted && outcome, "{actions:?}");
+        assert!(emitted && denied_domain, "{actions:?}");
         session.close().await.unwrap();
     });
 }
 
-/// Row 51, L17: For the type of a service, its schema and rules apply as if the model had called the service.
+/// Row 51, L17: If a plugin sends an event of a service's type, the service's schema and approval rules apply as if the
+/// model had called the service.
 #[test]
 fn row_51_applies_schema_and_rules_of_the_service_to_plugins() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
-        let both = [PAYMENT, "com.example.Payment.requested"];
-        let allowed = with_payments(&both, ApprovalPolicy::Allow);
+        let types = [PAYMENT, "com.example.Payment.requested"];
+        let allowed = with_payments(&types, ApprovalPolicy::Allow);
         let small = json!({"amount": 1});
         check_refused(&scene, allowed.clone(), requesting(PAYMENT, &json!({"amount": 1_000_000})), "maximum").await;
         check_refused(&scene, allowed.clone(), requesting(PAYMENT, &json!({"amount": 1, "extra": 1})), "accepts").await;
         check_refused(&scene, allowed.clone(), requesting(PAYMENT, &json!("all")), "accepts").await;
         let forged = json!({"amount": 1, "parentSubject$$": "somebody/else"});
         check_refused(&scene, allowed.clone(), requesting(PAYMENT, &forged), "keys that end with `$$`").await;
-        check_refused(&scene, allowed.clone(), requesting(both[1], &small), "looks like").await;
-        let denied = with_payments(&both, ApprovalPolicy::Deny);
+        check_refused(&scene, allowed.clone(), requesting(types[1], &small), "looks like").await;
+        let denied = with_payments(&types, ApprovalPolicy::Deny);
         check_refused(&scene, denied, requesting(PAYMENT, &small), "denies `payments`").await;
 
         let replies = [call_reply(&[requesting(PAYMENT, &small)]), text_reply("Done.")];
         let mut session = scene.session(allowed, &replies).await;
         assert!(matches!(run_turn(&mut session, "Go.").await, TurnResult::Suspended(_)));
-        let [sent] = &outbox(&scene, &session).await[..] else { panic!("one event") };
+        let [sent] = &outbox(&scene, &session).await[..] else { panic!("one event is in the outbox") };
         let expected = json!({"amount": 1, "parentSubject$$": session.subject()});
         assert_eq!(
             (sent.data.as_ref(), sent.domain.as_deref()),
             (Some(&expected), Some("eu")),
-            "filled in by the host"
+            "the host fills in these values"
         );
         session.close().await.unwrap();
     });
 }
 
-/// Row 51, L17: With `ask`, a person sees the service and the data before the event is sent; the decision is final,
-/// also across a restart, and the tool does not run a second time.
+/// Row 51, L17: With `ask`, the user sees the service and the data before the event is sent. The decision is still
+/// valid after a restart, and the tool does not run a second time.
 #[test]
-fn row_51_asks_a_person_before_sending_a_request_of_a_plugin() {
+fn row_51_asks_the_user_before_sending_a_request_of_a_plugin() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let config = with_payments(&[PAYMENT], ApprovalPolicy::Ask);
         let replies = [call_reply(&[requesting(PAYMENT, &json!({"amount": 7}))]), text_reply("Done.")];
-        for (allows, says) in [(true, "sent"), (false, "nothing")] {
+        for (is_allowed, decision) in [(true, "allowed"), (false, "denied")] {
             let mut session = scene.session(config.clone(), &replies).await;
-            let TurnResult::Suspended(suspension) = run_turn(&mut session, "Go.").await else { panic!("{says}") };
-            assert_eq!(suspension.waits[0].cause, WaitCause::Approval, "{says}");
+            let TurnResult::Suspended(suspension) = run_turn(&mut session, "Go.").await else { panic!("{decision}") };
+            assert_eq!(suspension.waits[0].cause, WaitCause::Approval, "{decision}");
             let subject = session.subject().to_owned();
             let live = session.live().clone();
             session.close().await.unwrap();
-            // The next process knows only what is stored.
+            // The next process has only the stored data.
             let mut session =
                 Session::open(&scene.test_host.host(), live, OpenSession::Existing(subject)).await.unwrap();
-            let [item] = &session.pending_approvals().await.unwrap()[..] else { panic!("{says}") };
-            let details = item.details.as_ref().expect("the person sees all of it");
+            let [item] = &session.pending_approvals().await.unwrap()[..] else { panic!("{decision}") };
+            let details = item.details.as_ref().expect("the user sees the whole request");
             assert_eq!((item.name.as_str(), &details.arguments), ("payments", &json!({"amount": 7})));
             assert!(details.because.contains("intruder.ask_service"), "{}", details.because);
             let edited = Verdict::Allow { scope: GrantScope::Once, edited: Some(json!({"amount": 9})) };
             let edit = ApprovalDecision { call: item.call.clone(), verdict: edited };
             assert!(session.approve(vec![edit]).await.is_err(), "a plugin's request cannot be edited");
-            let verdict = match allows {
+            let verdict = match is_allowed {
                 true => Verdict::Allow { scope: GrantScope::Once, edited: None },
                 false => Verdict::Deny { reason: None },
             };
@@ -257,8 +266,12 @@ fn row_51_asks_a_person_before_sending_a_request_of_a_plugin() {
             let result = continue_turn(&mut session).await;
             let requests = outbox(&scene, &session).await;
             let sent = requests.iter().filter(|event| event.event_type == PAYMENT).count();
-            assert_eq!((sent == 1, matches!(result, TurnResult::Suspended(_))), (allows, allows), "{says}: {result:?}");
-            if allows {
+            assert_eq!(
+                (sent == 1, matches!(result, TurnResult::Suspended(_))),
+                (is_allowed, is_allowed),
+                "{decision}: {result:?}"
+            );
+            if is_allowed {
                 let call = item.call.0.clone();
                 let paid = event(&call, None, "com.example.paid", &json!({"ok": true}));
                 assert!(matches!(session.respond(paid).await.unwrap(), ResponseOutcome::Taken { .. }));
@@ -269,7 +282,7 @@ fn row_51_asks_a_person_before_sending_a_request_of_a_plugin() {
     });
 }
 
-/// Row 51, P10: If a grant is revoked while a person decides, the event is not sent.
+/// Row 51, P10: If a grant is revoked before the user decides, the event is not sent.
 #[test]
 fn row_51_a_revoked_grant_prevents_a_request() {
     run_exclusively(async {
@@ -293,8 +306,8 @@ fn row_51_a_revoked_grant_prevents_a_request() {
     });
 }
 
-/// Row 51, row 20: An answer is matched with what the host itself committed: no event answers a call that waits for
-/// something else, whatever it claims, and a person's refusal is final.
+/// Row 51, row 20: The host compares an answer with its own stored request. An event that answers another request has
+/// no effect, and a user's refusal is final.
 #[test]
 fn row_51_an_event_answers_only_its_own_call() {
     run_exclusively(async {
@@ -316,28 +329,37 @@ fn row_51_an_event_answers_only_its_own_call() {
         let for_service = json!({"decisions": [{"call": asks, "verdict": "granted"}]});
         let resolved = "agent-host.approval.resolved";
         let number: String = genuine.trim_start_matches("approval_").chars().take_while(char::is_ascii_digit).collect();
-        for (forged, why) in [
+        for (forged, reason) in [
             (event(asks, Some(&subject), resolved, &yes), "the plugin's own event is not a request"),
             (event(waits, Some(&subject), resolved, &yes), "a call is not a request"),
-            (event(&format!("approval_{number}"), Some(&subject), resolved, &yes), "the request's id must be whole"),
-            (event("approval_1", Some(&subject), resolved, &yes), "another event is not a request"),
-            (event(&genuine.to_uppercase(), Some(&subject), resolved, &yes), "another case is another id"),
-            (event(&genuine, None, resolved, &yes), "an approval names its session"),
-            (event(&genuine, Some("attacker/else"), resolved, &yes), "another session's"),
+            (event(&format!("approval_{number}"), Some(&subject), resolved, &yes), "the request's id must be complete"),
+            (event("approval_1", Some(&subject), resolved, &yes), "no request has this id"),
+            (event(&genuine.to_uppercase(), Some(&subject), resolved, &yes), "ids are case-sensitive"),
+            (event(&genuine, None, resolved, &yes), "an approval must name its session"),
+            (event(&genuine, Some("attacker/else"), resolved, &yes), "the request is of another session"),
             (event(&genuine, Some(&subject), resolved, &for_service), "the request did not ask about that call"),
-            (event(waits, Some(&subject), "com.example.done", &yes), "a service does not allow anything"),
-            (event(waits, Some(&subject), "agent-host.approval.requested", &yes), "the host's types do not come in"),
-            (event(asks, Some(&subject), "Agent-Host.approval.resolved", &yes), "nor what looks like them"),
-            (event(asks, Some(&subject), "agent-host.turn.finished", &yes), "nor others of them"),
+            (event(waits, Some(&subject), "com.example.done", &yes), "a service cannot approve a call"),
+            (
+                event(waits, Some(&subject), "agent-host.approval.requested", &yes),
+                "the host accepts no event with one of its own types",
+            ),
+            (
+                event(asks, Some(&subject), "Agent-Host.approval.resolved", &yes),
+                "a type that looks like one of the host's own types is refused",
+            ),
+            (event(asks, Some(&subject), "agent-host.turn.finished", &yes), "every type of the host is refused"),
         ] {
             let response = session.respond(forged).await;
-            assert!(response.is_err(), "{why}: {response:?}");
+            assert!(response.is_err(), "{reason}: {response:?}");
         }
         assert!(
             session.answer(service.call.clone(), "mine".to_owned()).await.is_err(),
             "the service asked no question"
         );
-        assert!(session.answer(approval.call.clone(), "mine".to_owned()).await.is_err(), "the host did not either");
+        assert!(
+            session.answer(approval.call.clone(), "mine".to_owned()).await.is_err(),
+            "the host asked no question either"
+        );
         let yes = Verdict::Allow { scope: GrantScope::Always, edited: None };
         let decision = ApprovalDecision { call: service.call.clone(), verdict: yes };
         assert!(session.approve(vec![decision]).await.is_err(), "a service's answer cannot be approved");
@@ -345,9 +367,9 @@ fn row_51_an_event_answers_only_its_own_call() {
 
         let no = json!({"decisions": [{"call": waits, "verdict": "denied"}]});
         let response = session.respond(event(&genuine, Some(&subject), resolved, &no)).await.unwrap();
-        assert!(matches!(response, ResponseOutcome::Taken { .. }), "a person can always refuse: {response:?}");
-        let late = json!({"decisions": [{"call": waits, "verdict": "granted", "scope": "always"}]});
-        let response = session.respond(event(&genuine, Some(&subject), resolved, &late)).await.unwrap();
+        assert!(matches!(response, ResponseOutcome::Taken { .. }), "the user can always refuse: {response:?}");
+        let late_event = json!({"decisions": [{"call": waits, "verdict": "granted", "scope": "always"}]});
+        let response = session.respond(event(&genuine, Some(&subject), resolved, &late_event)).await.unwrap();
         assert_eq!(response, ResponseOutcome::Late);
         session.respond(event(asks, None, "com.example.done", &json!({}))).await.unwrap();
         assert!(matches!(continue_turn(&mut session).await, TurnResult::Finished(_)));
@@ -358,60 +380,61 @@ fn row_51_an_event_answers_only_its_own_call() {
     });
 }
 
-/// Row 51: Two sessions with the same call ids do not answer for each other.
+/// Row 51: An event for a call of one session does not answer a call of another session.
 #[test]
 fn row_51_distinguishes_sessions_with_the_same_call_ids() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let replies = [call_reply(&[requesting("com.example.notice", &json!({}))]), text_reply("Done.")];
-        let (mut one, mut two) = (
+        let (mut first, mut second) = (
             scene.session(agent(&["com.example.notice"]), &replies).await,
             scene.session(agent(&["com.example.notice"]), &replies).await,
         );
-        assert!(matches!(run_turn(&mut one, "Go.").await, TurnResult::Suspended(_)));
-        assert!(matches!(run_turn(&mut two, "Go.").await, TurnResult::Suspended(_)));
-        let (of_one, of_two) = (one.state().waits().remove(0).call, two.state().waits().remove(0).call);
-        assert_ne!(of_one, of_two);
-        assert!(one.respond(event(&of_two.0, None, "done", &json!({}))).await.is_err());
-        let addressed = event(&of_one.0, Some(two.subject()), "done", &json!({}));
-        assert!(one.respond(addressed).await.is_err());
+        assert!(matches!(run_turn(&mut first, "Go.").await, TurnResult::Suspended(_)));
+        assert!(matches!(run_turn(&mut second, "Go.").await, TurnResult::Suspended(_)));
+        let (first_call, second_call) = (first.state().waits().remove(0).call, second.state().waits().remove(0).call);
+        assert_ne!(first_call, second_call);
+        assert!(first.respond(event(&second_call.0, None, "done", &json!({}))).await.is_err());
+        let addressed = event(&first_call.0, Some(second.subject()), "done", &json!({}));
+        assert!(first.respond(addressed).await.is_err());
         for _ in 0..2 {
-            two.respond(event(&of_two.0, None, "done", &json!({}))).await.unwrap();
+            second.respond(event(&second_call.0, None, "done", &json!({}))).await.unwrap();
         }
-        let last = two.respond(event(&of_two.0, None, "done", &json!({"other": 1}))).await.unwrap();
+        let last = second.respond(event(&second_call.0, None, "done", &json!({"other": 1}))).await.unwrap();
         assert_eq!(last, ResponseOutcome::Late);
-        one.close().await.unwrap();
-        two.close().await.unwrap();
+        first.close().await.unwrap();
+        second.close().await.unwrap();
     });
 }
 
-/// P5: Reading the conversation's media needs a grant; the denial names the plugin and the line to add.
+/// P5: To read the conversation's media, a plugin needs a grant. The denial names the plugin and the missing
+/// configuration line.
 #[test]
 fn p5_reading_media_needs_a_grant() {
     run_exclusively(async {
         let scene = Scene::new(&["probe"]).await;
         let mut config = with_grants("probe", Grants::default(), CallLimits::default());
-        let made = [call_reply(&[("probe.image", json!({"bytes": 10}))]), text_reply("Made.")];
-        let mut session = scene.session(config.clone(), &made).await;
+        let replies = [call_reply(&[("probe.image", json!({"bytes": 10}))]), text_reply("Made.")];
+        let mut session = scene.session(config.clone(), &replies).await;
         assert!(
             matches!(run_turn(&mut session, "Make.").await, TurnResult::Finished(_)),
             "creating media needs no grant"
         );
         let calls = crate::support::visible_messages(&scene.test_host, &session).await;
         let text = serde_json::to_string(&calls).unwrap();
-        let at = text.find("sha256:").expect("the medium's digest");
-        let digest = text[at..at + "sha256:".len() + 64].to_owned();
+        let from = text.find("sha256:").expect("the message contains a digest");
+        let digest = text[from..from + "sha256:".len() + 64].to_owned();
         session.close().await.unwrap();
         let read = ("probe.checksum", json!({"digest": digest}));
-        for (media, says) in [(false, "media = true"), (true, "no medium")] {
+        for (media, decision) in [(false, "media = true"), (true, "no medium")] {
             config.plugins.get_mut("probe").unwrap().grants.media = media;
-            // In another session the medium does not exist: without the grant, the plugin cannot even learn that.
+            // In this session the media item does not exist. Without the grant, the plugin cannot find that out.
             let mut session =
                 scene.session(config.clone(), &[call_reply(std::slice::from_ref(&read)), text_reply("Done.")]).await;
             run_turn(&mut session, "Read.").await;
             let (_, is_error, text) = results(&scene.test_host, &session).await.remove(0);
             assert!(is_error, "{text}");
-            assert_eq!(text.contains("media = true"), !media, "{says}: {text}");
+            assert_eq!(text.contains("media = true"), !media, "{decision}: {text}");
             let denied = crate::support::events(&scene.test_host, &session).await;
             let denied = denied.iter().any(|event| {
                 matches!(&event.kind, EventKind::Denied { denial, .. } if denial.plugin == scene.identity("probe")

@@ -1,5 +1,5 @@
-//! Files: rows 12 and 33. Files outside the granted trees are neither read nor changed, and read-only trees are not
-//! changed.
+//! Rows 12 and 33: A plugin can neither read nor change files outside the granted trees, and it cannot change read-only
+//! trees.
 
 use crate::scene::{SHORT, Scene, run_exclusively, with_grants, with_short_calls};
 use agent_plugins::{Access, CallLimits, Grants, TreeGrant};
@@ -11,28 +11,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The content of every file outside.
+/// The content of the files outside the granted trees.
 const CANARY: &str = "the canary sings";
 
-/// A tree with this name in the scene's folder, with a file in it.
+/// Creates a tree with this name in the scene's folder, with one file.
 pub(crate) fn tree(scene: &Scene, name: &str) -> PathBuf {
     let folder = scene.folder().join(name);
-    std::fs::create_dir(&folder).expect("a fresh folder");
-    std::fs::write(folder.join("own.txt"), "its own words").expect("a fresh file");
+    std::fs::create_dir(&folder).expect("the folder is new");
+    std::fs::write(folder.join("own.txt"), "its own words").expect("the file can be written");
     folder
 }
 
-/// Grants of these trees, which the guest knows by the names of their folders.
+/// Grants for these trees. The guest sees each tree under the name of its folder.
 pub(crate) fn trees(trees: &[(&Path, Access)]) -> Grants {
     let tree = |(folder, access): &(&Path, Access)| TreeGrant {
         host: folder.to_path_buf(),
-        guest: folder.file_name().expect("a name").to_string_lossy().into_owned(),
+        guest: folder.file_name().expect("the tree has a name").to_string_lossy().into_owned(),
         access: *access,
     };
     Grants { trees: trees.iter().map(tree).collect(), ..Grants::default() }
 }
 
-/// A folder outside, a readable tree and a writable tree, both full of ways to escape.
+/// A folder outside the granted trees, a readable tree and a writable tree. Both trees contain links out of the tree.
 struct EscapeTrees {
     outside: PathBuf,
     readable: PathBuf,
@@ -40,10 +40,10 @@ struct EscapeTrees {
 }
 
 impl EscapeTrees {
-    fn new(scene: &Scene, time: usize) -> Self {
+    fn new(scene: &Scene, repeat: usize) -> Self {
         let folder = |name: &str| {
-            let path = scene.folder().join(format!("{name}{time}"));
-            std::fs::create_dir(&path).expect("a fresh folder");
+            let path = scene.folder().join(format!("{name}{repeat}"));
+            std::fs::create_dir(&path).expect("the folder is new");
             path
         };
         let (outside, readable, writable) = (folder("outside"), folder("readable"), folder("writable"));
@@ -71,16 +71,17 @@ impl EscapeTrees {
         Self { outside, readable, writable }
     }
 
-    /// Paths out of the trees, and to files that exist already.
+    /// Paths that lead out of the trees, or to files that already exist.
     fn escape_paths(&self) -> Vec<String> {
         let name = self.outside.file_name().unwrap().to_string_lossy().into_owned();
         let absolute = self.outside.display().to_string();
         let mut paths: Vec<String> = ["canary", "canary/", "cage", "cage/", "cage/bird", "new"]
             .iter()
             .flat_map(|inner| {
-                let ways =
+                let escapes =
                     ["way-out", "way-out/.", "roundabout", "chain-1", "./chain-2", "folder/chain-3", "way-out//"];
-                ways.iter()
+                escapes
+                    .iter()
                     .map(|escape| format!("{escape}/{inner}"))
                     .chain([
                         format!("../{name}/{inner}"),
@@ -107,34 +108,34 @@ impl EscapeTrees {
     }
 }
 
-/// All files below a folder with their types, link targets and contents.
+/// All files below a folder, with their types, link targets and contents.
 fn snapshot(folder: &Path) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     let mut open = vec![folder.to_owned()];
     while let Some(path) = open.pop() {
-        let about = path.symlink_metadata().unwrap();
-        let content = if about.is_symlink() {
+        let metadata = path.symlink_metadata().unwrap();
+        let content = if metadata.is_symlink() {
             format!("→ {}", std::fs::read_link(&path).unwrap().display())
-        } else if about.is_dir() {
+        } else if metadata.is_dir() {
             open.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
             String::new()
         } else {
             std::fs::read_to_string(&path).unwrap()
         };
-        let times = format!("{}.{}", about.mtime(), about.mtime_nsec());
-        found.insert(path, format!("{:o} {} {times} {content}", about.mode(), about.nlink()));
+        let times = format!("{}.{}", metadata.mtime(), metadata.mtime_nsec());
+        found.insert(path, format!("{:o} {} {times} {content}", metadata.mode(), metadata.nlink()));
     }
     found
 }
 
-/// Row 12: Every operation with every escape path, from a writable tree and from a readable one: outside nothing is
-/// read, created, changed or removed, and the readable tree is unchanged to the last bit.
+/// Row 12: A guest tries every operation with every escape path, in a writable tree and in a readable one. Outside,
+/// nothing is read, created, changed or removed, and the readable tree does not change at all.
 #[test]
 fn row_12_every_operation_with_every_escape_path() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
-        let attack = async |time| {
-            let escape_trees = EscapeTrees::new(&scene, time);
+        let attack = async |repeat| {
+            let escape_trees = EscapeTrees::new(&scene, repeat);
             let before = (snapshot(&escape_trees.outside), snapshot(&escape_trees.readable));
             let trees =
                 || trees(&[(&escape_trees.writable, Access::ReadWrite), (&escape_trees.readable, Access::Read)]);
@@ -155,14 +156,14 @@ fn row_12_every_operation_with_every_escape_path() {
     });
 }
 
-/// Row 12, P6: In a tree that is granted for reading, no operation changes anything, not even through handles that were
-/// opened for reading; and of two granted trees, neither gives access to the other.
+/// Row 12, P6: In a tree that is granted for reading, no operation changes anything, even through an open handle. A
+/// granted tree gives no access to another granted tree.
 #[test]
 fn row_12_a_readable_tree_is_not_changed() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
-        let attack = async |time| {
-            let escape_trees = EscapeTrees::new(&scene, time);
+        let attack = async |repeat| {
+            let escape_trees = EscapeTrees::new(&scene, repeat);
             let before = snapshot(&escape_trees.readable);
             let trees =
                 || trees(&[(&escape_trees.readable, Access::Read), (&escape_trees.writable, Access::ReadWrite)]);
@@ -190,7 +191,8 @@ fn remove(escape_trees: &EscapeTrees) {
     }
 }
 
-/// Row 12: A folder that is repeatedly swapped for a link to the outside while a guest walks through it.
+/// Row 12: While a guest opens files in a folder, the test repeatedly swaps the folder and a link that leads out of the
+/// tree.
 #[test]
 fn row_12_a_folder_becomes_a_link_while_walking() {
     run_exclusively(async {
@@ -203,11 +205,11 @@ fn row_12_a_folder_becomes_a_link_while_walking() {
         std::fs::write(tree.join("honest/file"), "its own words").unwrap();
         symlink(&outside, tree.join("link")).unwrap();
         let attack = async |_| {
-            let over = Arc::new(AtomicBool::new(false));
+            let is_over = Arc::new(AtomicBool::new(false));
             let swapping = std::thread::spawn({
-                let (over, tree) = (over.clone(), tree.clone());
+                let (is_over, tree) = (is_over.clone(), tree.clone());
                 move || {
-                    while !over.load(Ordering::Relaxed) {
+                    while !is_over.load(Ordering::Relaxed) {
                         for (from, to) in [("honest", "way"), ("way", "honest"), ("link", "way"), ("way", "link")] {
                             std::fs::rename(tree.join(from), tree.join(to)).unwrap();
                         }
@@ -218,13 +220,13 @@ fn row_12_a_folder_becomes_a_link_while_walking() {
             let often = |times: u32| json!({"path": "way/file", "times": times});
             let calls = [("intruder.read_often", often(3_000)), ("intruder.write_often", often(1_000))];
             let results = scene.calls(config, &calls).await;
-            over.store(true, Ordering::Relaxed);
+            is_over.store(true, Ordering::Relaxed);
             swapping.join().unwrap();
             assert!(results.iter().all(|(is_error, _)| !is_error), "{results:?}");
-            // Both calls run at once, so one may read what the other has written.
-            let honest =
+            // Both calls run at the same time, so one may read what the other has written.
+            let is_real_folder_visited =
                 ["its own words", "overwritten by the intruder"].iter().any(|words| results[0].1.contains(words));
-            assert!(honest, "the real folder was also visited: {results:?}");
+            assert!(is_real_folder_visited, "the guest also opened files in the real folder: {results:?}");
             assert!(!results[0].1.contains("sings"), "{results:?}");
             std::fs::write(tree.join("honest/file"), "its own words").unwrap();
             assert_eq!(std::fs::read_to_string(outside.join("file")).unwrap(), CANARY);
@@ -233,15 +235,15 @@ fn row_12_a_folder_becomes_a_link_while_walking() {
     });
 }
 
-/// Row 33: Pipes, sockets, devices, and links below `/proc` in a granted tree are refused at once, and nothing blocks
-/// on them.
+/// Row 33: Pipes, sockets, devices and links below `/proc` in a granted tree are refused immediately, and no call
+/// blocks.
 #[test]
 fn row_33_refuses_special_files() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let tree = tree(&scene, "odd");
-        let made = std::process::Command::new("mkfifo").arg(tree.join("pipe")).status().unwrap();
-        assert!(made.success());
+        let mkfifo = std::process::Command::new("mkfifo").arg(tree.join("pipe")).status().unwrap();
+        assert!(mkfifo.success());
         let _socket = std::os::unix::net::UnixListener::bind(tree.join("socket")).unwrap();
         symlink("pipe", tree.join("link")).unwrap();
         symlink("/dev/zero", tree.join("zero")).unwrap();
@@ -255,34 +257,34 @@ fn row_33_refuses_special_files() {
             let config = with_grants("intruder", trees(&[(&tree, Access::Read)]), CallLimits::default());
             let call = scene.call(config, "intruder.paths", json!({"paths": paths}));
             let answered = tokio::time::timeout(Duration::from_secs(20), call).await;
-            let (is_error, text) = answered.expect("refused at once, not at the end of its time");
+            let (is_error, text) = answered.expect("the call ends before its time limit");
             assert!(!is_error, "{text}");
             let done: Vec<String> = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
             let opened =
                 |action: &&String| [" read ", " open ", " list ", " made"].iter().any(|word| action.contains(word));
             assert_eq!(done.iter().filter(opened).collect::<Vec<_>>(), Vec::<&String>::new());
         };
-        scene.repeat("row 33, files that are none", attack).await;
+        scene.repeat("row 33, special files", attack).await;
     });
 }
 
-/// Row 33: The same where everything is writable: no operation waits for the other end of a pipe.
+/// Row 33: In a writable tree, no operation waits for the other end of a pipe or socket.
 #[test]
 fn row_33_refuses_writable_pipes_and_sockets() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
-        let attack = async |time| {
+        let attack = async |repeat| {
             for name in ["pipe", "socket"] {
-                let tree = tree(&scene, &format!("{name}-{time}"));
-                let made = std::process::Command::new("mkfifo").arg(tree.join("pipe")).status().unwrap();
-                assert!(made.success());
+                let tree = tree(&scene, &format!("{name}-{repeat}"));
+                let mkfifo = std::process::Command::new("mkfifo").arg(tree.join("pipe")).status().unwrap();
+                assert!(mkfifo.success());
                 let _socket = std::os::unix::net::UnixListener::bind(tree.join("socket")).unwrap();
                 let config = with_grants("intruder", trees(&[(&tree, Access::ReadWrite)]), CallLimits::default());
                 let call = scene.call(config, "intruder.paths", json!({"paths": [name]}));
                 let answered = tokio::time::timeout(Duration::from_secs(20), call).await;
-                let (is_error, text) = answered.expect("refused at once, not at the end of its time");
+                let (is_error, text) = answered.expect("the call ends before its time limit");
                 assert!(!is_error && !text.contains(&format!(" read {name}")), "{text}");
-                assert!(text.contains(&format!(" rename {name}")), "it may be moved: {text}");
+                assert!(text.contains(&format!(" rename {name}")), "a special file can be renamed: {text}");
                 std::fs::remove_dir_all(&tree).unwrap();
             }
         };
@@ -290,7 +292,7 @@ fn row_33_refuses_writable_pipes_and_sockets() {
     });
 }
 
-/// Row 33: The device files of a granted `/dev` are refused too, without any link.
+/// Row 33: If `/dev` itself is granted, its device files are refused too.
 #[test]
 fn row_33_refuses_devices_in_a_granted_folder() {
     run_exclusively(async {
@@ -304,7 +306,7 @@ fn row_33_refuses_devices_in_a_granted_folder() {
     });
 }
 
-/// Row 33: A folder with very many names is read a few at a time, however often it is opened at once.
+/// Row 33: The host reads a large folder in small parts, even if the guest opens it many times at the same time.
 #[test]
 fn row_33_reads_a_folder_of_many_names_in_small_parts() {
     const NAMES: usize = 20_000;
@@ -318,34 +320,34 @@ fn row_33_reads_a_folder_of_many_names_in_small_parts() {
         }
         let attack = async |_| {
             let config = with_grants("intruder", trees(&[(&tree, Access::Read)]), CallLimits::default());
-            let most = peak_growth();
+            let memory_growth = measure_peak_growth();
             let (is_error, text) = scene.call(config, "intruder.listings", json!({"path": "many", "times": 300})).await;
-            let grown = most();
+            let growth = memory_growth();
             assert!(!is_error, "{text}");
             let output_text: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
             assert_eq!(output_text, json!({"begun": 300, "names": NAMES}));
-            // All names 300 times would be about 600 MiB.
-            assert!(grown < 100 << 20, "{} MiB more", grown >> 20);
+            // If the host read the whole folder each time, it would need about 600 MiB.
+            assert!(growth < 100 << 20, "{} MiB more", growth >> 20);
         };
         scene.repeat("row 33, a folder of many names", attack).await;
     });
 }
 
-/// Returns a function that gives the growth of this process's peak memory from now on.
-fn peak_growth() -> impl Fn() -> usize {
+/// Returns a function that returns how much this process's peak memory has grown since this call.
+fn measure_peak_growth() -> impl Fn() -> usize {
     let read = |word: &str| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(word)).unwrap();
         line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
     };
-    // The peak is reset.
+    // The value 5 resets the peak memory of the process.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = read("VmRSS:");
     move || read("VmHWM:").saturating_sub(before)
 }
 
-/// Row 33: A file of a tebibyte is read in small pieces until the guest's own memory is exhausted, and endless files of
-/// `/proc` stop at the call's time limit.
+/// Row 33: A guest reads a file of one tebibyte in small pieces until its own memory is full. An endless loop of reads
+/// stops at the call's time limit.
 #[test]
 fn row_33_stops_reading_endless_files() {
     run_exclusively(async {
@@ -362,7 +364,8 @@ fn row_33_stops_reading_endless_files() {
                 is_error && error["message"].as_str().is_some_and(|output_text| output_text.contains("bytes at once")),
                 "{text}"
             );
-            let largest: usize = text.split_whitespace().find_map(|word| word.parse().ok()).expect("a number");
+            let largest: usize =
+                text.split_whitespace().find_map(|word| word.parse().ok()).expect("the message contains a number");
             assert!(largest <= 1 << 20, "{largest} bytes at once");
             let config = with_short_calls("intruder", trees(&[(&tree, Access::Read)]));
             let often = json!({"path": "huge", "times": 100_000_000});

@@ -1,4 +1,4 @@
-//! Granted trees that overlap, and that are replaced, filled and revoked: rows 39, 40, 44 and 48.
+//! Rows 39, 40, 44 and 48: Granted trees that overlap, or that are replaced, filled or revoked.
 
 use crate::files::{tree, trees};
 use crate::scene::{Scene, run_exclusively, with_grants};
@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// The content of every file outside.
+/// The content of the files outside the granted trees.
 const CANARY: &str = "the canary sings";
-/// The longest wait for something that happens at once.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A timeout for waits that end immediately unless the host hangs.
+const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn grant(host: &Path, guest: &str, access: Access) -> TreeGrant {
     TreeGrant { host: host.to_owned(), guest: guest.to_owned(), access }
@@ -25,7 +25,7 @@ fn operations(operations: &str) -> (&'static str, Value) {
     ("intruder.deeds", json!({ "deeds": operations }))
 }
 
-/// A folder outside with a canary, and a granted tree with a folder `docs` in it.
+/// A folder with a canary file outside the granted trees, and a granted tree with a folder `docs` in it.
 struct GrantedFolder {
     outside: PathBuf,
     tree: PathBuf,
@@ -44,21 +44,21 @@ impl GrantedFolder {
         Self { outside, tree, docs }
     }
 
-    fn assert_intact(&self, shown: &impl std::fmt::Debug) {
+    fn assert_intact(&self, context: &impl std::fmt::Debug) {
         let names: Vec<_> = std::fs::read_dir(&self.outside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(names, ["canary"], "{shown:#?}");
-        assert_eq!(std::fs::read_to_string(self.outside.join("canary")).unwrap(), CANARY, "{shown:#?}");
+        assert_eq!(names, ["canary"], "{context:#?}");
+        assert_eq!(std::fs::read_to_string(self.outside.join("canary")).unwrap(), CANARY, "{context:#?}");
     }
 }
 
-/// Row 39: A guest renames a granted folder and puts a link to the outside in its place. Neither its next call nor the
-/// host's own tools follow the link, in this turn, in the next one, or through another agent's grant.
+/// Row 39: A guest renames a granted folder, and a link that leads out of the tree takes its place. Neither the guest's
+/// next call nor the host's own tools follow the link, in this turn, in the next turn, or with another agent's grant.
 #[test]
 fn row_39_a_guest_replaces_a_granted_folder_by_a_link() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
-        let attack = async |time: usize| {
-            let granted = GrantedFolder::new(&scene, &format!("link-{time}"));
+        let attack = async |repeat: usize| {
+            let granted = GrantedFolder::new(&scene, &format!("link-{repeat}"));
             let name = granted.outside.file_name().unwrap().to_str().unwrap();
             let grants = Grants {
                 trees: vec![
@@ -75,8 +75,8 @@ fn row_39_a_guest_replaces_a_granted_folder_by_a_link() {
             );
             let (moved, link, target) = (granted.tree.join("moved"), granted.docs.clone(), granted.outside.clone());
             let helper = std::thread::spawn(move || {
-                let begun = Instant::now();
-                while !moved.exists() && begun.elapsed() < PATIENCE {
+                let start = Instant::now();
+                while !moved.exists() && start.elapsed() < HANG_TIMEOUT {
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 std::os::unix::fs::symlink(target, link).expect("the file does not exist");
@@ -104,11 +104,11 @@ fn row_39_a_guest_replaces_a_granted_folder_by_a_link() {
             session.close().await.expect("the session closes");
             helper.join().expect("the link was created");
             let text = format!("{results:?}");
-            assert!(text.contains("docs@"), "the link is there: {text}");
+            assert!(text.contains("docs@"), "the link exists: {text}");
             assert!(!text.contains("sings"), "{text}");
-            assert!(text.contains("its own words"), "what was granted is still read: {text}");
+            assert!(text.contains("its own words"), "the granted folder can still be read: {text}");
             granted.assert_intact(&text);
-            // Nothing has opened this tree before: the link is refused.
+            // The host has not opened this tree before, so it refuses the link.
             let config = with_grants("intruder", trees(&[(&granted.docs, Access::ReadWrite)]), CallLimits::default());
             let (_, text) = scene.call(config, "intruder.deeds", operations("read docs/canary").1).await;
             assert!(!text.contains("sings"), "{text}");
@@ -149,8 +149,8 @@ const ATTACKS: [&str; 24] = [
     "append tree/code-twin x; write tree/./sub/../agent.toml x",
 ];
 
-/// Row 40, P13: Whatever is granted, no operation changes a file that the host reads to make decisions, or the path to
-/// it, even if it does not exist yet. Files next to it can be written as before.
+/// Row 40, P13: No grant lets an operation change a file that the host reads for its decisions, or the path to such a
+/// file. This also applies to a file that does not exist yet. Other files in the same folder can be written.
 #[test]
 fn row_40_no_grant_covers_decision_files() {
     run_exclusively(async {
@@ -181,9 +181,9 @@ fn row_40_no_grant_covers_decision_files() {
             let config = || with_grants("intruder", grants(), CallLimits::default());
             for attack in ATTACKS {
                 let (_, text) = scene.call(config(), "intruder.deeds", operations(attack).1).await;
-                let is = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
-                assert_eq!(is("agent.toml").as_deref(), Some(CANARY), "{attack}: {text}");
-                assert_eq!(is("plugins/code.wasm").as_deref(), Some(CANARY), "{attack}: {text}");
+                let content = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
+                assert_eq!(content("agent.toml").as_deref(), Some(CANARY), "{attack}: {text}");
+                assert_eq!(content("plugins/code.wasm").as_deref(), Some(CANARY), "{attack}: {text}");
                 let mut names: Vec<_> = std::fs::read_dir(folder.join("plugins"))
                     .unwrap()
                     .map(|entry| entry.unwrap().file_name())
@@ -193,14 +193,14 @@ fn row_40_no_grant_covers_decision_files() {
                 for absent in
                     ["sub/later", "sub/AGENT.TOML", "sub/plugins.lock", "agents/evil.toml", "other", "plugins/deep/new"]
                 {
-                    assert!(folder.join(absent).symlink_metadata().is_err(), "{attack} made {absent}: {text}");
+                    assert!(folder.join(absent).symlink_metadata().is_err(), "{attack} created {absent}: {text}");
                 }
-                for made in ["new", "twin", "link", "away"] {
-                    let _ = std::fs::remove_file(folder.join(made));
+                for created in ["new", "twin", "link", "away"] {
+                    let _ = std::fs::remove_file(folder.join(created));
                 }
             }
-            let honest = "write tree/honest x; write tree/sub/honest x; write tree/Cargo.toml x; read tree/agent.toml; read tree/data/secret; list tree/data";
-            let (_, text) = scene.call(config(), "intruder.deeds", operations(honest).1).await;
+            let allowed = "write tree/honest x; write tree/sub/honest x; write tree/Cargo.toml x; read tree/agent.toml; read tree/data/secret; list tree/data";
+            let (_, text) = scene.call(config(), "intruder.deeds", operations(allowed).1).await;
             assert!(folder.join("honest").exists() && folder.join("sub/honest").exists(), "{text}");
             assert!(
                 folder.join("Cargo.toml").exists() && text.matches("sings").count() == 1,
@@ -214,14 +214,14 @@ fn row_40_no_grant_covers_decision_files() {
     });
 }
 
-/// Row 44: The bytes and entries that a turn adds to a tree are limited, over all its calls and whatever the operation;
-/// removing files frees room. The error names the limit and the plugin.
+/// Row 44: The bytes and entries that a turn adds to a tree are limited. All calls of a turn and all operations count
+/// together, and a removed file counts no longer. The error names the limit and the plugin.
 #[test]
 fn row_44_limits_what_a_turn_adds_to_a_tree() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
-        let attack = async |time: usize| {
-            let folder = tree(&scene, &format!("filled-{time}"));
+        let attack = async |repeat: usize| {
+            let folder = tree(&scene, &format!("filled-{repeat}"));
             let limits = CallLimits { tree_bytes: 1 << 20, tree_entries: 20, ..CallLimits::default() };
             let grants = || Grants { trees: vec![grant(&folder, "tree", Access::ReadWrite)], ..Grants::default() };
             let config = || with_grants("intruder", grants(), limits);
@@ -244,7 +244,7 @@ fn row_44_limits_what_a_turn_adds_to_a_tree() {
             assert!(std::fs::read_dir(&folder).unwrap().count() <= 1 + 2 + 20);
             std::fs::remove_dir_all(&folder).unwrap();
             std::fs::create_dir(&folder).unwrap();
-            // All calls of a turn share one quota; removed bytes are returned to it.
+            // All calls of a turn share one quota. The bytes of removed files count no longer.
             let replies = [
                 call_reply(&[operations("fill tree/a 700")]),
                 call_reply(&[operations("fill tree/b 700; list tree")]),
@@ -256,7 +256,7 @@ fn row_44_limits_what_a_turn_adds_to_a_tree() {
             assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
             let results = results(&scene.test_host, &session).await;
             session.close().await.expect("the session closes");
-            assert!(!results[1].2.contains("fill tree/b 700: \n"), "the first call counts, too: {results:?}");
+            assert!(!results[1].2.contains("fill tree/b 700: \n"), "the first call counts too: {results:?}");
             assert!(results[2].2.contains("fill tree/c 1000: \n"), "{results:?}");
             std::fs::remove_dir_all(&folder).unwrap();
         };
@@ -264,17 +264,17 @@ fn row_44_limits_what_a_turn_adds_to_a_tree() {
     });
 }
 
-/// Row 48: A grant that is revoked while a call runs is gone at its next operation, also for open handles.
+/// Row 48: If a grant is revoked while a call runs, the call's next operation is refused, also with an open handle.
 #[test]
 fn row_48_a_running_call_loses_revoked_grants() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
-        let attack = async |time: usize| {
-            let folder = tree(&scene, &format!("revoked-{time}"));
+        let attack = async |repeat: usize| {
+            let folder = tree(&scene, &format!("revoked-{repeat}"));
             let grants = Grants { trees: vec![grant(&folder, "tree", Access::ReadWrite)], ..Grants::default() };
             let config = with_grants("intruder", grants, CallLimits::default());
             let call = operations("write tree/begun x; sleep 1500; write tree/after x; read tree/own.txt; list tree");
-            let provider = scene.folder().join(format!("revoked-{time}.json"));
+            let provider = scene.folder().join(format!("revoked-{repeat}.json"));
             let script = crate::support::script(&[call_reply(&[call]), text_reply("Done.")]);
             std::fs::write(&provider, script.to_string()).unwrap();
             let name = format!("scripted:{}", provider.display());
@@ -290,14 +290,14 @@ fn row_48_a_running_call_loses_revoked_grants() {
                 let result = session.run(input, CancellationToken::new()).await;
                 (session, result)
             });
-            let begun = Instant::now();
+            let start = Instant::now();
             while !folder.join("begun").exists() {
-                assert!(begun.elapsed() < PATIENCE, "the call does not start");
+                assert!(start.elapsed() < HANG_TIMEOUT, "the call does not start");
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            let nothing =
+            let without_grants =
                 AgentConfig { plugins: [("intruder".to_owned(), PluginAllowance::default())].into(), ..config };
-            live.change(|agent| agent.with_config(nothing)).unwrap_or_else(|error| panic!("{error}"));
+            live.change(|agent| agent.with_config(without_grants)).unwrap_or_else(|error| panic!("{error}"));
             let (session, result) = running.await.unwrap();
             assert!(matches!(result, Ok(TurnResult::Finished(_))), "{result:?}");
             let results = results(&scene.test_host, &session).await;
@@ -311,7 +311,7 @@ fn row_48_a_running_call_loses_revoked_grants() {
     });
 }
 
-/// A random generator with a fixed seed.
+/// A random number generator with a fixed seed.
 struct Rng(u64);
 
 impl Rng {
@@ -322,49 +322,49 @@ impl Rng {
         usize::try_from(self.0 % bound as u64).unwrap()
     }
 
-    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[self.below(of.len())]
+    fn pick<'a>(&mut self, choices: &[&'a str]) -> &'a str {
+        choices[self.below(choices.len())]
     }
 
-    /// Operations on the trees with these names.
+    /// Random operations on the trees with these names.
     fn operations(&mut self, trees: &[&str], outside: &str) -> String {
         let names =
             ["docs", "docs/a", "a", "b", "docs/b", "agent.toml", "docs/agent.toml", "docs/docs", ".", "a/b", "own.txt"];
         let targets = ["..", "../..", ".", "docs", "a", "agent.toml", "docs/a", "/etc"];
-        let mut all = Vec::new();
+        let mut operations = Vec::new();
         for _ in 0..40 {
             let path = format!("{}/{}", self.pick(trees), self.pick(&names));
-            let other = format!("{}/{}", self.pick(trees), self.pick(&names));
+            let other_path = format!("{}/{}", self.pick(trees), self.pick(&names));
             let target = match self.below(3) {
                 0 => format!("../{outside}"),
                 1 => format!("../../{outside}"),
                 _ => self.pick(&targets).to_owned(),
             };
-            all.push(match self.below(12) {
-                0 | 1 => format!("move {path} {other}"),
+            operations.push(match self.below(12) {
+                0 | 1 => format!("move {path} {other_path}"),
                 2 | 3 => format!("symlink {target} {path}"),
                 4 => format!("mkdir {path}"),
                 5 => format!("rmdir {path}"),
                 6 => format!("remove {path}"),
                 7 => format!("write {path}/canary x"),
                 8 => format!("write {path} x"),
-                9 => format!("twin {path} {other}"),
+                9 => format!("twin {path} {other_path}"),
                 10 => format!("append {path} x"),
                 _ => format!("read {path}/canary"),
             });
         }
-        all.join("; ")
+        operations.join("; ")
     }
 }
 
-/// Rows 39 and 40 as a model test: two guests and the host's tools perform random operations on overlapping trees at
-/// the same time. Nothing outside is read or changed, and protected files stay unchanged.
+/// Rows 39 and 40: Guests and the host's tools perform random operations on overlapping trees at the same time. Nothing
+/// outside is read or changed, and protected files stay unchanged.
 #[test]
 fn row_39_two_guests_and_the_host_perform_random_operations() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
-        let attack = async |time: usize| {
-            let granted = GrantedFolder::new(&scene, &format!("random-{time}"));
+        let attack = async |repeat: usize| {
+            let granted = GrantedFolder::new(&scene, &format!("random-{repeat}"));
             let configuration = granted.docs.join("agent.toml");
             std::fs::write(&configuration, CANARY.to_uppercase()).unwrap();
             let what = "the agent's configuration".to_owned();
@@ -374,24 +374,25 @@ fn row_39_two_guests_and_the_host_perform_random_operations() {
                 kind: ProtectedKind::File,
             }]);
             let outside = granted.outside.file_name().unwrap().to_str().unwrap();
-            let mut rng = Rng(0x9E37_79B9_7F4A_7C15 ^ (time as u64 + 1));
-            let all =
+            let mut rng = Rng(0x9E37_79B9_7F4A_7C15 ^ (repeat as u64 + 1));
+            let all_trees =
                 [grant(&granted.tree, "tree", Access::ReadWrite), grant(&granted.docs, "docs", Access::ReadWrite)];
-            let turns = [&all[..], &all[..1], &all[1..]].into_iter().enumerate().map(|(number, trees)| {
-                let names: Vec<_> = trees.iter().map(|tree| tree.guest.as_str()).collect();
-                let grants = Grants { trees: trees.to_vec(), ..Grants::default() };
-                let mut config = with_grants("intruder", grants, CallLimits::default());
-                config.name = format!("random-{time}-{number}");
-                config.host_trees = trees.to_vec();
-                let calls: Vec<_> = (0..3)
-                    .map(|_| operations(&rng.operations(&names, outside)))
-                    .chain(names.iter().flat_map(|name| {
-                        let read = json!({"path": format!("{name}/docs/canary")});
-                        [("read_file", read), ("list_directory", json!({"path": format!("{name}/docs")}))]
-                    }))
-                    .collect();
-                (config, calls)
-            });
+            let turns =
+                [&all_trees[..], &all_trees[..1], &all_trees[1..]].into_iter().enumerate().map(|(number, trees)| {
+                    let names: Vec<_> = trees.iter().map(|tree| tree.guest.as_str()).collect();
+                    let grants = Grants { trees: trees.to_vec(), ..Grants::default() };
+                    let mut config = with_grants("intruder", grants, CallLimits::default());
+                    config.name = format!("random-{repeat}-{number}");
+                    config.host_trees = trees.to_vec();
+                    let calls: Vec<_> = (0..3)
+                        .map(|_| operations(&rng.operations(&names, outside)))
+                        .chain(names.iter().flat_map(|name| {
+                            let read = json!({"path": format!("{name}/docs/canary")});
+                            [("read_file", read), ("list_directory", json!({"path": format!("{name}/docs")}))]
+                        }))
+                        .collect();
+                    (config, calls)
+                });
             let turns: Vec<_> = turns.collect();
             let scene = &scene;
             let working = turns.into_iter().map(|(config, calls)| async move { scene.calls(config, &calls).await });
@@ -403,18 +404,18 @@ fn row_39_two_guests_and_the_host_perform_random_operations() {
                 std::fs::remove_dir_all(folder).unwrap();
             }
         };
-        scene.repeat_times("row 39, at random", 12, attack).await;
+        scene.repeat_times("row 39, random operations", 12, attack).await;
     });
 }
 
-/// Row 44: Renaming a file that has the same name in two grants from one to the other does not move it, and frees no
-/// quota.
+/// Row 44: If two grants contain the same file, renaming it from one to the other does not move it, and its bytes still
+/// count.
 #[test]
 fn row_44_a_rename_to_itself_frees_no_quota() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
-        let attack = async |time: usize| {
-            let folder = tree(&scene, &format!("renamed-{time}"));
+        let attack = async |repeat: usize| {
+            let folder = tree(&scene, &format!("renamed-{repeat}"));
             std::fs::create_dir(folder.join("docs")).unwrap();
             let limits = CallLimits { tree_bytes: 1 << 20, tree_entries: 20, ..CallLimits::default() };
             let trees =
@@ -423,8 +424,8 @@ fn row_44_a_rename_to_itself_frees_no_quota() {
             let operations = "fill tree/docs/a 700; move tree/docs/a docs/a; fill tree/b 700; fail";
             let call = ("intruder", "intruder.deeds", json!({ "deeds": operations }));
             scene.check_stopped(config, call, "tree_mib").await;
-            let added = ["docs/a", "b"].map(|name| std::fs::metadata(folder.join(name)).map_or(0, |found| found.len()));
-            assert!(added.iter().sum::<u64>() <= 1 << 20, "{added:?}");
+            let sizes = ["docs/a", "b"].map(|name| std::fs::metadata(folder.join(name)).map_or(0, |found| found.len()));
+            assert!(sizes.iter().sum::<u64>() <= 1 << 20, "{sizes:?}");
             std::fs::remove_dir_all(&folder).unwrap();
         };
         scene.repeat("row 44, a rename to itself", attack).await;

@@ -1,8 +1,8 @@
-//! Tiny malicious components made from text, which no compiler would produce.
+//! Small malicious components, built from WebAssembly text, that no compiler would produce.
 
 use std::fmt::Write;
 
-/// One memory, and an allocator that never frees.
+/// Core code with one memory and an allocator that never frees.
 pub(crate) const USUAL: &str = r#"
     (memory (export "memory") 2)
     (global $free (mut i32) (i32.const 65536))
@@ -13,13 +13,13 @@ pub(crate) const USUAL: &str = r#"
       (local.get $at))
 "#;
 
-/// A component with this core code that exports functions without parameters, which return a number.
+/// Creates a component with this core code. It exports functions without parameters, which return a number.
 pub(crate) fn numbers(code: &str, functions: &[&str]) -> Vec<u8> {
     let functions: Vec<_> = functions.iter().map(|name| (*name, "(result u32)")).collect();
     guest(&format!("{USUAL} {code}"), &functions)
 }
 
-/// A component with this core code and these functions, whose core functions have the same names.
+/// Creates a component with this core code and these functions. Its core functions have the same names.
 pub(crate) fn guest(code: &str, functions: &[(&str, &str)]) -> Vec<u8> {
     let mut text = format!(
         r#"(core module $code {code})
@@ -37,12 +37,12 @@ pub(crate) fn guest(code: &str, functions: &[(&str, &str)]) -> Vec<u8> {
     component(&text)
 }
 
-/// A component with this text.
+/// Creates a component from this text.
 pub(crate) fn component(text: &str) -> Vec<u8> {
     wat::parse_str(format!("(component {text})")).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Endless loops in a function, while its arguments are passed, and after it has returned.
+/// Creates a component with endless loops in a function, while its arguments are passed, and after it has returned.
 pub(crate) fn endless() -> Vec<u8> {
     let module = |name: &str, realloc: &str, after: &str| {
         format!(
@@ -74,11 +74,11 @@ pub(crate) fn endless() -> Vec<u8> {
     component(&text.concat())
 }
 
-/// An endless loop at instantiation.
+/// Creates a component with an endless loop at instantiation.
 pub(crate) fn endless_start() -> Vec<u8> {
     let code = format!("{USUAL} (func $start (loop $for_ever (br $for_ever))) (start $start) {ONE}");
     guest(&code, &[("one", "(result u32)")])
 }
 
-/// A harmless function.
+/// Core code of a harmless function.
 pub(crate) const ONE: &str = r#"(func (export "one") (result i32) (i32.const 1))"#;

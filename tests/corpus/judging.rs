@@ -1,4 +1,4 @@
-//! Validators and media policies that fail: row 22, and the pictures of row 34.
+//! Row 22: Validators and media policies that fail. Row 34: Images.
 
 use crate::scene::{Scene, run_exclusively};
 use crate::support::{run_turn, text_reply};
@@ -6,7 +6,8 @@ use agent_core::run::TurnError;
 use agent_runtime::{AgentConfig, TurnResult};
 use serde_json::Value;
 
-/// Row 22: A validator that traps, loops, fails or returns nonsense ends its turn with an error that names it.
+/// Row 22: If a validator traps, loops, fails or returns nonsense, the turn ends with an error that names the
+/// validator.
 #[test]
 fn row_22_a_failing_validator_ends_the_turn() {
     run_exclusively(async {
@@ -15,7 +16,8 @@ fn row_22_a_failing_validator_ends_the_turn() {
             for words in ["trap", "no problems", "bad json", "spin", "fail"] {
                 let mut config = AgentConfig::new("validated");
                 config.validators = vec!["bad-validator".to_owned()];
-                // The fallback text replaces a model that does not answer, and not a validator that fails.
+                // The fallback text replaces the answer of a model that fails, but not the result of a validator that
+                // fails.
                 config.bounds.fallback = Some(agent_core::plugin::OutputData::Text("The fixed reply.".to_owned()));
                 let mut session = scene.session(config, &[text_reply(words)]).await;
                 let result = run_turn(&mut session, "Go.").await;
@@ -31,7 +33,7 @@ fn row_22_a_failing_validator_ends_the_turn() {
     });
 }
 
-/// Row 22: The same for a media policy; the medium is not sent.
+/// Row 22: If a media policy fails, the turn ends with an error that names the policy, and the media item is not sent.
 #[test]
 fn row_22_a_failing_policy_sends_nothing() {
     run_exclusively(async {
@@ -41,17 +43,19 @@ fn row_22_a_failing_policy_sends_nothing() {
                 let mut config = AgentConfig::new("judged");
                 config.media_policies.insert("scripted".to_owned(), "bad-policy".to_owned());
                 let mut session = scene.session(config, &[text_reply("Never said.")]).await;
-                let medium = agent_plugins::MediumToStore {
-                    bytes: picture(8, 8),
+                let media_item = agent_plugins::MediumToStore {
+                    bytes: image_bytes(8, 8),
                     mime_type: "image/png".to_owned(),
                     name: Some(name.to_owned()),
                 };
-                let medium = session.attach(medium).await.unwrap();
-                let parts =
-                    vec![agent_core::message::Part::Text("Look.".to_owned()), agent_core::message::Part::Media(medium)];
+                let media_item = session.attach(media_item).await.unwrap();
+                let parts = vec![
+                    agent_core::message::Part::Text("Look.".to_owned()),
+                    agent_core::message::Part::Media(media_item),
+                ];
                 let input = Some(agent_core::message::TurnInput::Message(parts));
                 let result = session.run(input, tokio_util::sync::CancellationToken::new()).await.unwrap();
-                // The medium's name selects the policy's behaviour, as in the end-to-end tests.
+                // The name of the media item selects the policy's behaviour, as in the end-to-end tests.
                 let TurnResult::Failed(TurnError::PluginFailed { plugin, .. }) = result else {
                     panic!("`{name}` was not refused: {result:?}")
                 };
@@ -63,8 +67,8 @@ fn row_22_a_failing_policy_sends_nothing() {
     });
 }
 
-/// A picture that is what it claims, or that claims other dimensions than it has.
-fn picture(width: u32, height: u32) -> Vec<u8> {
+/// Creates an image of one pixel whose header states these dimensions.
+fn image_bytes(width: u32, height: u32) -> Vec<u8> {
     let mut bytes = std::io::Cursor::new(Vec::new());
     image::DynamicImage::new_luma8(1, 1).write_to(&mut bytes, image::ImageFormat::Png).unwrap();
     let mut bytes = bytes.into_inner();
@@ -77,25 +81,25 @@ fn picture(width: u32, height: u32) -> Vec<u8> {
     bytes
 }
 
-/// Row 34: A picture that claims 3,600 megapixels costs nothing: the turn continues, and the plugin that opens it
-/// reports the error.
+/// Row 34: An image that claims 3,600 megapixels is not decoded. The plugin that opens it reports the error, and the
+/// turn continues.
 #[test]
-fn row_34_refuses_pictures_with_huge_dimensions() {
+fn row_34_refuses_images_with_huge_dimensions() {
     run_exclusively(async {
         let scene = Scene::new(&["image", "mask-openai"]).await;
-        let tree = crate::files::tree(&scene, "pictures");
-        std::fs::write(tree.join("bomb.png"), picture(60_000, 60_000)).unwrap();
+        let tree = crate::files::tree(&scene, "images");
+        std::fs::write(tree.join("bomb.png"), image_bytes(60_000, 60_000)).unwrap();
         let grants = || crate::files::trees(&[(&tree, agent_plugins::Access::Read)]);
         let attack = async |_| {
             let mut config = crate::scene::with_grants("image", grants(), Default::default());
             config.media_policies.insert("scripted".to_owned(), "mask-openai".to_owned());
-            let path = serde_json::json!({"path": "pictures/bomb.png"});
+            let path = serde_json::json!({"path": "images/bomb.png"});
             let scale: Value = serde_json::json!({"from": path, "width": 100});
             let calls = [("image.open", path.clone()), ("image.scale", scale)];
             for (is_error, text) in scene.calls(config, &calls).await {
                 assert!(is_error && text.contains("megapixels"), "{text}");
             }
         };
-        scene.repeat("row 34, pictures", attack).await;
+        scene.repeat("row 34, images", attack).await;
     });
 }

@@ -1,5 +1,5 @@
-//! Every configurable limit: the configured value is the one that applies, and if it stops a call, the error names the
-//! limit and the plugin with its digest.
+//! Tests each configurable limit with two values. If a limit stops a call, the error names the limit, and the plugin
+//! with its digest.
 
 use crate::components::{attacks, bytes_below};
 use crate::guests::{ONE, USUAL, component, guest, numbers};
@@ -23,10 +23,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 type Report = CallReport<Result<ToolOutcome, ToolError>>;
-/// Plugin, tool and arguments.
+/// The names of a plugin and of its tool, and the arguments.
 type Tool = (&'static str, &'static str, Value);
 
-/// A call that reaches a limit: the expected text for each value of the key, none of which occurs with the default.
+/// A call that reaches a limit, and for two values of the key the text that its report contains. With the default value
+/// the report contains neither text.
 struct Case {
     key: &'static str,
     tool: Tool,
@@ -37,7 +38,7 @@ fn case(key: &'static str, tool: Tool, expected: [(u64, &'static str); 2]) -> Ca
     Case { key, tool, expected }
 }
 
-/// A call that would never end is stopped after this time.
+/// The time limit of a call that would never end.
 const STOP_AFTER: Duration = Duration::from_secs(3);
 
 fn set<L>(rows: &[LimitRow<L>], limits: &mut L, (key, value): (&str, u64)) {
@@ -52,14 +53,14 @@ fn with_limit(key: &str, value: u64) -> CallLimits {
     limits
 }
 
-/// Calls that reach limits of space and time.
+/// Calls that reach limits of memory, output, files or time.
 fn cases() -> Vec<Case> {
     let spin = || ("probe", "probe.spin", json!({}));
     let bytes = |bytes: usize| ("probe", "probe.bytes", json!({"bytes": bytes}));
     let log = |lines: u32, length: u32| ("probe", "probe.log", json!({"lines": lines, "length": length}));
     let intruder = |name: &'static str| ("intruder", name, json!({}));
     let deeds = |deeds: &str| ("intruder", "intruder.deeds", json!({"deeds": deeds}));
-    let own = |plugin: &'static str| (plugin, plugin, json!({}));
+    let guest = |plugin: &'static str| (plugin, plugin, json!({}));
     let headers = ("intruder", "intruder.flood", json!({"what": "headers"}));
     let long = ("probe", "probe.fail", json!({"kind": "failed", "message": "x".repeat(3_000)}));
     vec![
@@ -67,10 +68,10 @@ fn cases() -> Vec<Case> {
         case("cpu_ms", spin(), [(100, "processor time of 100ms"), (200, "processor time of 200ms")]),
         case("memory_mib", ("bomb", "growing", json!({})), [(8, "memory of 8 MiB"), (96, "memory of 96 MiB")]),
         case("fuel", spin(), [(1_000_000, " 1000000 units of fuel"), (2_000_000, " 2000000 units of fuel")]),
-        case("core_instances", own("instances"), [(2, " 2 core instances"), (3, " 3 core instances")]),
-        case("tables", own("tables"), [(2, " 2 tables"), (3, " 3 tables")]),
-        case("memories", own("memories"), [(2, " 2 memories"), (3, " 3 memories")]),
-        case("table_elements", own("elements"), [(50, "size of 50 elements"), (900, "size of 900 elements")]),
+        case("core_instances", guest("instances"), [(2, " 2 core instances"), (3, " 3 core instances")]),
+        case("tables", guest("tables"), [(2, " 2 tables"), (3, " 3 tables")]),
+        case("memories", guest("memories"), [(2, " 2 memories"), (3, " 3 memories")]),
+        case("table_elements", guest("elements"), [(50, "size of 50 elements"), (900, "size of 900 elements")]),
         case("lifted_kib", bytes(256 << 10), [(64, " 64 KiB handed to"), (128, " 128 KiB handed to")]),
         case("handles", headers, [(50, " 50 resource handles"), (2_000, " 2000 resource handles")]),
         case("random_kib", intruder("intruder.random"), [(1, " 1 KiB of random"), (128, " 128 KiB of random")]),
@@ -94,23 +95,23 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Calls that reach limits of requests.
+/// Calls that reach limits of HTTP requests.
 fn requests([ok, silent, endless, swallow]: &[Server; 4]) -> Vec<Case> {
-    let times = |times: u32| ("intruder", "intruder.get", json!({"url": ok.url("/"), "times": times}));
-    let get = || times(5);
+    let get_times = |times: u32| ("intruder", "intruder.get", json!({"url": ok.url("/"), "times": times}));
+    let five_requests = || get_times(5);
     let fetch = |server: &Server| ("web", "web.fetch", json!({"url": server.url("/")}));
     let upload = ("intruder", "intruder.upload", json!({"url": swallow.url("/")}));
     vec![
-        case("requests", get(), [(2, "limit: 2 requests in a call"), (4, "limit: 4 requests in a call")]),
-        case("requests_per_minute", get(), [(2, "limit: 2 requests per"), (4, "limit: 4 requests per")]),
+        case("requests", five_requests(), [(2, "limit: 2 requests in a call"), (4, "limit: 4 requests in a call")]),
+        case("requests_per_minute", five_requests(), [(2, "limit: 2 requests per"), (4, "limit: 4 requests per")]),
         case("request_body_kib", upload, [(8, "BodySize(Some(8192))"), (16, "BodySize(Some(16384))")]),
         case("response_body_kib", fetch(endless), [(8, " 8 KiB for a response"), (16, " 16 KiB for a response")]),
-        case("recorded_kib", times(30), [(0, "no answer is kept"), (1, "answers have no room")]),
+        case("recorded_kib", get_times(30), [(0, "no answer is recorded"), (1, "some answers are not recorded")]),
         case("request_ms", fetch(silent), [(100, " 100ms for a request"), (200, " 200ms for a request")]),
     ]
 }
 
-/// Components that are large from the start.
+/// Components that use more of a resource than a limit allows.
 fn guests() -> Vec<(&'static str, Vec<u8>)> {
     let module = |name: &str, rest: &str| {
         guest(
@@ -138,7 +139,7 @@ fn guests() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// One call with these limits, of a new agent.
+/// Makes one call, as a new agent.
 async fn call(sandbox: &Sandbox, setup: &PluginSetup, name: &str, arguments: &Value) -> Report {
     static AGENTS: AtomicUsize = AtomicUsize::new(0);
     let agent = format!("agent-{}", AGENTS.fetch_add(1, Ordering::Relaxed));
@@ -149,26 +150,28 @@ async fn call(sandbox: &Sandbox, setup: &PluginSetup, name: &str, arguments: &Va
     sandbox.call_tool(setup, ToolCallRequest { name, args: arguments.to_string(), context }, &Ports::default()).await
 }
 
-/// The complete text of a report.
+/// The result of a report, and how complete its log and its recorded answers are, as text.
 fn report_text(report: &Report) -> String {
     let answer = match &report.result {
         Ok(Ok(ToolOutcome::Done(done))) => format!("{:?} {:?}", done.content, done.structured),
-        other => format!("{other:?} {}", other.as_ref().err().map(ToString::to_string).unwrap_or_default()),
+        other => {
+            format!("{other:?} {}", other.as_ref().err().map(ToString::to_string).unwrap_or_default())
+        }
     };
     let log = match report.lost_log {
         lost if lost.lines > 0 => format!("{} lines are lost", lost.lines),
         lost if lost.bytes > 0 => "lines are cut".to_owned(),
-        _ => "the log is whole".to_owned(),
+        _ => "the log is complete".to_owned(),
     };
-    let kept = match &report.answers {
-        None => "no answer is kept",
-        Some(answers) if answers.left_out > 0 => "answers have no room",
-        Some(_) => "answers are kept",
+    let answers = match &report.answers {
+        None => "no answer is recorded",
+        Some(answers) if answers.left_out > 0 => "some answers are not recorded",
+        Some(_) => "all answers are recorded",
     };
-    format!("{answer}; {log}; {kept}")
+    format!("{answer}; {log}; {answers}")
 }
 
-/// P8, the table of limits: each key has its effect for the plugin that it is set for.
+/// P8: Each key in the table of limits has its effect on the plugin for which it is set.
 #[test]
 fn limits_each_key_of_a_call_has_its_effect() {
     run_exclusively(async {
@@ -190,15 +193,15 @@ fn limits_each_key_of_a_call_has_its_effect() {
         let mut tried: BTreeSet<_> = ["builder_wall_ms", "validator_wall_ms"].into();
         for Case { key, tool: (plugin, name, arguments), expected } in cases().into_iter().chain(requests(&servers)) {
             tried.insert(key);
-            let usual = report_text(
+            let default_text = report_text(
                 &call(&scene.test_host.sandbox, &setup(plugin, CallLimits::default()), name, &arguments).await,
             );
-            for (value, words) in expected {
+            for (value, expected_text) in expected {
                 let report =
                     call(&scene.test_host.sandbox, &setup(plugin, with_limit(key, value)), name, &arguments).await;
                 let text = report_text(&report);
-                assert!(text.contains(words), "{key} = {value}: {text}");
-                assert!(!usual.contains(words), "with the default of {key}: {usual}");
+                assert!(text.contains(expected_text), "{key} = {value}: {text}");
+                assert!(!default_text.contains(expected_text), "with the default of {key}: {default_text}");
                 if let Err(failure) = &report.result {
                     assert!(matches!(failure, CallFailure::Limit { .. }), "{key} = {value}: {text}");
                     assert!(text.contains(&scene.identity(plugin)), "{key} = {value}: {text}");
@@ -209,7 +212,8 @@ fn limits_each_key_of_a_call_has_its_effect() {
     });
 }
 
-/// P8: The same for validators and builders in their turn; the agent's limits apply to plugins that are not named.
+/// P8: The limits also apply to validators and context builders. The agent's own limits apply to plugins that its
+/// configuration does not name.
 #[test]
 fn limits_of_builders_and_validators_have_their_effect() {
     run_exclusively(async {
@@ -250,7 +254,7 @@ fn sandbox_in(cache_directory: Option<PathBuf>, limits: HostLimits) -> Result<Sa
     Sandbox::new(options).map_err(|error| error.to_string())
 }
 
-/// The results of these calls of a component, all at once.
+/// Makes these calls of a component at the same time, and returns their results.
 async fn call_concurrently(sandbox: &Sandbox, limits: CallLimits, names: &[&str]) -> Vec<String> {
     let code = r#"
         (func (export "spin") (result i32) (loop $for_ever (br $for_ever)) (i32.const 0))
@@ -272,7 +276,7 @@ async fn call_concurrently(sandbox: &Sandbox, limits: CallLimits, names: &[&str]
     calls.join_all().await
 }
 
-/// P8, the table of limits: each key of the host has its effect.
+/// P8: Each host key in the table of limits has its effect.
 #[test]
 fn limits_each_key_of_the_host_has_its_effect() {
     run_exclusively(async {
@@ -283,34 +287,35 @@ fn limits_each_key_of_the_host_has_its_effect() {
         };
         let with: &mut SandboxFactory = &mut with;
         let short = CallLimits { tool_time: Duration::from_millis(500), ..CallLimits::default() };
-        let busy = |expected: &[String]| expected.iter().filter(|text| text.contains("not called")).count();
+        let refused_calls = |expected: &[String]| expected.iter().filter(|text| text.contains("not called")).count();
         let large = CallLimits { memory: 256 << 20, ..short };
-        for (keys, limits, turned_away) in [
+        for (keys, limits, expected_refusals) in [
             (vec![("concurrent_calls", 1), ("queue", 1)], short, 1),
             (vec![("concurrent_calls", 2), ("queue", 1)], short, 0),
             (vec![("concurrent_calls", 1), ("queue", 2)], short, 0),
-            // Three quarters are for tools: room for one of 256 MiB.
+            // Tools may use three quarters of this memory, which is enough for one call with 256 MiB.
             (vec![("guest_memory_mib", 512), ("queue", 1)], large, 1),
             (vec![("guest_memory_mib", 1_024), ("queue", 1)], large, 0),
         ] {
             let expected = call_concurrently(&with(&keys).unwrap(), limits, &["spin"; 3]).await;
-            assert_eq!(busy(&expected), turned_away, "{keys:?}: {expected:?}");
+            assert_eq!(refused_calls(&expected), expected_refusals, "{keys:?}: {expected:?}");
         }
         for stack in [128, 256] {
             let expected = call_concurrently(&with(&[("wasm_stack_kib", stack)]).unwrap(), short, &["recurse"]).await;
             assert!(expected[0].contains(&format!("stack of {stack} KiB")), "{expected:?}");
         }
         let keys = [("wasm_stack_kib", 2_048), ("async_stack_kib", 1_024)];
-        let refused = with(&keys).expect_err("one is a part of the other");
+        let refused = with(&keys).expect_err("the WebAssembly stack is a part of the async stack");
         assert!(refused.contains("stack"), "{refused}");
-        with(&[("wasm_stack_kib", 2_048), ("async_stack_kib", 4_096)]).expect("there is room for it");
-        // Limits are checked at ticks only, so nothing is stopped before the first one.
+        with(&[("wasm_stack_kib", 2_048), ("async_stack_kib", 4_096)])
+            .expect("the WebAssembly stack fits into the async stack");
+        // Limits are checked only at ticks, so no call is stopped before the first tick.
         let short_cpu_time = CallLimits { cpu_time: Some(Duration::from_millis(1)), ..CallLimits::default() };
         let expected = call_concurrently(&with(&[("epoch_tick_ms", 1)]).unwrap(), short_cpu_time, &["work"]).await;
         assert!(expected[0].contains("processor time of 1ms"), "{expected:?}");
         let limits = HostLimits { epoch_tick: Duration::from_secs(3_600), ..HostLimits::default() };
-        let unhurried = Sandbox::new(SandboxOptions { limits, ..SandboxOptions::default() }).unwrap();
-        let expected = call_concurrently(&unhurried, short_cpu_time, &["work"]).await;
+        let slow_ticks = Sandbox::new(SandboxOptions { limits, ..SandboxOptions::default() }).unwrap();
+        let expected = call_concurrently(&slow_ticks, short_cpu_time, &["work"]).await;
         assert!(expected[0].contains('7'), "{expected:?}");
         let bytes = vec![0; (1 << 20) + 1];
         let refused = with(&[("component_mib", 1)]).unwrap().load_bytes("large", bytes.clone()).await;
@@ -319,7 +324,7 @@ fn limits_each_key_of_the_host_has_its_effect() {
         assert!(matches!(refused, Err(LoadError::NotAComponent(_))), "{refused:?}");
         let bomb = attacks::nested_blocks(1_000_000);
         let refused = with(&[("compile_ms", 1_000)]).unwrap().load_bytes("bomb", bomb).await;
-        let refused = refused.expect_err("it takes longer").to_string();
+        let refused = refused.expect_err("the compilation takes longer").to_string();
         let is_named = refused.contains("more than 1.") && refused.contains("of processor time");
         assert!(is_named && refused.contains("compile_ms"), "{refused}");
         check_component_limits(with).await;
@@ -331,52 +336,53 @@ fn limits_each_key_of_the_host_has_its_effect() {
 /// Creates a sandbox with these keys set.
 type SandboxFactory<'k> = dyn FnMut(&[(&'static str, u64)]) -> Result<Sandbox, String> + 'k;
 
-/// For each key, a component that is refused with the first value, with the key's name, and accepted with the second.
+/// Checks for each key that a component is refused with the first value, with an error that names the key, and that
+/// this error does not occur with the second value.
 async fn check_component_limits(with: &mut SandboxFactory<'_>) {
-    let one = numbers("(func (export \"one\") (result i32) (i32.const 1))", &["one"]);
-    let image = attacks::with_image(&one, 20 << 20, b'x');
+    let component = numbers("(func (export \"one\") (result i32) (i32.const 1))", &["one"]);
+    let image = attacks::with_image(&component, 20 << 20, b'x');
     let cases = [
         ("component_nesting", [10, 50], attacks::nested_types(20, 0x41)),
         ("component_types", [1_000, 10_000], attacks::list_chain(2_000)),
         ("component_interfaces", [100, 1_000], attacks::imports(500)),
-        // Code of 60 MiB from a component of one.
+        // A component of 1 MiB that compiles to 60 MiB of code.
         ("compiled_ratio", [8, 128], [attacks::sparse_images(60, (1 << 20) - 65_536), padding(1 << 20)].concat()),
         ("compiled_mib", [16, 64], image),
     ];
     for (key, [refusing, sufficient], bytes) in cases {
-        let mut refusal = async |value| {
+        let mut load_error = async |value| {
             let loaded = with(&[(key, value)]).unwrap().load_bytes("limited", bytes.clone()).await;
             loaded.err().map(|error| error.to_string()).unwrap_or_default()
         };
-        let refused = refusal(refusing).await;
+        let refused = load_error(refusing).await;
         assert!(refused.contains(key), "{key} = {refusing}: {refused}");
-        let other = refusal(sufficient).await;
-        assert!(!other.contains(key), "{key} = {sufficient}: {other}");
+        let other_error = load_error(sufficient).await;
+        assert!(!other_error.contains(key), "{key} = {sufficient}: {other_error}");
     }
 }
 
 /// A custom section of this many bytes.
 fn padding(bytes: usize) -> Vec<u8> {
-    let size = u32::try_from(bytes + 2).expect("it is small");
+    let size = u32::try_from(bytes + 2).expect("the size fits");
     let size = [size as u8 | 0x80, (size >> 7) as u8 | 0x80, (size >> 14) as u8 | 0x80, (size >> 21) as u8 & 0x7f];
     [&[0], size.as_slice(), &[1, b'x'], &vec![0; bytes]].concat()
 }
 
-/// `cache_mib`: how much is kept of three components that have 24 MiB of code each.
+/// Checks `cache_mib` with three components of 24 MiB of code each.
 async fn check_cache_limit(with: &mut SandboxFactory<'_>) {
-    let one = numbers("(func (export \"one\") (result i32) (i32.const 1))", &["one"]);
-    for (most, all_stay) in [(64, false), (128, true)] {
+    let component = numbers("(func (export \"one\") (result i32) (i32.const 1))", &["one"]);
+    for (cache_mib, all_stay) in [(64, false), (128, true)] {
         let folder = tempfile::tempdir().expect("a directory");
-        with(&[("cache_mib", most)]).expect("it is within its bounds");
+        with(&[("cache_mib", cache_mib)]).expect("the value is allowed");
         let mut limits = HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() };
-        set(&HOST_LIMITS, &mut limits, ("cache_mib", most));
-        let cached = sandbox_in(Some(folder.path().to_owned()), limits).expect("within its bounds");
+        set(&HOST_LIMITS, &mut limits, ("cache_mib", cache_mib));
+        let cached = sandbox_in(Some(folder.path().to_owned()), limits).expect("the value is allowed");
         for filled_with in *b"abc" {
-            let bytes = attacks::with_image(&one, 24 << 20, filled_with);
-            drop(cached.load_bytes("cached", bytes).await.expect("an honest component"));
+            let bytes = attacks::with_image(&component, 24 << 20, filled_with);
+            drop(cached.load_bytes("cached", bytes).await.expect("the component is valid"));
         }
-        let kept = bytes_below(folder.path()) >> 20;
-        assert!(kept <= most, "{kept} MiB of {most}");
-        assert_eq!(kept >= 72, all_stay, "{kept} MiB of {most}");
+        let stored_mib = bytes_below(folder.path()) >> 20;
+        assert!(stored_mib <= cache_mib, "{stored_mib} MiB of {cache_mib}");
+        assert_eq!(stored_mib >= 72, all_stay, "{stored_mib} MiB of {cache_mib}");
     }
 }

@@ -1,14 +1,15 @@
-//! The corpus of attacks: for each threat from plugins, a component that tries it, repeated while another agent works
-//! (P5, P6, P8). The table of limits and threats defines the required behaviour; the tests are named after its rows.
+//! The attack corpus (P5, P6, P8). For each threat from plugins, a component tries the attack, repeatedly and while
+//! another agent works. `host/docs/threats.md` defines the required behaviour, and the tests are named after the rows
+//! of its table.
 
 #![cfg(target_os = "linux")]
 
 #[path = "../end_to_end/support.rs"]
-#[allow(dead_code, reason = "what the end-to-end tests share, of which this takes a part")]
+#[allow(dead_code, reason = "the corpus uses only a part of the support for the end-to-end tests")]
 mod support;
 
 #[path = "../end_to_end/peers.rs"]
-#[allow(dead_code, reason = "what the end-to-end tests share, of which this takes a part")]
+#[allow(dead_code, reason = "the corpus uses only a part of the support for the end-to-end tests")]
 mod peers;
 
 mod echoes;

@@ -1,4 +1,4 @@
-//! The network: rows 7, 14 and 15, the limits of requests, and requests over TLS.
+//! Rows 7, 14 and 15, the limits of requests, and requests over TLS: What a plugin can do on the network.
 
 use crate::guests::component;
 use crate::scene::{Scene, run_exclusively, with_grants};
@@ -26,26 +26,26 @@ fn config_for_server(server: &Server) -> AgentConfig {
     with_grants("intruder", server.grants(), CallLimits::default())
 }
 
-/// Each repeat makes this many requests. A plugin of an agent has 60 a minute, so each repeat uses another agent.
-fn with_agent_name(mut config: AgentConfig, time: usize) -> AgentConfig {
-    config.name = format!("attacker-{time}");
+/// Gives the agent a different name for each repeat, because a plugin may make only 60 requests a minute for an agent.
+fn with_agent_name(mut config: AgentConfig, repeat: usize) -> AgentConfig {
+    config.name = format!("attacker-{repeat}");
     config
 }
 
-/// Row 7: An endless response ends at 10 MiB, an endless request at 1 MiB, with errors that name the limit.
+/// Row 7: An endless response ends at 10 MiB and an endless request body at 1 MiB, each with an error.
 #[test]
 fn row_7_cuts_endless_bodies() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let (endless, swallow) = (Server::endless(), Server::swallow());
-        let attack = async |time| {
+        let attack = async |repeat| {
             let url = json!({"url": endless.url("/")});
             let (is_error, text) =
-                scene.call(with_agent_name(config_for_server(&endless), time), "intruder.get", url).await;
+                scene.call(with_agent_name(config_for_server(&endless), repeat), "intruder.get", url).await;
             assert!(!is_error && text.contains(&format!("exceeds limit: {} bytes", 10 << 20)), "{text}");
             let url = json!({"url": swallow.url("/")});
             let (is_error, text) =
-                scene.call(with_agent_name(config_for_server(&swallow), time), "intruder.upload", url).await;
+                scene.call(with_agent_name(config_for_server(&swallow), repeat), "intruder.upload", url).await;
             let output_text: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
             let sent = output_text["sent"].as_u64().unwrap_or_default();
             assert!(!is_error && sent <= 2 << 20, "{text}");
@@ -58,7 +58,7 @@ fn row_7_cuts_endless_bodies() {
     });
 }
 
-/// Row 7: Headers of more than 32 KiB are refused: in a request before anything is sent, and in a response.
+/// Row 7: Headers of more than 32 KiB are refused. If they are in a request, nothing is sent.
 #[test]
 fn row_7_refuses_giant_headers() {
     run_exclusively(async {
@@ -69,59 +69,60 @@ fn row_7_refuses_giant_headers() {
         }
         answer.extend(b"\r\n");
         let (ok, large) = (Server::ok(), Server::answering(answer));
-        let attack = async |time| {
+        let attack = async |repeat| {
             let before = ok.connections();
             let arguments = json!({"url": ok.url("/"), "bytes": 64_000});
             let call = ("intruder", "intruder.headers", arguments);
-            scene.check_stopped(with_agent_name(config_for_server(&ok), time), call, "32 KiB of headers").await;
+            scene.check_stopped(with_agent_name(config_for_server(&ok), repeat), call, "32 KiB of headers").await;
             assert_eq!(ok.connections(), before, "nothing was sent");
             let arguments = json!({"url": ok.url("/"), "bytes": 16_000});
             let (is_error, text) =
-                scene.call(with_agent_name(config_for_server(&ok), time), "intruder.headers", arguments).await;
-            assert!(!is_error && text.contains("200"), "what fits is sent: {text}");
+                scene.call(with_agent_name(config_for_server(&ok), repeat), "intruder.headers", arguments).await;
+            assert!(!is_error && text.contains("200"), "headers below the limit are sent: {text}");
             let arguments = json!({"url": large.url("/")});
             let (is_error, text) =
-                scene.call(with_agent_name(config_for_server(&large), time), "intruder.get", arguments).await;
+                scene.call(with_agent_name(config_for_server(&large), repeat), "intruder.get", arguments).await;
             assert!(!is_error && !text.contains("200 with"), "{text}");
         };
         scene.repeat("row 7, headers", attack).await;
     });
 }
 
-/// Limits: 32 requests per call, which also count if nothing waits for their responses; 60 per minute for an agent's
-/// plugin.
+/// Limits: A call may make 32 requests, and a plugin 60 a minute for an agent. Requests whose responses the plugin does
+/// not read count too.
 #[test]
 fn limits_the_number_of_requests() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let server = Server::ok();
-        let attack = async |time| {
-            let config = || with_agent_name(config_for_server(&server), time);
+        let attack = async |repeat| {
+            let config = || with_agent_name(config_for_server(&server), repeat);
             let before = server.connections();
             let get = |times: u32| json!({"url": server.url("/"), "times": times});
             let (is_error, text) = scene.call(config(), "intruder.get", get(40)).await;
             let answers: Vec<String> = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
-            let fine = answers.iter().filter(|answer| answer.starts_with("200")).count();
-            assert!(!is_error && fine == 32 && answers[32].contains("limit: 32 requests in a call"), "{text}");
+            let succeeded = answers.iter().filter(|answer| answer.starts_with("200")).count();
+            assert!(!is_error && succeeded == 32 && answers[32].contains("limit: 32 requests in a call"), "{text}");
             let (is_error, text) = scene.call(config(), "intruder.get", get(30)).await;
             let answers: Vec<String> = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
-            let fine = answers.iter().filter(|answer| answer.starts_with("200")).count();
-            assert!(!is_error && fine == 28 && answers[28].contains("60 requests per minute"), "{text}");
+            let succeeded = answers.iter().filter(|answer| answer.starts_with("200")).count();
+            assert!(!is_error && succeeded == 28 && answers[28].contains("60 requests per minute"), "{text}");
             assert_eq!(server.connections() - before, 60);
         };
         scene.repeat("limits, numbers of requests", attack).await;
         let silent = Server::silent();
-        let attack = async |time| {
+        let attack = async |repeat| {
             let arguments = json!({"url": silent.url("/"), "times": 32});
             let (is_error, text) =
-                scene.call(with_agent_name(config_for_server(&silent), time), "intruder.abandon", arguments).await;
+                scene.call(with_agent_name(config_for_server(&silent), repeat), "intruder.abandon", arguments).await;
             assert!(!is_error && text == "32", "{text}");
         };
         scene.repeat("limits, abandoned requests", attack).await;
     });
 }
 
-/// Row 14: Sockets and name lookups are denied; unknown imports are refused at load, with their names.
+/// Row 14: Sockets and name lookups are denied. A component with an unknown import is refused when it is loaded, and
+/// the error names the import.
 #[test]
 fn row_14_denies_sockets_and_unknown_imports() {
     run_exclusively(async {
@@ -148,33 +149,34 @@ fn row_14_denies_sockets_and_unknown_imports() {
     });
 }
 
-/// The test's host names: each resolves to the addresses that it spells, the last one to another address each time.
+/// Resolves the host names of this test. Most names always resolve to the same addresses. The name `turning.example`
+/// alternates between a public address and a loopback address.
 #[derive(Debug)]
-struct SpelledNames {
-    asked: AtomicUsize,
+struct FixedNames {
+    lookups: AtomicUsize,
 }
 
 #[async_trait::async_trait]
-impl NameResolver for SpelledNames {
+impl NameResolver for FixedNames {
     async fn resolve(&self, name: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
-        let lookup = self.asked.fetch_add(1, Ordering::SeqCst);
+        let lookup = self.lookups.fetch_add(1, Ordering::SeqCst);
         let public: SocketAddr = "192.0.2.1:80".parse().unwrap();
-        let here = SocketAddr::from(([127, 0, 0, 1], port));
+        let loopback = SocketAddr::from(([127, 0, 0, 1], port));
         Ok(match name {
-            "here.example" => vec![here],
-            "both.example" => vec![public, here],
+            "here.example" => vec![loopback],
+            "both.example" => vec![public, loopback],
             "metadata.example" => vec![SocketAddr::from(([169, 254, 169, 254], port))],
             "mapped.example" => vec![format!("[::ffff:127.0.0.1]:{port}").parse().unwrap()],
             "nat64.example" => vec![format!("[64:ff9b::7f00:1]:{port}").parse().unwrap()],
             "turning.example" if lookup.is_multiple_of(2) => vec![public],
-            "turning.example" => vec![here],
+            "turning.example" => vec![loopback],
             _ => Vec::new(),
         })
     }
 }
 
-/// Row 15: Internal addresses in every spelling, names that resolve to them, and redirects to them: nothing ever
-/// connects.
+/// Row 15: The host never connects to an internal address, whether the URL contains it in an unusual form, a name
+/// resolves to it, or a redirect leads to it.
 #[test]
 fn row_15_never_connects_to_internal_addresses() {
     run_exclusively(async {
@@ -184,7 +186,7 @@ fn row_15_never_connects_to_internal_addresses() {
             cache_directory: Some(scratch().join("cache")),
             store_directory: Some(test_host.directory.path().join("store")),
             limits: HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() },
-            resolver: Some(Arc::new(SpelledNames { asked: AtomicUsize::new(0) })),
+            resolver: Some(Arc::new(FixedNames { lookups: AtomicUsize::new(0) })),
             verifier: None,
         };
         test_host.sandbox = Sandbox::new(options).expect("the sandbox starts");
@@ -216,24 +218,27 @@ fn row_15_never_connects_to_internal_addresses() {
             "127.0.0.1:80@127.0.0.1",
             "public.example#@127.0.0.1",
         ];
-        let attack = async |time| {
+        let attack = async |repeat| {
             for (number, host) in hosts.iter().enumerate() {
-                let config = with_agent_name(config_for(&["http://*:*", "https://*:*"]), 1_000 * time + number);
+                let config = with_agent_name(config_for(&["http://*:*", "https://*:*"]), 1_000 * repeat + number);
                 let arguments = json!({"url": format!("http://{host}:{port}/")});
                 let (_, text) = scene.call(config, "intruder.get", arguments).await;
                 assert!(!text.contains("200 with"), "{host}: {text}");
             }
-            assert_eq!(inside.connections(), 0, "nothing connected");
+            assert_eq!(inside.connections(), 0, "the server has no connection");
         };
         scene.repeat("row 15, addresses", attack).await;
         let target = inside.url("/secret");
         let redirect = format!("HTTP/1.1 302 Found\r\nlocation: {target}\r\ncontent-length: 0\r\n\r\n");
         let redirecting = Server::answering(redirect.into_bytes());
-        let attack = async |time| {
-            let config = with_agent_name(config_for_server(&redirecting), time);
+        let attack = async |repeat| {
+            let config = with_agent_name(config_for_server(&redirecting), repeat);
             let (_, text) = scene.call(config, "intruder.get", json!({"url": redirecting.url("/")})).await;
-            assert!(text.contains("302 with 0 bytes"), "the guest sees the redirect, and the host does not go: {text}");
-            assert_eq!(inside.connections(), 0, "nothing connected");
+            assert!(
+                text.contains("302 with 0 bytes"),
+                "the guest sees the redirect, and the host does not follow it: {text}"
+            );
+            assert_eq!(inside.connections(), 0, "the server has no connection");
         };
         scene.repeat("row 15, redirects", attack).await;
     });
@@ -243,16 +248,16 @@ fn tls(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/corpus/tls").join(name)
 }
 
-/// A server that uses TLS with a certificate of the test's own authority, and echoes each request.
+/// Starts a server that uses TLS with a certificate of the test's own authority, and answers `secure`.
 fn tls_server() -> Server {
-    let certificate = CertificateDer::from_pem_file(tls("server.pem")).expect("a certificate");
-    let key = PrivateKeyDer::from_pem_file(tls("server.key")).expect("a key");
+    let certificate = CertificateDer::from_pem_file(tls("server.pem")).expect("the certificate can be read");
+    let key = PrivateKeyDer::from_pem_file(tls("server.key")).expect("the key can be read");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let configuration = builder.unwrap().with_no_client_auth().with_single_cert(vec![certificate], key);
-    let configuration = Arc::new(configuration.expect("a pair"));
+    let configuration = Arc::new(configuration.expect("the key belongs to the certificate"));
     Server::new(move |stream| {
-        let connection = rustls::ServerConnection::new(configuration.clone()).expect("a connection");
+        let connection = rustls::ServerConnection::new(configuration.clone()).expect("a TLS connection");
         let mut stream = rustls::StreamOwned::new(connection, stream);
         if read_head(&mut stream) {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecure");
@@ -261,7 +266,7 @@ fn tls_server() -> Server {
     })
 }
 
-/// `web.fetch` with the real binary, which trusts only these authorities.
+/// Runs `web.fetch` with the real binary, which trusts only these certificate authorities.
 fn fetch(authorities: &Path, url: &str) -> Output {
     let data = tempfile::tempdir().unwrap();
     let pattern = format!("web:http=private GET https://*:{}", url.rsplit(':').next().unwrap().trim_end_matches('/'));
@@ -272,8 +277,8 @@ fn fetch(authorities: &Path, url: &str) -> Output {
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-/// P6: Over TLS, a server is identified by its certificate, which must be from a trusted authority and contain the name
-/// or address; `SSL_CERT_FILE` adds another authority.
+/// P6: Over TLS, a server's certificate must come from a trusted authority and contain the server's name or address.
+/// `SSL_CERT_FILE` adds an authority.
 #[test]
 fn p6_verifies_tls_certificates() {
     run_exclusively(async {
@@ -286,7 +291,7 @@ fn p6_verifies_tls_certificates() {
         assert!(trusted.status.success() && output_text(&trusted).contains("secure"), "{}", output_text(&trusted));
         let by_address = fetch(&tls("authority.pem"), &format!("https://127.0.0.1:{port}/"));
         assert!(by_address.status.success(), "{}", output_text(&by_address));
-        // A server certificate is not an authority, and 127.0.0.2 is not in it.
+        // The server's certificate is not a trusted authority, and it does not contain 127.0.0.2.
         for (authorities, host) in [("server.pem", "localhost"), ("authority.pem", "127.0.0.2")] {
             let refused = fetch(&tls(authorities), &format!("https://{host}:{port}/"));
             assert!(

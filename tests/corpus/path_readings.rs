@@ -1,4 +1,4 @@
-//! Row 43 with real servers: a path that the host treats as below `/pub/` is below it for these servers too.
+//! Row 43 with real servers: If the host treats a path as below `/pub/`, these servers treat it so too.
 
 use crate::peers;
 use crate::scene::{Scene, run_exclusively, with_grants};
@@ -24,19 +24,19 @@ impl Drop for Peer {
     }
 }
 
-fn started(name: &'static str, address: SocketAddr, mut command: Command) -> Peer {
+fn start_peer(name: &'static str, address: SocketAddr, mut command: Command) -> Peer {
     let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let peer = Peer { name, address, process: process.unwrap_or_else(|error| panic!("{name}: {error}")) };
-    let begun = Instant::now();
+    let start = Instant::now();
     while TcpStream::connect(address).is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{name} does not listen");
+        assert!(start.elapsed() < Duration::from_secs(60), "{name} does not listen");
         std::thread::sleep(Duration::from_millis(20));
     }
     peer
 }
 
 fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("loopback")
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a loopback port is free")
 }
 
 fn nginx(folder: &Path) -> Option<Peer> {
@@ -53,17 +53,17 @@ fn nginx(folder: &Path) -> Option<Peer> {
         folder.display()
     );
     let file = folder.join("nginx.conf");
-    std::fs::write(&file, configuration).expect("a fresh folder");
+    std::fs::write(&file, configuration).expect("the file can be written");
     let mut command = peers::debian_program(&program);
     command.arg("-p").arg(folder).arg("-c").arg(file).arg("-e").arg(folder.join("error.log"));
-    Some(started("nginx", address, command))
+    Some(start_peer("nginx", address, command))
 }
 
 fn lighttpd(folder: &Path) -> Option<Peer> {
     let program = peers::peer("debian/usr/sbin", "lighttpd")?;
     let address = free_address();
-    let modules = program.ancestors().nth(2).expect("a folder").join("lib/lighttpd");
-    std::fs::create_dir_all(folder.join("root/pub")).expect("a fresh folder");
+    let modules = program.ancestors().nth(2).expect("the program is in a folder").join("lib/lighttpd");
+    std::fs::create_dir_all(folder.join("root/pub")).expect("the folder can be created");
     let configuration = format!(
         "server.document-root = \"{}/root\"\nserver.bind = \"127.0.0.1\"\nserver.port = {}\n\
          server.modules = (\"mod_setenv\")\n\
@@ -73,10 +73,10 @@ fn lighttpd(folder: &Path) -> Option<Peer> {
         address.port()
     );
     let file = folder.join("lighttpd.conf");
-    std::fs::write(&file, configuration).expect("a fresh folder");
+    std::fs::write(&file, configuration).expect("the file can be written");
     let mut command = peers::debian_program(&program);
     command.arg("-D").arg("-f").arg(file).arg("-m").arg(modules);
-    Some(started("lighttpd", address, command))
+    Some(start_peer("lighttpd", address, command))
 }
 
 fn express(folder: &Path) -> Option<Peer> {
@@ -91,10 +91,10 @@ fn express(folder: &Path) -> Option<Peer> {
         address.port()
     );
     let file = folder.join("express.cjs");
-    std::fs::write(&file, program).expect("a fresh folder");
+    std::fs::write(&file, program).expect("the file can be written");
     let mut command = Command::new(node);
     command.arg(file);
-    Some(started("Express", address, command))
+    Some(start_peer("Express", address, command))
 }
 
 fn aiohttp(folder: &Path) -> Option<Peer> {
@@ -113,13 +113,13 @@ fn aiohttp(folder: &Path) -> Option<Peer> {
         address.port()
     );
     let file = folder.join("server.py");
-    std::fs::write(&file, program).expect("a fresh folder");
+    std::fs::write(&file, program).expect("the file can be written");
     let mut command = Command::new(python);
     command.arg(file);
-    Some(started("aiohttp", address, command))
+    Some(start_peer("aiohttp", address, command))
 }
 
-/// Paths that begin with `/pub/`: each piece alone, and before and after dots.
+/// Paths with each of these pieces at several positions below `/pub/`.
 fn paths() -> Vec<String> {
     let pieces = [
         "..",
@@ -187,9 +187,9 @@ fn paths() -> Vec<String> {
     paths
 }
 
-/// The server's reading of a path that is sent unchanged, without the host's check.
+/// Sends a path unchanged, without the host's check, and returns the server's response in lower case.
 fn raw_routing(peer: &Peer, path: &str) -> String {
-    let mut stream = TcpStream::connect(peer.address).expect("it listens");
+    let mut stream = TcpStream::connect(peer.address).expect("the server listens");
     let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
     let _ = write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", peer.address);
     let mut answer = Vec::new();
@@ -197,39 +197,39 @@ fn raw_routing(peer: &Peer, path: &str) -> String {
     String::from_utf8_lossy(&answer).to_lowercase()
 }
 
-/// Row 43: Of all these paths, four servers find those that the host sends under a grant for `/pub/` below it; those
-/// that the host refuses include some that they find elsewhere.
+/// Row 43: With a grant for `/pub/`, the host sends only paths that all four servers treat as below `/pub/`. At least
+/// one server treats some of the refused paths as outside.
 #[test]
 fn row_43_servers_find_allowed_paths_below_pub() {
     run_exclusively(async {
-        let folder = tempfile::tempdir().expect("a folder");
-        let all = [nginx(folder.path()), lighttpd(folder.path()), express(folder.path()), aiohttp(folder.path())];
-        let peers: Vec<_> = all.into_iter().flatten().collect();
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let installed = [nginx(folder.path()), lighttpd(folder.path()), express(folder.path()), aiohttp(folder.path())];
+        let peers: Vec<_> = installed.into_iter().flatten().collect();
         if peers.is_empty() {
             return;
         }
         let scene = Scene::new(&["intruder"]).await;
-        let mut elsewhere = 0;
+        let mut outside = 0;
         for peer in &peers {
             let pattern = format!("GET http://{}/pub/", peer.address);
-            let grants = Grants { http: vec![pattern.parse().expect("a pattern")], ..Grants::default() };
+            let grants = Grants { http: vec![pattern.parse().expect("the pattern is valid")], ..Grants::default() };
             let limits = CallLimits { requests: 1_000, requests_per_minute: 10_000, ..CallLimits::default() };
             let urls: Vec<_> = paths().iter().map(|path| format!("http://{}{path}", peer.address)).collect();
             let (_, text) =
                 scene.call(with_grants("intruder", grants, limits), "intruder.ask", json!({"urls": urls})).await;
             let output_text: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
             let mut sent = 0;
-            for (path, result) in paths().iter().zip(output_text["told"].as_array().expect("a list")) {
-                let result = result.as_str().expect("text");
+            for (path, result) in paths().iter().zip(output_text["told"].as_array().expect("`told` is a list")) {
+                let result = result.as_str().expect("each result is a string");
                 if result.starts_with(|char: char| char.is_ascii_digit()) {
-                    assert!(!result.contains("x-routed: outside"), "{} finds {path} elsewhere: {result}", peer.name);
+                    assert!(!result.contains("x-routed: outside"), "{} treats {path} as outside: {result}", peer.name);
                     sent += 1;
                 } else if raw_routing(peer, path).contains("x-routed: outside") {
-                    elsewhere += 1;
+                    outside += 1;
                 }
             }
-            assert!(sent > 40, "{}: honest paths are sent, and {sent} were", peer.name);
+            assert!(sent > 40, "{}: ordinary paths must be sent, but only {sent} were", peer.name);
         }
-        assert!(elsewhere > 10, "servers find {elsewhere} refused paths elsewhere");
+        assert!(outside > 10, "servers treat only {outside} refused paths as outside");
     });
 }

@@ -14,20 +14,20 @@ use std::sync::{Arc, Mutex};
 /// A server that records the heads of requests and answers `ok`.
 fn recording_server() -> (Server, Arc<Mutex<Vec<String>>>) {
     let heads = Arc::new(Mutex::new(Vec::new()));
-    let seen = heads.clone();
+    let recorder = heads.clone();
     let server = Server::new(move |mut stream| {
         let Some(output_text) = head(&mut stream) else { return };
-        seen.lock().unwrap().push(output_text);
+        recorder.lock().unwrap().push(output_text);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok");
     });
     (server, heads)
 }
 
-fn agent(pattern: String, time: usize) -> AgentConfig {
-    let grants = Grants { http: vec![pattern.parse().expect("a pattern")], ..Grants::default() };
+fn agent(pattern: String, repeat: usize) -> AgentConfig {
+    let grants = Grants { http: vec![pattern.parse().expect("the pattern is valid")], ..Grants::default() };
     let limits = CallLimits { requests: 200, requests_per_minute: 2_000, ..CallLimits::default() };
     let mut config = with_grants("intruder", grants, limits);
-    config.name = format!("attacker-{time}");
+    config.name = format!("attacker-{repeat}");
     config
 }
 
@@ -37,13 +37,13 @@ async fn call_results(scene: &Scene, config: AgentConfig, arguments: Value) -> V
     let output_text: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
     output_text["told"]
         .as_array()
-        .expect("a list")
+        .expect("`told` is a list")
         .iter()
-        .map(|result| result.as_str().expect("text").to_owned())
+        .map(|result| result.as_str().expect("each result is a string").to_owned())
         .collect()
 }
 
-/// Row 43: A grant for `/pub/` covers only what every server finds there.
+/// Row 43: A grant for `/pub/` covers only paths that every server treats as below `/pub/`.
 #[test]
 fn row_43_refuses_ambiguous_paths() {
     run_exclusively(async {
@@ -72,22 +72,22 @@ fn row_43_refuses_ambiguous_paths() {
             "/PUB/x",
             "/pub/%u002e%u002e/admin",
         ];
-        let attack = async |time| {
+        let attack = async |repeat| {
             let before = heads.lock().unwrap().len();
             let urls: Vec<_> = paths.iter().map(|path| server.url(path)).collect();
-            let config = agent(format!("GET http://{}/pub/", server.address), time);
+            let config = agent(format!("GET http://{}/pub/", server.address), repeat);
             let results = call_results(&scene, config, json!({"urls": urls})).await;
             for (path, result) in paths.iter().zip(&results) {
                 assert!(!result.starts_with("200"), "{path}: {result}");
             }
             assert_eq!(heads.lock().unwrap().len(), before, "nothing was sent");
-            // Paths that every server reads alike are sent; if the whole host is granted, so are the others.
-            let honest = ["/pub/a.b/c%20d", "/pub/caf%C3%A9?x=..;/", "/pub//x"];
-            let urls: Vec<_> = honest.iter().map(|path| server.url(path)).collect();
-            let config = agent(format!("GET http://{}/pub/", server.address), time);
+            // Unambiguous paths are sent. If the whole host is granted, other paths are sent too.
+            let allowed = ["/pub/a.b/c%20d", "/pub/caf%C3%A9?x=..;/", "/pub//x"];
+            let urls: Vec<_> = allowed.iter().map(|path| server.url(path)).collect();
+            let config = agent(format!("GET http://{}/pub/", server.address), repeat);
             let results = call_results(&scene, config, json!({"urls": urls})).await;
             assert!(results.iter().all(|result| result.starts_with("200")), "{results:?}");
-            let config = agent(format!("http://{}", server.address), time);
+            let config = agent(format!("http://{}", server.address), repeat);
             let results = call_results(&scene, config, json!({"urls": [server.url("/a;b=c/d%2fe")]})).await;
             assert!(results[0].starts_with("200"), "{results:?}");
         };
@@ -95,14 +95,15 @@ fn row_43_refuses_ambiguous_paths() {
     });
 }
 
-/// Row 43: A grant for GET covers no other method, and no header can name another path, host, client or connection.
+/// Row 43: A grant for GET covers no other method. A header cannot set another path, host, client address or connection
+/// option.
 #[test]
 fn row_43_refuses_ambiguous_requests() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let (server, heads) = recording_server();
         let url = || json!([server.url("/pub/x")]);
-        let attack = async |time| {
+        let attack = async |repeat| {
             let before = heads.lock().unwrap().len();
             let refused = [
                 json!({"urls": url(), "headers": [["X-HTTP-Method-Override", "DELETE"]]}),
@@ -127,19 +128,19 @@ fn row_43_refuses_ambiguous_requests() {
                 json!({"urls": url(), "method": "DELETE"}),
             ];
             for arguments in refused {
-                let config = agent(format!("GET http://{}/pub/", server.address), time);
+                let config = agent(format!("GET http://{}/pub/", server.address), repeat);
                 let results = call_results(&scene, config, arguments.clone()).await;
                 assert!(!results[0].starts_with("200"), "{arguments}: {results:?}");
             }
             assert_eq!(heads.lock().unwrap().len(), before, "nothing was sent");
             // A body after a GET is not sent.
-            let config = agent(format!("GET http://{}/pub/", server.address), time);
+            let config = agent(format!("GET http://{}/pub/", server.address), repeat);
             let results = call_results(&scene, config, json!({"urls": url(), "body": "DELETE /admin HTTP/1.1"})).await;
             let sent = heads.lock().unwrap().last().cloned().unwrap_or_default();
             assert!(results[0].starts_with("200") || results[0].contains("Denied"), "{results:?}");
             assert!(!sent.to_lowercase().contains("content-length: 2") && !sent.contains("chunked"), "{sent}");
             // The body of a POST cannot name another method either.
-            let post = || agent(format!("POST http://{}/pub/", server.address), time);
+            let post = || agent(format!("POST http://{}/pub/", server.address), repeat);
             let form = ("application/x-www-form-urlencoded", "a=b&_method=DELETE");
             let parts = (
                 "multipart/form-data; boundary=x",
@@ -154,16 +155,16 @@ fn row_43_refuses_ambiguous_requests() {
             }
             // A second path is not covered by the grant.
             for (method, header) in [("COPY", "accept"), ("MOVE", "Destination"), ("PUT", "X.Copy_From")] {
-                let config = agent(format!("http://{}/pub/", server.address), time);
+                let config = agent(format!("http://{}/pub/", server.address), repeat);
                 let arguments = json!({"urls": url(), "method": method, "headers": [[header, "/admin"]]});
                 let results = call_results(&scene, config, arguments.clone()).await;
                 assert!(!results[0].starts_with("200"), "{arguments}: {results:?}");
             }
-            let honest = json!({"urls": url(), "method": "POST", "body": "payment_method=card&text=_method"});
-            let results = call_results(&scene, post(), honest).await;
+            let allowed = json!({"urls": url(), "method": "POST", "body": "payment_method=card&text=_method"});
+            let results = call_results(&scene, post(), allowed).await;
             assert!(results[0].starts_with("200"), "{results:?}");
-            // If every method is granted, a header may name one.
-            let config = agent(format!("http://{}", server.address), time);
+            // If every method is granted, a header may name a method.
+            let config = agent(format!("http://{}", server.address), repeat);
             let arguments = json!({"urls": url(), "method": "POST", "headers": [["X-HTTP-Method-Override", "GET"]]});
             let results = call_results(&scene, config, arguments).await;
             assert!(results[0].starts_with("200"), "{results:?}");
@@ -172,7 +173,8 @@ fn row_43_refuses_ambiguous_requests() {
     });
 }
 
-/// Row 44: 20,000 refused requests produce a few lines, which contain their number.
+/// Row 44: For 20,000 refused requests, the host prints only a few lines, one of which contains the number of further
+/// warnings.
 #[test]
 fn row_44_counts_refused_requests_without_listing_them() {
     run_exclusively(async {

@@ -1,5 +1,4 @@
-//! The setup of an attack: a test host with a witness, which is a separate agent that must keep finishing turns during
-//! the attack.
+//! Runs attacks in a test host. During an attack, a separate agent (the witness) must still finish its turns.
 
 use crate::support::{BUILT_COMPONENTS, TestHost, call_reply, components, results, run_turn, script, text_reply};
 use crate::usage::Usage;
@@ -13,17 +12,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Repeats in a normal run; with the variable set, as many as the table of threats asks for.
+/// The number of repeats in a normal run.
 const REPEATS: usize = 3;
+/// The number of repeats that the table of threats requires. It applies if the environment variable is set.
 const ALL_REPEATS: usize = 100;
 const EVERY_REPEAT_VARIABLE: &str = "AGENT_HOST_EVERY_REPEAT";
-/// Repeats before anything is counted, so that one-time allocations exist by then.
+/// Repeats before the resources are measured, so that one-time allocations exist by then.
 const WARM_UP: usize = 2;
-/// The longest allowed turn of the witness, which only a starved agent reaches.
+/// The longest time that a turn of the witness may take. Only an agent that gets no processor time exceeds it.
 const WITNESS_TIME: Duration = Duration::from_secs(20);
-/// Turns of one session of the witness.
+/// The maximum number of turns in one session of the witness.
 const WITNESS_TURNS: usize = 200;
-/// The time limit of a call that would not end.
+/// The time limit of calls that would never end.
 pub(crate) const SHORT: Duration = Duration::from_millis(300);
 
 /// Runs the test of a row in a process of its own, because the resources of the whole process are counted. Other tests
@@ -53,12 +53,13 @@ fn run_in_own_process(name: &str) {
 /// Runs the test on a runtime whose idle threads end soon.
 fn run_in_this_process(test: impl Future<Output = ()>) {
     static EXCLUSIVE: Mutex<()> = Mutex::new(());
-    let _alone = EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _guard = EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner);
     components();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.thread_keep_alive(Duration::from_millis(100)).enable_all().build().expect("a runtime");
+    let runtime =
+        runtime.thread_keep_alive(Duration::from_millis(100)).enable_all().build().expect("the runtime starts");
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(test)));
-    // A thread that hangs has already failed its row, and must not block the other tests.
+    // The runtime does not wait for a thread that hangs. Its test has already failed, and the other tests can run.
     runtime.shutdown_background();
     if let Err(panic) = outcome {
         std::panic::resume_unwind(panic);
@@ -78,23 +79,23 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// A scene with these built plugins, and the witness's own plugin.
+    /// Creates a scene with these built plugins, and the witness's own plugin.
     pub(crate) async fn new(plugins: &[&str]) -> Self {
         Self::with(plugins, &[]).await
     }
 
-    /// A scene that also has components that the test makes.
+    /// Creates a scene that also has these generated components.
     pub(crate) async fn with(plugins: &[&str], guests: &[(&str, Vec<u8>)]) -> Self {
-        let all: Vec<_> = ["probe"].iter().chain(plugins.iter().filter(|name| **name != "probe")).copied().collect();
-        let test_host = TestHost::new(&all).await;
+        let names: Vec<_> = ["probe"].iter().chain(plugins.iter().filter(|name| **name != "probe")).copied().collect();
+        let test_host = TestHost::new(&names).await;
         for (name, bytes) in guests {
             std::fs::write(test_host.directory.path().join(format!("plugins/{name}.wasm")), bytes)
-                .expect("a fresh folder");
+                .expect("the component can be written");
         }
         Self::in_test_host(test_host).await
     }
 
-    /// A scene in an existing test host.
+    /// Creates a scene in an existing test host.
     pub(crate) async fn in_test_host(test_host: TestHost) -> Self {
         let replies: Vec<_> = (0..WITNESS_TURNS)
             .flat_map(|_| [call_reply(&[("probe.echo", json!({"text": "alive"}))]), text_reply("I go on.")])
@@ -104,12 +105,12 @@ impl Scene {
         Self { test_host, generation, witness }
     }
 
-    /// The folder that contains everything.
+    /// The test host's folder, which contains all files of the scene.
     pub(crate) fn folder(&self) -> &Path {
         self.test_host.directory.path()
     }
 
-    /// `plugin@digest`, as errors name it.
+    /// The plugin's identity, `plugin@digest`, which errors contain.
     pub(crate) fn identity(&self, plugin: &str) -> String {
         let plugin = self.generation.plugin(plugin).unwrap_or_else(|| panic!("no plugin {plugin}"));
         format!("{}@{}", plugin.name(), plugin.digest().short())
@@ -148,52 +149,53 @@ impl Scene {
         (plugin, name, arguments): (&str, &str, Value),
         limit: &str,
     ) {
-        let shown = format!("{name} {arguments}");
+        let call_text = format!("{name} {arguments}");
         let (is_error, text) = self.call(config, name, arguments).await;
-        assert!(is_error && text.contains(&self.identity(plugin)) && text.contains(limit), "{shown}: {text}");
+        assert!(is_error && text.contains(&self.identity(plugin)) && text.contains(limit), "{call_text}: {text}");
     }
 
-    /// Repeats an attack. Each time the witness must finish at least one turn in the meantime, and in the end the
-    /// process must hold no more resources than at the start.
+    /// Repeats an attack. During each attack, the witness must finish at least one turn. At the end, the process must
+    /// not use more resources than at the start.
     pub(crate) async fn repeat(&self, row: &str, attack: impl AsyncFn(usize)) {
         self.repeat_times(row, repeats(), attack).await;
     }
 
     /// Repeats an attack this many times.
-    #[allow(clippy::print_stderr, reason = "the figures of a row are read by people")]
+    #[allow(clippy::print_stderr, reason = "developers read the measurements")]
     pub(crate) async fn repeat_times(&self, row: &str, repeats: usize, attack: impl AsyncFn(usize)) {
-        for time in 0..WARM_UP {
-            self.attack_once(&attack, time).await;
+        for repeat in 0..WARM_UP {
+            self.attack_once(&attack, repeat).await;
         }
         let before = Usage::wait_until_quiet(self.folder()).await;
         let mut turns = 0;
-        for time in WARM_UP..WARM_UP + repeats {
-            turns += self.attack_once(&attack, time).await;
+        for repeat in WARM_UP..WARM_UP + repeats {
+            turns += self.attack_once(&attack, repeat).await;
         }
         let after = before.wait_until_settled(row, self.folder()).await;
         eprintln!("{row}: {repeats} times, {turns} turns of the witness; before {before}; after {after}");
     }
 
     /// Runs one attack next to the witness, and returns how many turns the witness finished.
-    async fn attack_once(&self, attack: &impl AsyncFn(usize), time: usize) -> usize {
-        let (over, turns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let witness = tokio::spawn(witness(self.test_host.host(), self.witness.clone(), (over.clone(), turns.clone())));
-        attack(time).await;
-        over.store(true, Ordering::Relaxed);
-        witness.await.unwrap_or_else(|error| panic!("the witness has failed: {error}"));
+    async fn attack_once(&self, attack: &impl AsyncFn(usize), repeat: usize) -> usize {
+        let (is_over, turns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let witness =
+            tokio::spawn(witness(self.test_host.host(), self.witness.clone(), (is_over.clone(), turns.clone())));
+        attack(repeat).await;
+        is_over.store(true, Ordering::Relaxed);
+        witness.await.unwrap_or_else(|error| panic!("the witness failed: {error}"));
         turns.load(Ordering::Relaxed)
     }
 }
 
 /// Runs turns until the attack is over, and at least one.
-async fn witness(host: agent_runtime::Host, agent: Arc<Agent>, (over, turns): (Arc<AtomicBool>, Arc<AtomicUsize>)) {
-    let mut session = Session::open(&host, agent, OpenSession::New).await.expect("the witness has a session");
+async fn witness(host: agent_runtime::Host, agent: Arc<Agent>, (is_over, turns): (Arc<AtomicBool>, Arc<AtomicUsize>)) {
+    let mut session = Session::open(&host, agent, OpenSession::New).await.expect("the witness's session opens");
     for _ in 0..WITNESS_TURNS {
         let result = tokio::time::timeout(WITNESS_TIME, run_turn(&mut session, "Are you there?")).await;
-        let result = result.unwrap_or_else(|_| panic!("a turn of the witness takes {WITNESS_TIME:?}"));
+        let result = result.unwrap_or_else(|_| panic!("a turn of the witness takes longer than {WITNESS_TIME:?}"));
         assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
         turns.fetch_add(1, Ordering::Relaxed);
-        if over.load(Ordering::Relaxed) {
+        if is_over.load(Ordering::Relaxed) {
             break;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -201,12 +203,12 @@ async fn witness(host: agent_runtime::Host, agent: Arc<Agent>, (over, turns): (A
     session.close().await.expect("the session closes");
 }
 
-/// An agent that grants the plugin this much, with a short time limit for calls.
+/// The configuration of an agent with these grants for the plugin, and a short time limit for calls.
 pub(crate) fn with_short_calls(plugin: &str, grants: Grants) -> AgentConfig {
     with_grants(plugin, grants, CallLimits { tool_time: SHORT, ..CallLimits::default() })
 }
 
-/// An agent that grants the plugin this much.
+/// The configuration of an agent with these grants and limits for the plugin.
 pub(crate) fn with_grants(plugin: &str, grants: Grants, limits: CallLimits) -> AgentConfig {
     let mut config = AgentConfig::new("attacker");
     config.plugins.insert(plugin.to_owned(), PluginAllowance { grants, limits, ..PluginAllowance::default() });

@@ -1,5 +1,4 @@
-//! Row 16: Credentials stay with the host: they are in nothing that a plugin, a model server or a user at the terminal
-//! sees, nor in anything that is stored or logged.
+//! Row 16: Only the host knows the credentials. They do not reach plugins, users at the terminal, stored data or logs.
 
 use crate::scene::{Scene, run_exclusively};
 use crate::server::{Server, head};
@@ -14,10 +13,10 @@ use std::sync::{Arc, Mutex};
 const TOKEN: &str = "tk-canary-5d1c77e0a4f94b6e";
 const KEY: &str = "sk-canary-90b2a8f1c3e64d57";
 
-/// A server that repeats whatever it receives, with this status, and records it.
+/// Starts a server that answers each request with this status and a copy of the request. It also records the requests.
 fn echo(status: &'static str) -> (Server, Arc<Mutex<String>>) {
-    let kept = Arc::new(Mutex::new(String::new()));
-    let seen = Arc::clone(&kept);
+    let requests = Arc::new(Mutex::new(String::new()));
+    let recorder = Arc::clone(&requests);
     let server = Server::new(move |mut stream| {
         let Some(request) = head(&mut stream) else { return };
         let token =
@@ -27,9 +26,9 @@ fn echo(status: &'static str) -> (Server, Arc<Mutex<String>>) {
             request.len()
         );
         let _ = stream.write_all(answer.as_bytes());
-        seen.lock().unwrap().push_str(&request);
+        recorder.lock().unwrap().push_str(&request);
     });
-    (server, kept)
+    (server, requests)
 }
 
 struct TestCli<'a> {
@@ -38,50 +37,51 @@ struct TestCli<'a> {
 }
 
 impl TestCli<'_> {
-    /// Runs the binary, and keeps its output.
+    /// Runs the binary, and stores its output for the check.
     fn run(&mut self, arguments: &[&str]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.current_dir(self.folder).args(arguments).args(["--data", "data"]).stdin(Stdio::null());
         let output = command.env("HARBOUR_TOKEN", TOKEN).env("OPENAI_API_KEY", KEY).output().unwrap();
-        let shown = arguments.join(" ");
+        let command_line = arguments.join(" ");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        self.outputs.push((format!("stderr of {shown}"), output.stderr));
-        self.outputs.push((format!("stdout of {shown}"), output.stdout));
+        self.outputs.push((format!("stderr of {command_line}"), output.stderr));
+        self.outputs.push((format!("stdout of {command_line}"), output.stdout));
         text
     }
 
-    /// Panics if a credential is found, plain or in one of its transfer encodings.
+    /// Panics if an output or a file in the data folder contains a credential, as plain text or in Base64.
     fn check_no_credentials(&self) {
         use base64::Engine;
-        let mut all = self.outputs.clone();
+        let mut sources = self.outputs.clone();
         let mut open = vec![self.folder.join("data")];
         while let Some(path) = open.pop() {
             if path.is_dir() {
                 open.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
             } else {
-                all.push((path.display().to_string(), std::fs::read(&path).unwrap()));
+                sources.push((path.display().to_string(), std::fs::read(&path).unwrap()));
             }
         }
         for credential in [TOKEN, KEY] {
-            let forms = [credential.to_owned(), base64::engine::general_purpose::STANDARD.encode(credential)];
-            for (source, bytes) in &all {
-                let found = forms.iter().any(|form| bytes.windows(form.len()).any(|window| window == form.as_bytes()));
+            let encodings = [credential.to_owned(), base64::engine::general_purpose::STANDARD.encode(credential)];
+            for (source, bytes) in &sources {
+                let found =
+                    encodings.iter().any(|text| bytes.windows(text.len()).any(|window| window == text.as_bytes()));
                 assert!(!found, "{credential} is in {source}: {}", String::from_utf8_lossy(bytes));
             }
         }
     }
 }
 
-/// Row 16: A secret for requests and a model's key, with servers that repeat them in bodies, headers and errors: no
-/// detailed output, and nothing that is shown, exported, audited or stored contains one.
+/// Row 16: The servers repeat a secret for requests and a model's key in bodies, headers and errors. No output of the
+/// program, no exported session, no audit entry and no stored file contains them.
 #[test]
 fn row_16_credentials_are_in_no_output_or_file() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
-        let (ok, seen) = echo("200 OK");
+        let (ok, requests) = echo("200 OK");
         let (refusing, received) = echo("401 Unauthorized");
-        let attack = async |time| {
-            let folder = scene.folder().join(format!("desk-{time}"));
+        let attack = async |repeat| {
+            let folder = scene.folder().join(format!("desk-{repeat}"));
             std::fs::create_dir_all(folder.join("plugins")).unwrap();
             std::fs::copy(components().join("intruder.wasm"), folder.join("plugins/intruder.wasm")).unwrap();
             let replies = [
@@ -104,10 +104,10 @@ fn row_16_credentials_are_in_no_output_or_file() {
             let mut cli = TestCli { folder: &folder, outputs: Vec::new() };
             let events = cli.run(&["--agent", "agent.toml", "-vv", "--json", "Go."]);
             assert!(events.contains("loop_end"), "{events} {:?}", cli.outputs);
-            let begun = events.lines().find(|line| line.contains("\"tool_call\"")).expect("calls are events");
-            let call = serde_json::from_str::<Value>(begun).unwrap()["call"].as_str().unwrap().to_owned();
+            let tool_call = events.lines().find(|line| line.contains("\"tool_call\"")).expect("calls are events");
+            let call = serde_json::from_str::<Value>(tool_call).unwrap()["call"].as_str().unwrap().to_owned();
             let masked = events.matches(&format!("earer {}", "*".repeat(TOKEN.len()))).count();
-            assert_eq!(masked, 2, "the guest was answered, and the host has covered it: {events}");
+            assert_eq!(masked, 2, "the guest received both answers, with the token masked: {events}");
             assert!(events.contains("{\\\"variables\\\":[],"), "no plugin sees the host's environment: {events}");
             let base = refusing.url("/v1");
             cli.run(&["--agent", "agent.toml", "-vv", "--json", "--base-url", &base, "--model", "openai/gpt-x", "Go."]);
@@ -127,15 +127,15 @@ fn row_16_credentials_are_in_no_output_or_file() {
             std::fs::remove_dir_all(&folder).unwrap();
         };
         scene.repeat("row 16", attack).await;
-        assert!(seen.lock().unwrap().contains(TOKEN), "the server gets it");
+        assert!(requests.lock().unwrap().contains(TOKEN), "the first server received the token");
         assert!(
             received.lock().unwrap().contains(KEY) && received.lock().unwrap().contains(TOKEN),
-            "this server gets it too"
+            "the second server received the key and the token"
         );
     });
 }
 
-/// Row 8: A guest's output and logs reach a terminal without their escape codes.
+/// Row 8: The host removes escape codes from a guest's output and logs before it prints them.
 #[test]
 fn row_8_removes_escape_codes() {
     run_exclusively(async {

@@ -1,4 +1,4 @@
-//! Misbehaving servers on loopback. Each has one thread, and serves one connection at a time unless it never answers.
+//! Misbehaving servers on loopback addresses. Each has one thread and handles one connection at a time.
 
 use agent_plugins::Grants;
 use std::io::{Read, Write};
@@ -14,21 +14,21 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Handles each connection with `serve`.
+    /// Starts a server that calls `serve` for each connection.
     pub(crate) fn new(serve: impl Fn(TcpStream) + Send + 'static) -> Self {
         Self::at("127.0.0.1", serve)
     }
 
-    /// The same at this loopback address.
+    /// Starts a server at this loopback address.
     pub(crate) fn at(address: &str, serve: impl Fn(TcpStream) + Send + 'static) -> Self {
-        let listener = TcpListener::bind((address, 0)).expect("loopback");
-        let address = listener.local_addr().expect("bound");
+        let listener = TcpListener::bind((address, 0)).expect("a loopback port is free");
+        let address = listener.local_addr().expect("the listener has an address");
         let connections = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&connections);
+        let counter = Arc::clone(&connections);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                counted.fetch_add(1, Ordering::SeqCst);
-                // No side waits forever, whatever the other does.
+                counter.fetch_add(1, Ordering::SeqCst);
+                // The server does not wait forever for a client.
                 let _ = stream.set_read_timeout(Some(Duration::from_secs(20)));
                 serve(stream);
             }
@@ -36,7 +36,7 @@ impl Server {
         Self { address, connections }
     }
 
-    /// Answers each request with these bytes once its head has arrived.
+    /// Answers each request with these bytes as soon as its head has arrived.
     pub(crate) fn answering(answer: Vec<u8>) -> Self {
         Self::new(move |mut stream| {
             if read_head(&mut stream) {
@@ -45,7 +45,7 @@ impl Server {
         })
     }
 
-    /// Answers with `ok`.
+    /// Answers each request with the body `ok`.
     pub(crate) fn ok() -> Self {
         Self::answering(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok".to_vec())
     }
@@ -55,7 +55,7 @@ impl Server {
         Self::new(|mut stream| while stream.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {})
     }
 
-    /// Answers one byte at a time.
+    /// Answers slowly, byte by byte.
     pub(crate) fn drip() -> Self {
         Self::new(|mut stream| {
             read_head(&mut stream);
@@ -75,7 +75,7 @@ impl Server {
         })
     }
 
-    /// Reads the whole request, and answers at its end.
+    /// Reads the whole request, and never answers.
     pub(crate) fn swallow() -> Self {
         Self::new(|mut stream| while stream.read(&mut [0; 64 << 10]).is_ok_and(|read| read > 0) {})
     }
@@ -87,7 +87,10 @@ impl Server {
 
     /// Grants that let a plugin send it any request.
     pub(crate) fn grants(&self) -> Grants {
-        Grants { http: vec![format!("http://{}", self.address).parse().expect("a pattern")], ..Grants::default() }
+        Grants {
+            http: vec![format!("http://{}", self.address).parse().expect("the pattern is valid")],
+            ..Grants::default()
+        }
     }
 
     /// The number of connections so far.
@@ -96,7 +99,7 @@ impl Server {
     }
 }
 
-/// Reads a request's head; false if there is none.
+/// Reads a request's head. Returns false if it does not arrive completely.
 pub(crate) fn read_head(stream: &mut impl Read) -> bool {
     head(stream).is_some()
 }

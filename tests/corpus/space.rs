@@ -1,4 +1,4 @@
-//! Space: rows 3 to 6, 8 and 9.
+//! Rows 3 to 6, 8 and 9: Attacks on the host's memory.
 
 use crate::guests::{ONE, USUAL, component, guest, numbers};
 use crate::scene::{Scene, run_exclusively, with_short_calls};
@@ -7,7 +7,7 @@ use agent_runtime::AgentConfig;
 use serde_json::json;
 use std::fmt::Write;
 
-/// Row 3: Repeated copies and fills of many megabytes; recursion, direct and through a table.
+/// Row 3: The host stops repeated copies and fills of many megabytes, and deep recursion, direct and through a table.
 #[test]
 fn row_3_stops_giant_copies_and_deep_recursion() {
     let code = r#"
@@ -49,7 +49,7 @@ fn row_3_stops_giant_copies_and_deep_recursion() {
     });
 }
 
-/// Row 4: Memories and tables that grow to their limit, and objects on the engine's garbage-collected heap.
+/// Row 4: The host stops a guest that fills memories, tables or the engine's garbage-collected heap up to a limit.
 #[test]
 fn row_4_stops_growing_memory_bombs() {
     let mut code = r#"
@@ -67,7 +67,7 @@ fn row_4_stops_growing_memory_bombs() {
         (func (export "coping") (result i32)
           (drop (memory.grow (i32.const 60000)))
           (drop (table.grow $table (ref.null func) (i32.const 100000000)))
-          ;; It went on; what follows has nothing to do with it.
+          ;; The guest continues, so the trap below is not caused by the limit.
           (drop (memory.grow (i32.const 1)))
           unreachable)
         (func (export "failing") (result i32)
@@ -77,15 +77,18 @@ fn row_4_stops_growing_memory_bombs() {
           ;; Half of the memory still fits.
           (i32.ne (memory.grow (i32.const 500)) (i32.const -1)))"#
         .to_owned();
-    let mut many = String::from(r#"(func (export "many") (result i32) (loop $more "#);
+    let mut growing_memories = String::from(r#"(func (export "many") (result i32) (loop $more "#);
     for number in 1..16 {
         let _ = write!(code, "(memory $m{number} 1)");
-        let _ = write!(many, "(if (i32.eq (memory.grow $m{number} (i32.const 16)) (i32.const -1)) (then unreachable))");
+        let _ = write!(
+            growing_memories,
+            "(if (i32.eq (memory.grow $m{number} (i32.const 16)) (i32.const -1)) (then unreachable))"
+        );
     }
-    let code = format!("{code} {many} (br $more)) (i32.const 0))");
+    let code = format!("{code} {growing_memories} (br $more)) (i32.const 0))");
     run_exclusively(async {
         let bombs = numbers(&code, &["growing", "widening", "coping", "failing", "many"]);
-        // A memory with its own maximum: repeated requests beyond it use nothing up.
+        // This memory has its own maximum. Requests beyond it do not count.
         let bounded = numbers(
             r#"(memory $own 1 10)
                (func (export "again") (result i32)
@@ -124,7 +127,7 @@ fn row_4_stops_growing_memory_bombs() {
     });
 }
 
-/// Row 44, P5: The total media that a call stores are limited, and not only what it holds at once.
+/// Row 44, P5: All media that a call stores count together, even those that it no longer uses.
 #[test]
 fn row_44_limits_the_total_media_of_a_call() {
     run_exclusively(async {
@@ -138,12 +141,13 @@ fn row_44_limits_the_total_media_of_a_call() {
     });
 }
 
-/// Enough time to reach another limit first, however busy the machine is.
+/// Like `with_short_calls`, with enough time to reach another limit first, even on a busy machine.
 fn with_enough_time(plugin: &str) -> AgentConfig {
     crate::scene::with_grants(plugin, Grants::default(), CallLimits::default())
 }
 
-/// Objects on the engine's heap, all of which stay reachable: a list, and an array that doubles.
+/// Creates a component that fills the engine's heap with reachable objects: a growing list, and arrays that double in
+/// size.
 fn heap_bombs() -> Vec<u8> {
     let code = format!(
         r#"(type $bytes (array (mut i8)))
@@ -169,29 +173,30 @@ fn heap_bombs() -> Vec<u8> {
     guest(&code, &[("listing", "(result u32)"), ("doubling", "(result u32)")])
 }
 
-/// Row 4: A component that asks for too much from the start is refused at load, and the reason names the resource.
+/// Row 4: A component that declares too much of a resource is refused when it is loaded or called, and the reason names
+/// the resource.
 #[test]
 fn row_4_refuses_components_that_are_large_from_the_start() {
     let module = |rest: &str| guest(&format!("{USUAL} {ONE} {rest}"), &[("one", "(result u32)")]);
     let memories = (0..17).map(|_| "(memory 1)").collect::<String>();
-    let own = |name: &str, rest: &str| {
+    let guest_with = |name: &str, rest: &str| {
         guest(
             &format!(r#"{USUAL} (func (export "{name}") (result i32) (i32.const 1)) {rest}"#),
             &[(name, "(result u32)")],
         )
     };
     let instances = |name: &str, count: usize| {
-        let usual = format!("(core module $small (func)) (core module $code {USUAL} {ONE})");
+        let modules = format!("(core module $small (func)) (core module $code {USUAL} {ONE})");
         let instances: String =
             (0..count).map(|number| format!("(core instance $i{number} (instantiate $small))")).collect();
         component(&format!(
-            r#"{usual} {instances} (core instance $code (instantiate $code))
+            r#"{modules} {instances} (core instance $code (instantiate $code))
                (func (export "{name}") (result u32) (canon lift (core func $code "one")))"#
         ))
     };
     let tables = (0..65).map(|_| "(table 1 funcref)").collect::<String>();
-    // A size that no configuration could allow is refused at load; one that a configuration could allow is refused at
-    // the call.
+    // A size that no configuration can allow is refused when the component is loaded. A size that another configuration
+    // could allow is refused when the component is called.
     let bombs = [
         ("a large memory", module("(memory 4097)"), "memory"),
         ("a huge memory", module("(memory 65536)"), "memory"),
@@ -201,36 +206,36 @@ fn row_4_refuses_components_that_are_large_from_the_start() {
         ("257 instances", instances("one", 257), "instances"),
     ];
     let large = [
-        ("large-memory", own("large-memory", "(memory 1025)"), "memory of 64 MiB"),
-        ("wide-table", own("wide-table", "(table 20000 funcref)"), "table size of 10000 elements"),
+        ("large-memory", guest_with("large-memory", "(memory 1025)"), "memory of 64 MiB"),
+        ("wide-table", guest_with("wide-table", "(table 20000 funcref)"), "table size of 10000 elements"),
         ("many-instances", instances("many-instances", 65), "64 core instances"),
     ];
     run_exclusively(async {
         let guests: Vec<_> = large.iter().map(|(name, bytes, _)| (*name, bytes.clone())).collect();
         let scene = Scene::with(&[], &guests).await;
-        let fits = scene.test_host.sandbox.load_bytes("many", instances("one", 60)).await;
-        assert!(fits.is_ok(), "60 instances are not too many: {fits:?}");
-        for (what, bytes, reason) in &bombs {
+        let allowed = scene.test_host.sandbox.load_bytes("many", instances("one", 60)).await;
+        assert!(allowed.is_ok(), "60 instances are not too many: {allowed:?}");
+        for (description, bytes, reason) in &bombs {
             let attack = async |_| {
                 let refused = scene.test_host.sandbox.load_bytes("bomb", bytes.clone()).await;
                 let Err(refused @ (LoadError::Start(_) | LoadError::Compile { .. } | LoadError::Link { .. })) = refused
                 else {
-                    panic!("{what}: {refused:?}")
+                    panic!("{description}: {refused:?}")
                 };
-                assert!(refused.to_string().contains(reason), "{what}: {refused}");
+                assert!(refused.to_string().contains(reason), "{description}: {refused}");
             };
-            scene.repeat(&format!("row 4, {what}"), attack).await;
+            scene.repeat(&format!("row 4, {description}"), attack).await;
         }
         for (name, _, limit) in &large {
             let attack = async |_| {
                 scene.check_stopped(with_short_calls(name, Grants::default()), (name, name, json!({})), limit).await;
-                let roomy = CallLimits {
+                let higher_limits = CallLimits {
                     memory: 128 << 20,
                     table_elements: 20_000,
                     core_instances: 100,
                     ..CallLimits::default()
                 };
-                let config = crate::scene::with_grants(name, Grants::default(), roomy);
+                let config = crate::scene::with_grants(name, Grants::default(), higher_limits);
                 let (is_error, text) = scene.call(config, name, json!({})).await;
                 assert!(!is_error && text == "1", "{name} can use all granted memory: {text}");
             };
@@ -239,14 +244,14 @@ fn row_4_refuses_components_that_are_large_from_the_start() {
     });
 }
 
-/// Row 5: Handles of every kind are limited to a thousand.
+/// Row 5: A call may have at most 1,000 open handles.
 #[test]
 fn row_5_limits_handles() {
     let code = r#"
         (import "host" "new" (func $new (param i32) (result i32)))
         (func (export "own") (result i32)
           (loop $more (drop (call $new (i32.const 1))) (br $more)) (i32.const 0))"#;
-    let own = component(&format!(
+    let things = component(&format!(
         r#"(type $thing (resource (rep i32)))
            (core func $new (canon resource.new $thing))
            (core module $code {code})
@@ -254,7 +259,7 @@ fn row_5_limits_handles() {
            (func (export "own") (result u32) (canon lift (core func $code "own")))"#
     ));
     run_exclusively(async {
-        let scene = Scene::with(&["intruder"], &[("things", own)]).await;
+        let scene = Scene::with(&["intruder"], &[("things", things)]).await;
         let folder = crate::files::tree(&scene, "flood");
         let grants = || crate::files::trees(&[(&folder, agent_plugins::Access::Read)]);
         let limit = "1000 resource handles";
@@ -263,15 +268,15 @@ fn row_5_limits_handles() {
                 .check_stopped(with_short_calls("things", Grants::default()), ("things", "own", json!({})), limit)
                 .await;
         };
-        scene.repeat("row 5, its own", attack).await;
-        for what in ["waits", "headers", "requests", "files", "streams"] {
+        scene.repeat("row 5, guest resources", attack).await;
+        for kind in ["waits", "headers", "requests", "files", "streams"] {
             let attack = async |_| {
-                let call = ("intruder", "intruder.flood", json!({"what": what}));
+                let call = ("intruder", "intruder.flood", json!({"what": kind}));
                 scene
                     .check_stopped(crate::scene::with_grants("intruder", grants(), Default::default()), call, limit)
                     .await;
             };
-            scene.repeat(&format!("row 5, {what}"), attack).await;
+            scene.repeat(&format!("row 5, {kind}"), attack).await;
         }
         let attack = async |_| {
             let config = with_short_calls("intruder", Grants::default());
@@ -284,7 +289,8 @@ fn row_5_limits_handles() {
     });
 }
 
-/// Row 6: Results that claim 200 MB, that are out of bounds, and that repeat the same megabyte a thousand times.
+/// Row 6: The host refuses results that claim 200 MB, that are out of bounds, or that repeat the same megabyte a
+/// thousand times.
 #[test]
 fn row_6_refuses_giant_results() {
     let code = format!(
@@ -336,7 +342,7 @@ fn row_6_refuses_giant_results() {
     });
 }
 
-/// Row 8: A flood of lines and of empty writes costs the call only its time, and the host nothing.
+/// Row 8: A call that logs thousands of lines succeeds, and afterwards the host uses no resources for them.
 #[test]
 fn row_8_cuts_floods_of_logs() {
     run_exclusively(async {
@@ -350,7 +356,7 @@ fn row_8_cuts_floods_of_logs() {
     });
 }
 
-/// Row 9: Whatever a call left in memories, tables and globals before it trapped, the next call finds none of it.
+/// Row 9: A call finds nothing that an earlier call left in memories, tables and globals before it trapped.
 #[test]
 fn row_9_leaves_nothing_in_a_slot() {
     let code = r#"

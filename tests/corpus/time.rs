@@ -1,4 +1,4 @@
-//! Time: rows 1, 2, 10 and 35, and components that never finish starting.
+//! Rows 1, 2, 10 and 35: Attacks that use time, and components that never finish their start.
 
 use crate::guests;
 use crate::scene::{SHORT, Scene, repeats, run_exclusively, with_grants, with_short_calls};
@@ -15,8 +15,8 @@ use std::time::Duration;
 
 const WALL: &str = "wall time of 300ms";
 
-/// Row 1: Endless loops in a function, while it receives its arguments, after it has returned, and in host calls that
-/// do nothing; then eight at once.
+/// Row 1: The host stops endless loops in a function, while it receives its arguments, after it has returned, and of
+/// host calls that do nothing. It also stops eight endless loops at the same time.
 #[test]
 fn row_1_stops_endless_loops() {
     run_exclusively(async {
@@ -45,11 +45,11 @@ fn row_1_stops_endless_loops() {
                 assert!(is_error && text.contains(&scene.identity("endless")) && text.contains(WALL), "{text}");
             }
         };
-        scene.repeat("row 1, eight at once", attack).await;
+        scene.repeat("row 1, eight loops", attack).await;
     });
 }
 
-/// Row 1: Processor time is a separate limit, to which waiting does not count.
+/// Row 1: Processor time has its own limit. Time in which a call waits does not count.
 #[test]
 fn row_1_limits_processor_time() {
     run_exclusively(async {
@@ -66,18 +66,18 @@ fn row_1_limits_processor_time() {
     });
 }
 
-/// Row 1: A component that never finishes instantiating is refused at load; others are loaded in the meantime. Each
-/// takes ten seconds, so there are few of them.
+/// Row 1: A component that never finishes its instantiation is refused when it is loaded. Each attempt takes ten
+/// seconds, so the test makes few of them.
 #[test]
 fn row_1_refuses_an_endless_start() {
     run_exclusively(async {
         let scene = Scene::new(&[]).await;
-        let attack = async |time| {
-            // As many at once as may be loaded, each a different component.
+        let attack = async |repeat| {
+            // The host loads at most four components at the same time. These four have different digests.
             let loads = (0..4).map(|number| {
                 let mut bytes = guests::endless_start();
                 // A custom section: its kind, its size, its name with its length, and its content.
-                bytes.extend([0, 4, 1, b'x', number, time as u8]);
+                bytes.extend([0, 4, 1, b'x', number, repeat as u8]);
                 scene.test_host.sandbox.load_bytes("starting", bytes)
             });
             for refused in join_all(loads).await {
@@ -87,27 +87,27 @@ fn row_1_refuses_an_endless_start() {
                 assert!(plugin.to_string().starts_with("starting@"), "{plugin}");
             }
         };
-        scene.repeat_times("row 1, an endless start", repeats().div_ceil(20), attack).await;
+        scene.repeat_times("row 1, endless instantiation", repeats().div_ceil(20), attack).await;
     });
 }
 
 async fn join_all<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
     let mut running: Vec<_> = futures.map(Box::pin).collect();
-    let mut done: Vec<Option<T>> = running.iter().map(|_| None).collect();
+    let mut results: Vec<Option<T>> = running.iter().map(|_| None).collect();
     std::future::poll_fn(|context| {
-        for (future, done) in running.iter_mut().zip(&mut done).filter(|(_, done)| done.is_none()) {
+        for (future, result) in running.iter_mut().zip(&mut results).filter(|(_, result)| result.is_none()) {
             if let std::task::Poll::Ready(value) = future.as_mut().poll(context) {
-                *done = Some(value);
+                *result = Some(value);
             }
         }
-        if done.iter().all(Option::is_some) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        if results.iter().all(Option::is_some) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
     })
     .await;
-    done.into_iter().flatten().collect()
+    results.into_iter().flatten().collect()
 }
 
-/// Row 2: Sleeping in a poll, in many polls, in a request that is never answered, and in one that is answered a byte at
-/// a time.
+/// Row 2: The host stops a call that waits in a poll, in a poll of many timers, for a request that is never answered,
+/// or for a response that arrives byte by byte.
 #[test]
 fn row_2_stops_sleeping_host_calls() {
     run_exclusively(async {
@@ -121,21 +121,21 @@ fn row_2_stops_sleeping_host_calls() {
             };
             scene.repeat(&format!("row 2, {how}"), attack).await;
         }
-        for (what, server) in [("a silent server", &silent), ("a slow server", &slow)] {
+        for (server_name, server) in [("a silent server", &silent), ("a slow server", &slow)] {
             let attack = async |_| {
                 let config = with_short_calls("intruder", server.grants());
                 let (is_error, text) = scene.call(config, "intruder.get", json!({"url": server.url("/")})).await;
-                // The request ends with the call at the latest: the guest may still get its error before it is stopped.
-                let stopped = text.contains(&scene.identity("intruder")) && text.contains(WALL);
-                assert!((is_error && stopped) || text.contains("timeout"), "{text}");
+                // The request ends at the latest when the call ends. The guest may get an error before it is stopped.
+                let is_stopped = text.contains(&scene.identity("intruder")) && text.contains(WALL);
+                assert!((is_error && is_stopped) || text.contains("timeout"), "{text}");
             };
-            // 60 a minute are allowed, and each call makes one.
-            scene.repeat_times(&format!("row 2, {what}"), repeats().min(25), attack).await;
+            // A plugin may make 60 requests a minute, and each call makes one.
+            scene.repeat_times(&format!("row 2, {server_name}"), repeats().min(25), attack).await;
         }
     });
 }
 
-/// Row 10: 100 calls are cancelled at moments that shift with each repeat.
+/// Row 10: After 100 calls were cancelled, each at a different moment, no resources are left, and a new call succeeds.
 #[test]
 fn row_10_cancelled_calls_leave_nothing_behind() {
     run_exclusively(async {
@@ -146,7 +146,7 @@ fn row_10_cancelled_calls_leave_nothing_behind() {
         };
         let trees = crate::files::trees(&[(&folder, agent_plugins::Access::ReadWrite)]);
         let (endless, intruder) = (setup("endless", Grants::default()), setup("intruder", trees));
-        let attack = async |time| {
+        let attack = async |repeat| {
             for number in 0..100_u64 {
                 let (setup, name, arguments) = match number % 4 {
                     0 => (&endless, "computing", json!({})),
@@ -154,8 +154,8 @@ fn row_10_cancelled_calls_leave_nothing_behind() {
                     2 => (&intruder, "intruder.read_often", json!({"path": "own.txt", "times": 1_000_000})),
                     _ => (&intruder, "intruder.flood", json!({"what": "files"})),
                 };
-                let moment = Duration::from_micros((number * 97 + time as u64 * 41) % 5_000);
-                let _ = tokio::time::timeout(moment, call(&scene, setup, name, arguments)).await;
+                let delay = Duration::from_micros((number * 97 + repeat as u64 * 41) % 5_000);
+                let _ = tokio::time::timeout(delay, call(&scene, setup, name, arguments)).await;
             }
             let report = call(&scene, &intruder, "intruder.world", json!({})).await;
             assert!(matches!(report.result, Ok(Ok(_))), "{:?}", report.result);
@@ -164,7 +164,7 @@ fn row_10_cancelled_calls_leave_nothing_behind() {
     });
 }
 
-/// A call outside of any session.
+/// Makes a call outside a session.
 async fn call(scene: &Scene, setup: &PluginSetup, name: &'static str, arguments: Value) -> CallReport<Answer> {
     let trace = TraceContext { traceparent: String::new(), tracestate: None };
     let (agent, session) = ("attacker".to_owned(), "attacker/1".to_owned());
@@ -177,37 +177,37 @@ async fn call(scene: &Scene, setup: &PluginSetup, name: &'static str, arguments:
 
 type Answer = Result<agent_core::tool::ToolOutcome, agent_core::tool::ToolError>;
 
-/// Row 35: While one agent runs 64 endless loops, the validator of another one meets its deadline of a quarter of a
-/// second.
+/// Row 35: While one agent runs 64 endless loops, another agent's validator still finishes within its time limit of 250
+/// ms.
 #[test]
 fn row_35_a_validator_meets_its_deadline_despite_64_loops() {
     run_exclusively(async {
         let scene = Scene::with(&["strict-json"], &[("endless", guests::endless())]).await;
         let attack = async |_| {
             let mut config = with_short_calls("endless", Grants::default());
-            // Waiting for a slot does not count, so all of them together take 64 times as long.
+            // The time limit does not include the wait for a slot, so all calls together take 64 times as long.
             config.plugins.get_mut("endless").unwrap().limits.tool_time = SHORT / 6;
             config.bounds.parallel_calls = 64;
             let calls: Vec<_> = (0..64).map(|_| ("computing", json!({}))).collect();
             let mut looping = scene.session(config, &[call_reply(&calls), text_reply("Done.")]).await;
             let mut validated = agent_runtime::AgentConfig::new("validated");
             validated.validators = vec!["strict-json".to_owned()];
-            let mut judged = scene.session(validated, &vec![text_reply("{\"fine\": true}"); 5]).await;
-            let judging = async {
-                // The loops are running by then.
+            let mut validated_session = scene.session(validated, &vec![text_reply("{\"fine\": true}"); 5]).await;
+            let validating = async {
+                // After this delay, all loops are running.
                 tokio::time::sleep(SHORT).await;
                 for _ in 0..5 {
-                    let result = run_turn(&mut judged, "Go.").await;
+                    let result = run_turn(&mut validated_session, "Go.").await;
                     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
                 }
             };
-            let (result, ()) = tokio::join!(run_turn(&mut looping, "Loop."), judging);
+            let (result, ()) = tokio::join!(run_turn(&mut looping, "Loop."), validating);
             assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
             let results = results(&scene.test_host, &looping).await;
             assert_eq!(results.len(), 64);
             assert!(results.iter().all(|(_, is_error, text)| *is_error && text.contains("wall time")), "{results:?}");
             looping.close().await.unwrap();
-            judged.close().await.unwrap();
+            validated_session.close().await.unwrap();
         };
         scene.repeat("row 35, 64 loops", attack).await;
     });

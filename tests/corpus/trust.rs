@@ -1,4 +1,4 @@
-//! What the host trusts: rows 13, 17, 19 and 20.
+//! Rows 13, 17, 19 and 20: What the host trusts.
 
 use crate::scene::{Scene, run_exclusively, with_grants};
 use crate::support::{call_reply, components, results, run_turn, script, text_reply};
@@ -14,11 +14,11 @@ use tokio_util::sync::CancellationToken;
 
 const PAY: &str = "payer.pay";
 
-fn payer_config(tree: &Path, time: usize) -> AgentConfig {
+fn payer_config(tree: &Path, repeat: usize) -> AgentConfig {
     let grants = crate::files::trees(&[(tree, Access::ReadWrite)]);
     let mut config = with_grants("payer", grants, CallLimits::default());
-    // A permanent grant belongs to an agent, so each repeat uses another one.
-    config.name = format!("payer-{time}");
+    // A permanent grant belongs to an agent, so each repeat uses another agent.
+    config.name = format!("payer-{repeat}");
     config
 }
 
@@ -26,7 +26,7 @@ fn payment(amount: u32) -> Value {
     json!({"to": "Mallory", "amount": amount})
 }
 
-fn ledger(tree: &Path) -> usize {
+fn ledger_lines(tree: &Path) -> usize {
     std::fs::read_to_string(tree.join("ledger.txt")).unwrap_or_default().lines().count()
 }
 
@@ -34,7 +34,7 @@ fn allow(call: &str, scope: GrantScope) -> ApprovalDecision {
     ApprovalDecision { call: CallId(call.to_owned()), verdict: Verdict::Allow { scope, edited: None } }
 }
 
-/// The only call that waits; panics if the turn does not wait.
+/// The waiting call. Panics if there is not exactly one.
 fn call_to_approve(result: &TurnResult) -> String {
     match result {
         TurnResult::Suspended(suspension) if suspension.waits.len() == 1 => suspension.waits[0].call.0.clone(),
@@ -46,41 +46,44 @@ async fn continue_turn(session: &mut Session) -> TurnResult {
     session.run(None, CancellationToken::new()).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Rows 17 and 20: A model that obeys a tool's output is stopped at the approval; an answer counts once, for its own
-/// call and its own session.
+/// Rows 17 and 20: A model obeys a malicious tool output, and the host stops the call at the approval. An approval is
+/// valid only once, for its own call and its own session.
 #[test]
-fn rows_17_and_20_stop_an_obedient_model_and_replayed_answers() {
+fn rows_17_and_20_stop_an_obedient_model_and_replayed_approvals() {
     run_exclusively(async {
         let scene = Scene::new(&["payer"]).await;
         let tree = crate::files::tree(&scene, "ledger");
-        let attack = async |time| {
-            let before = ledger(&tree);
+        let attack = async |repeat| {
+            let before = ledger_lines(&tree);
             let replies = [
                 call_reply(&[("payer.look", json!({}))]),
                 call_reply(&[(PAY, payment(1))]),
                 call_reply(&[(PAY, payment(2))]),
                 text_reply("Done."),
             ];
-            let mut session = scene.session(payer_config(&tree, time), &replies).await;
-            let mut other = scene
-                .session(payer_config(&tree, time), &[call_reply(&[(PAY, payment(3))]), text_reply("Done.")])
+            let mut session = scene.session(payer_config(&tree, repeat), &replies).await;
+            let mut other_session = scene
+                .session(payer_config(&tree, repeat), &[call_reply(&[(PAY, payment(3))]), text_reply("Done.")])
                 .await;
             let first = call_to_approve(&run_turn(&mut session, "What is to do?").await);
-            let foreign = call_to_approve(&run_turn(&mut other, "Pay.").await);
-            assert_eq!(ledger(&tree), before, "nobody has allowed anything");
-            assert!(other.approve(vec![allow(&first, GrantScope::Once)]).await.is_err(), "another session's call");
+            let other_call = call_to_approve(&run_turn(&mut other_session, "Pay.").await);
+            assert_eq!(ledger_lines(&tree), before, "no call was allowed");
             assert!(
-                session.approve(vec![allow(&foreign, GrantScope::Once)]).await.is_err(),
-                "and in the other direction"
+                other_session.approve(vec![allow(&first, GrantScope::Once)]).await.is_err(),
+                "the call is of another session"
+            );
+            assert!(
+                session.approve(vec![allow(&other_call, GrantScope::Once)]).await.is_err(),
+                "the other session's call is refused too"
             );
             session.approve(vec![allow(&first, GrantScope::Once)]).await.unwrap();
-            assert!(session.approve(vec![allow(&first, GrantScope::Once)]).await.is_err(), "it counts once");
+            assert!(session.approve(vec![allow(&first, GrantScope::Once)]).await.is_err(), "an approval is valid once");
             let second = call_to_approve(&continue_turn(&mut session).await);
             assert_ne!(second, first, "other arguments need an approval");
-            assert!(session.approve(vec![allow(&first, GrantScope::Once)]).await.is_err(), "it is over");
-            assert_eq!(ledger(&tree), before + 1);
+            assert!(session.approve(vec![allow(&first, GrantScope::Once)]).await.is_err(), "the first call has ended");
+            assert_eq!(ledger_lines(&tree), before + 1);
             session.close().await.unwrap();
-            other.close().await.unwrap();
+            other_session.close().await.unwrap();
         };
         scene.repeat("rows 17 and 20", attack).await;
     });
@@ -95,22 +98,22 @@ fn row_19_asks_again_for_a_changed_plugin() {
         let mut changed = std::fs::read(components().join("payer.wasm")).unwrap();
         // A custom section: its kind, its size, and its name with its length.
         changed.extend([0, 2, 1, b'x']);
-        let attack = async |time| {
-            let before = ledger(&tree);
+        let attack = async |repeat| {
+            let before = ledger_lines(&tree);
             let replies: Vec<_> =
                 (1..4).flat_map(|amount| [call_reply(&[(PAY, payment(amount))]), text_reply("Done.")]).collect();
-            let mut session = scene.session(payer_config(&tree, time), &replies).await;
+            let mut session = scene.session(payer_config(&tree, repeat), &replies).await;
             let call = call_to_approve(&run_turn(&mut session, "Pay.").await);
             session.approve(vec![allow(&call, GrantScope::Always)]).await.unwrap();
             assert!(matches!(continue_turn(&mut session).await, TurnResult::Finished(_)));
             assert!(
                 matches!(run_turn(&mut session, "Again.").await, TurnResult::Finished(_)),
-                "the answer is remembered"
+                "the permanent grant applies"
             );
             let plugin = scene.test_host.sandbox.load_bytes("payer", changed.clone()).await.unwrap();
             session.live().change(|agent| agent.with_generation(Generation::new([plugin]))).unwrap();
             call_to_approve(&run_turn(&mut session, "Once more.").await);
-            assert_eq!(ledger(&tree), before + 2, "the changed component did not run");
+            assert_eq!(ledger_lines(&tree), before + 2, "the changed component did not run");
             session.close().await.unwrap();
         };
         scene.repeat("row 19", attack).await;
@@ -150,7 +153,11 @@ fn row_13_limits_repeated_delegation() {
                 let filter = SessionFilter { agent: Some(agent.to_owned()), ..SessionFilter::default() };
                 scene.test_host.store.sessions(filter, 1).await.unwrap().len()
             };
-            assert_eq!((sessions_of("e").await, sessions_of("f").await), (1, 0), "four times, and not five");
+            assert_eq!(
+                (sessions_of("e").await, sessions_of("f").await),
+                (1, 0),
+                "the agent delegates four times, but not five times"
+            );
         };
         scene.repeat("row 13", attack).await;
     });

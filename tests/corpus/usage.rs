@@ -1,4 +1,5 @@
-//! Resources of this process: tasks, threads, open handles and memory, read from the runtime and from `/proc`.
+//! Measures the tasks, threads, open handles and memory of this process. The numbers come from the runtime and from
+//! `/proc`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,14 +7,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
-/// How long released resources may take to disappear; only a leak takes this long.
-const SETTLING: Duration = Duration::from_secs(60);
-/// Handles that the store may have on its own files: a writer and four readers, opened when first needed, with three
-/// files each, and one more of each while one of them is opened.
+/// The time in which released resources must disappear. Only a leak takes this long.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// The maximum number of handles of the store's own files. A writer and four readers, which are opened when they are
+/// first needed, have three files each. While a connection is opened, it may have more.
 const STORE_HANDLES: usize = 20;
-/// Memory growth that is not a leak. The allocator returns free memory at its own pace, the pool keeps a warm mebibyte
-/// for each of its 16 slots, and the store fills its page caches; over 100 repeats, 48 MiB are half a mebibyte each.
-/// All repeats need `MALLOC_ARENA_MAX=1`: with one arena for each thread, large schemas fragment the arenas by more than that.
+/// Memory growth that is not a leak. The allocator does not return free memory immediately, the pool keeps one MiB for
+/// each of its 16 slots, and the store fills its page caches. With 100 repeats, 48 MiB are half a MiB for each. A run
+/// with all repeats needs `MALLOC_ARENA_MAX=1`. Otherwise each thread has its own arena, and large schemas fragment the
+/// arenas by more than this limit.
 const MEMORY_KIB: u64 = 48 * 1024;
 
 /// The resources in use at one moment.
@@ -34,25 +36,25 @@ impl fmt::Display for Usage {
 }
 
 impl Usage {
-    /// The current usage; `store` is the folder of the database.
+    /// The current usage. `store` is the folder of the database.
     pub(crate) fn now(store: &Path) -> Self {
         let mut handles = BTreeMap::new();
-        let mut of_store = 0;
+        let mut store_handles = 0;
         for entry in std::fs::read_dir("/proc/self/fd").expect("/proc exists").flatten() {
             let Ok(target) = std::fs::read_link(entry.path()) else { continue };
             if target.parent() == Some(store) && target.to_string_lossy().contains(".db") {
-                of_store += 1;
+                store_handles += 1;
                 continue;
             }
-            // The number of a socket or pipe is meaningless.
+            // The number of a socket or pipe is left out, because it is different each time.
             let name = target.to_string_lossy().split(":[").next().unwrap_or_default().to_owned();
             *handles.entry(name).or_default() += 1;
         }
-        assert!(of_store <= STORE_HANDLES, "the store has {of_store} handles");
+        assert!(store_handles <= STORE_HANDLES, "the store has {store_handles} handles");
         let status = std::fs::read_to_string("/proc/self/status").expect("/proc exists");
         let number = |key: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_else(|| panic!("no {key}"));
-            line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().expect("a number")
+            line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().expect("the value is a number")
         };
         let tasks = Handle::current().metrics().num_alive_tasks();
         Self { tasks, threads: number("Threads") as usize, handles, memory_kib: number("RssAnon") }
@@ -64,17 +66,20 @@ impl Usage {
 
     /// Waits until there are no more tasks, threads and handles than before, and checks the memory.
     pub(crate) async fn wait_until_settled(&self, row: &str, store: &Path) -> Usage {
-        let begun = Instant::now();
+        let start = Instant::now();
         loop {
             let now = Usage::now(store);
             if now.tasks <= self.tasks && now.threads <= self.threads && now.count() <= self.count() {
-                let grown = now.memory_kib.saturating_sub(self.memory_kib);
-                assert!(grown <= MEMORY_KIB, "{row}: memory has grown: {self} before, {now} after");
+                let growth = now.memory_kib.saturating_sub(self.memory_kib);
+                assert!(growth <= MEMORY_KIB, "{row}: memory has grown: {self} before, {now} after");
                 return now;
             }
             let new: Vec<_> =
                 now.handles.iter().filter(|(name, count)| self.handles.get(*name) != Some(*count)).collect();
-            assert!(begun.elapsed() < SETTLING, "{row}: left behind: {self} before, {now} after; handles {new:?}");
+            assert!(
+                start.elapsed() < SETTLE_TIMEOUT,
+                "{row}: not all resources were released: {self} before, {now} after; handles {new:?}"
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

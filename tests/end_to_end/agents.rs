@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// An agent whose model gives these replies and that may delegate to these children.
+/// Creates an agent whose model returns `replies` and that may delegate to `children`.
 async fn agent(test_host: &TestHost, config: AgentConfig, replies: &[Value], children: &[&Arc<Agent>]) -> Arc<Agent> {
     let mut config = config;
     for agent in children {
@@ -39,7 +39,7 @@ fn expect_finished(result: TurnResult) -> Output {
     }
 }
 
-/// Subjects of all sessions of an agent.
+/// Returns the subjects of all sessions of an agent.
 async fn sessions_of(test_host: &TestHost, agent: &str) -> Vec<String> {
     let filter = SessionFilter { agent: Some(agent.to_owned()), ..SessionFilter::default() };
     let found = test_host.store.sessions(filter, 100).await.expect("sessions are listed");
@@ -51,12 +51,12 @@ async fn events_of(test_host: &TestHost, session: &str) -> Vec<Event> {
     events.into_iter().map(|timed| timed.event).collect()
 }
 
-/// L16: A child runs in its own session with its own tools. It takes the user and the trace from its parent, its output
-/// is the result of the call, and its cost is counted separately.
+/// L16: A child runs in its own session with its own tools. It inherits the user and the trace of its parent. Its
+/// output is the result of the call, and its cost is counted separately.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_a_child_works_with_its_own_tools_and_session() {
     let test_host = TestHost::new(&["probe"]).await;
-    let child = [
+    let child_replies = [
         json!({
             "calls": [{"name": "probe.echo", "arguments": {"text": "found"}}],
             "usage": {"prompt_tokens": 100, "completion_tokens": 10},
@@ -64,7 +64,7 @@ async fn l16_a_child_works_with_its_own_tools_and_session() {
         }),
         json!({"text": "It is found.", "expect": {"last_contains": "found"}, "usage": {"prompt_tokens": 100, "completion_tokens": 10}}),
     ];
-    let reader = agent(&test_host, AgentConfig::new("reader"), &child, &[]).await;
+    let reader = agent(&test_host, AgentConfig::new("reader"), &child_replies, &[]).await;
     let mut config = AgentConfig::new("lead");
     config.user = Some("ada".to_owned());
     let mut final_reply = text_reply("The reader has found it.");
@@ -77,7 +77,7 @@ async fn l16_a_child_works_with_its_own_tools_and_session() {
     let [subject] = children.as_slice() else { panic!("{children:?}") };
     let calls = test_host.store.calls(parent.subject(), agent_store::CallFilter::Turn(1)).await.unwrap();
     let result = calls[0].result.as_ref().expect("the call has its result");
-    let structured = result.structured.as_ref().expect("for programs");
+    let structured = result.structured.as_ref().expect("the result has structured content");
     assert_eq!((&structured["session"], &structured["execution_units"]), (&json!(subject), &json!(220)));
     assert_eq!((structured["interactions"].as_u64(), result.is_error), (Some(2), false));
     let child = Session::open(&test_host.host(), reader.clone(), OpenSession::Existing(subject.clone())).await.unwrap();
@@ -86,17 +86,17 @@ async fn l16_a_child_works_with_its_own_tools_and_session() {
     let trace = |session: &Session| session.state().turn.as_ref().unwrap().trace.traceparent[..36].to_owned();
     assert_eq!(trace(&child), trace(&parent));
     let echoed: Value = serde_json::from_str(&results(&test_host, &child).await[0].2).expect("the tool's JSON");
-    assert_eq!(echoed["user"], "ada", "the parent's user is the child's");
+    assert_eq!(echoed["user"], "ada", "the child has the user of its parent");
 }
 
 /// L9, L16: Children run in parallel, up to the cap on parallel calls.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_children_run_in_parallel_up_to_the_cap() {
-    for (cap, at_once) in [(4, true), (1, false)] {
+    for (cap, in_parallel) in [(4, true), (1, false)] {
         let test_host = TestHost::new(&["probe"]).await;
-        let nap = [call_reply(&[("probe.sleep", json!({"ms": 400}))]), text_reply("Slept.")];
-        let reader = agent(&test_host, AgentConfig::new("reader"), &nap, &[]).await;
-        let writer = agent(&test_host, AgentConfig::new("writer"), &nap, &[]).await;
+        let sleep_replies = [call_reply(&[("probe.sleep", json!({"ms": 400}))]), text_reply("Slept.")];
+        let reader = agent(&test_host, AgentConfig::new("reader"), &sleep_replies, &[]).await;
+        let writer = agent(&test_host, AgentConfig::new("writer"), &sleep_replies, &[]).await;
         let mut config = AgentConfig::new("lead");
         config.bounds.parallel_calls = cap;
         let lead =
@@ -113,7 +113,7 @@ async fn l16_children_run_in_parallel_up_to_the_cap() {
                 order.push(matches!(event.kind, EventKind::LoopStart { .. }));
             }
         }
-        let expected = if at_once { [true, true, false, false] } else { [true, false, true, false] };
+        let expected = if in_parallel { [true, true, false, false] } else { [true, false, true, false] };
         assert_eq!(order, expected, "the watcher of the parent sees the children's durable events");
         let names: Vec<_> = results(&test_host, &parent).await.into_iter().map(|(name, ..)| name).collect();
         assert_eq!(names, ["reader", "writer"]);
@@ -124,8 +124,8 @@ async fn l16_children_run_in_parallel_up_to_the_cap() {
 #[tokio::test(flavor = "multi_thread")]
 async fn l9_l16_a_sequential_tool_runs_alone() {
     let test_host = TestHost::new(&["probe"]).await;
-    let nap = [call_reply(&[("probe.sleep", json!({"ms": 200}))]), text_reply("Slept.")];
-    let reader = agent(&test_host, AgentConfig::new("reader"), &nap, &[]).await;
+    let sleep_replies = [call_reply(&[("probe.sleep", json!({"ms": 200}))]), text_reply("Slept.")];
+    let reader = agent(&test_host, AgentConfig::new("reader"), &sleep_replies, &[]).await;
     let reply = call_reply(&[
         ("reader", json!({"task": "Sleep."})),
         ("probe.sequential", json!({"ms": 200})),
@@ -170,23 +170,26 @@ async fn l16_a_child_that_fails_is_an_error_result() {
     assert!(results[1].2.contains("interactions_exhausted"), "{}", results[1].2);
 }
 
-/// L28, L16: Each attempt has its own session, and the failures still count as the same failure: after the third, the
-/// agent tool is disabled.
+/// L28, L16: Repeated failures of an agent tool count as the same failure, although each attempt has its own session.
+/// After the third failure, the agent tool is disabled.
 #[tokio::test(flavor = "multi_thread")]
 async fn l28_disables_an_agent_that_keeps_failing() {
     let test_host = TestHost::new(&[]).await;
     let broken = [json!({"error": {"status": 400, "message": "no such thing"}})];
     let broken = agent(&test_host, AgentConfig::new("broken"), &broken, &[]).await;
-    let again = || delegate_to(&["broken"]);
-    let lead = [again(), again(), again(), again(), text_reply("It does not work.")];
+    let delegation = || delegate_to(&["broken"]);
+    let lead = [delegation(), delegation(), delegation(), delegation(), text_reply("It does not work.")];
     let lead = agent(&test_host, AgentConfig::new("lead"), &lead, &[&broken]).await;
     let mut parent = session(&test_host, &lead).await;
     expect_finished(run_turn(&mut parent, "Go.").await);
     let results: Vec<_> = results(&test_host, &parent).await.into_iter().map(|(_, _, text)| text).collect();
     assert!(results[1].ends_with(&results[0]) && results[1].contains("after one more"), "{results:?}");
-    assert!(results[2].ends_with(&results[0]) && results[2] != results[0], "the third is a warning: {results:?}");
+    assert!(
+        results[2].ends_with(&results[0]) && results[2] != results[0],
+        "the third result contains a warning: {results:?}"
+    );
     let children = sessions_of(&test_host, "broken").await;
-    assert_eq!(children.len(), 3, "the fourth did not run: {results:?}");
+    assert_eq!(children.len(), 3, "the fourth call did not run: {results:?}");
     assert!(results.iter().all(|text| children.iter().all(|session| !text.contains(session))), "{results:?}");
 }
 
@@ -230,14 +233,14 @@ async fn l16_checks_input_against_the_schema_of_the_agent() {
     assert_eq!((results[1].1, results[1].2.as_str()), (false, "Three pages."));
 }
 
-/// Row 13: Delegating to an agent that is already in the chain is refused, whatever the configuration says, and no
-/// session is created.
+/// Row 13: Delegating to an agent that is already in the chain is refused with every configuration, and no session is
+/// created.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_row_13_refuses_a_delegation_cycle_at_run_time() {
     let test_host = TestHost::new(&[]).await;
-    let again = agent(&test_host, AgentConfig::new("lead"), &[text_reply("Never said.")], &[]).await;
+    let second_lead = agent(&test_host, AgentConfig::new("lead"), &[text_reply("Never said.")], &[]).await;
     let writer = [delegate_to(&["lead"]), text_reply("I was refused.")];
-    let writer = agent(&test_host, AgentConfig::new("writer"), &writer, &[&again]).await;
+    let writer = agent(&test_host, AgentConfig::new("writer"), &writer, &[&second_lead]).await;
     let lead =
         agent(&test_host, AgentConfig::new("lead"), &[delegate_to(&["writer"]), text_reply("So be it.")], &[&writer])
             .await;
@@ -251,7 +254,8 @@ async fn l16_row_13_refuses_a_delegation_cycle_at_run_time() {
     assert_eq!(sessions_of(&test_host, "lead").await, [parent.subject()]);
 }
 
-/// Row 13: Delegation is at most four levels deep; with `max_depth = 1` in the top agent, one level.
+/// Row 13: Delegation is at most four levels deep by default. With `max_depth = 1` in the top agent, it is at most one
+/// level deep.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_row_13_limits_the_delegation_depth() {
     for (max_depth, deepest) in [(4, "e"), (1, "b")] {
@@ -267,11 +271,11 @@ async fn l16_row_13_limits_the_delegation_depth() {
         }
         let mut parent = session(&test_host, &child).await;
         expect_finished(run_turn(&mut parent, "Go.").await);
-        let mut worked = Vec::new();
+        let mut agents_with_session = Vec::new();
         for name in ["a", "b", "c", "d", "e", "f"] {
-            worked.extend(sessions_of(&test_host, name).await.first().map(|_| name));
+            agents_with_session.extend(sessions_of(&test_host, name).await.first().map(|_| name));
         }
-        assert_eq!(worked.last(), Some(&deepest), "{worked:?}");
+        assert_eq!(agents_with_session.last(), Some(&deepest), "{agents_with_session:?}");
         let last = sessions_of(&test_host, deepest).await.remove(0);
         let is_refused = |event: &Event| matches!(&event.kind, EventKind::ToolResultError { content, .. } if content.contains("denied"));
         assert!(events_of(&test_host, &last).await.iter().any(is_refused), "the model of {deepest} gets the error");
@@ -282,8 +286,8 @@ async fn l16_row_13_limits_the_delegation_depth() {
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_l29_cancelling_the_parent_cancels_all_children() {
     let test_host = TestHost::new(&["probe"]).await;
-    let nap = [call_reply(&[("probe.slow", json!({"ms": 20_000}))]), text_reply("Again.")];
-    let deep = agent(&test_host, AgentConfig::new("deep"), &nap, &[]).await;
+    let sleep_replies = [call_reply(&[("probe.slow", json!({"ms": 20_000}))]), text_reply("Again.")];
+    let deep = agent(&test_host, AgentConfig::new("deep"), &sleep_replies, &[]).await;
     let middle =
         agent(&test_host, AgentConfig::new("middle"), &[delegate_to(&["deep"]), text_reply("Again.")], &[&deep]).await;
     let lead = [delegate_to(&["middle", "deep"]), text_reply("Going on.")];
@@ -292,47 +296,49 @@ async fn l16_l29_cancelling_the_parent_cancels_all_children() {
     let (cancel, mut watched) = (CancellationToken::new(), parent.subscribe());
     let stop = cancel.clone();
     tokio::spawn(async move {
-        let mut napping = 0;
-        while napping < 2 {
+        let mut slow_calls = 0;
+        while slow_calls < 2 {
             let event = watched.recv().await.expect("events come");
-            napping += usize::from(matches!(&event.kind, EventKind::ToolCall { name, .. } if name == "probe.slow"));
+            slow_calls += usize::from(matches!(&event.kind, EventKind::ToolCall { name, .. } if name == "probe.slow"));
         }
         stop.cancel();
     });
     let input = Some(agent_core::message::TurnInput::Text("Wait.".to_owned()));
     let running = parent.run(input, cancel);
-    let result = tokio::time::timeout(Duration::from_secs(15), running).await.expect("no guest keeps sleeping");
+    let result = tokio::time::timeout(Duration::from_secs(15), running)
+        .await
+        .expect("the cancellation stops the sleeping guests");
     assert_eq!(result.unwrap(), TurnResult::Cancelled);
     for (_, is_error, text) in results(&test_host, &parent).await {
         assert!(is_error && text == "cancelled; outcome unknown", "{text}");
     }
-    let all = test_host.store.sessions(SessionFilter::default(), 10).await.unwrap();
-    assert_eq!(all.len(), 4);
+    let sessions = test_host.store.sessions(SessionFilter::default(), 10).await.unwrap();
+    assert_eq!(sessions.len(), 4);
     let is_released = |session: &SessionSummary| session.subject == parent.subject() || session.open_in.is_none();
-    assert!(all.iter().all(|session| session.state.as_str() == "cancelled"), "{all:?}");
-    assert!(all.iter().all(is_released), "{all:?}");
+    assert!(sessions.iter().all(|session| session.state.as_str() == "cancelled"), "{sessions:?}");
+    assert!(sessions.iter().all(is_released), "{sessions:?}");
     assert_eq!(expect_finished(run_turn(&mut parent, "Go on.").await).data, json!("Going on."));
 }
 
-/// D3, L16: A parent whose driver was dropped continues with the same child.
+/// D3, L16: A parent session whose driver was dropped continues with the same child session.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_a_restarted_parent_continues_the_same_child() {
     let test_host = TestHost::new(&["probe"]).await;
-    let nap = [call_reply(&[("probe.sleep", json!({"ms": 700}))]), text_reply("Slept.")];
-    let reader = agent(&test_host, AgentConfig::new("reader"), &nap, &[]).await;
+    let sleep_replies = [call_reply(&[("probe.sleep", json!({"ms": 700}))]), text_reply("Slept.")];
+    let reader = agent(&test_host, AgentConfig::new("reader"), &sleep_replies, &[]).await;
     let lead =
         agent(&test_host, AgentConfig::new("lead"), &[delegate_to(&["reader"]), text_reply("Done.")], &[&reader]).await;
     let mut parent = session(&test_host, &lead).await;
     let mut watched = parent.subscribe();
     let input = Some(agent_core::message::TurnInput::Text("Go.".to_owned()));
-    let asleep = async {
+    let child_sleeps = async {
         while !matches!(&watched.recv().await.unwrap().kind, EventKind::ToolCall { name, .. } if name == "probe.sleep")
         {
         }
     };
     tokio::select! {
         result = parent.run(input, Default::default()) => panic!("the turn ended: {result:?}"),
-        () = asleep => {}
+        () = child_sleeps => {}
     }
     let output = expect_finished(parent.run(None, Default::default()).await.unwrap());
     assert_eq!(output.data, json!("Done."));
@@ -340,19 +346,19 @@ async fn l16_a_restarted_parent_continues_the_same_child() {
     assert_eq!(results(&test_host, &parent).await[0].2, "Slept.");
 }
 
-/// L10, L16: While another process holds the child's session, the parent waits. Then it continues with the child's
-/// outcome.
+/// L10, L16: While another process has the child's session open, the parent waits. Then the parent continues with the
+/// child's outcome.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_a_parent_waits_for_a_child_held_by_another_process() {
     let test_host = TestHost::new(&["probe"]).await;
-    let nap = [call_reply(&[("probe.sleep", json!({"ms": 700}))]), text_reply("Slept.")];
-    let reader = agent(&test_host, AgentConfig::new("reader"), &nap, &[]).await;
+    let sleep_replies = [call_reply(&[("probe.sleep", json!({"ms": 700}))]), text_reply("Slept.")];
+    let reader = agent(&test_host, AgentConfig::new("reader"), &sleep_replies, &[]).await;
     let lead =
         agent(&test_host, AgentConfig::new("lead"), &[delegate_to(&["reader"]), text_reply("Done.")], &[&reader]).await;
     let mut parent = session(&test_host, &lead).await;
     let mut watched = parent.subscribe();
     let input = Some(agent_core::message::TurnInput::Text("Go.".to_owned()));
-    let begun = async {
+    let child_started = async {
         let mut waits = None;
         loop {
             match watched.recv().await.unwrap().kind {
@@ -366,14 +372,14 @@ async fn l16_a_parent_waits_for_a_child_held_by_another_process() {
     };
     let suspension = tokio::select! {
         result = parent.run(input, Default::default()) => panic!("the turn ended: {result:?}"),
-        suspension = begun => suspension,
+        suspension = child_started => suspension,
     };
-    let WaitCause::Agent { session: below } = &suspension.waits[0].cause else { panic!("{suspension:?}") };
-    // The dropped driver is still releasing the session.
+    let WaitCause::Agent { session: child_subject } = &suspension.waits[0].cause else { panic!("{suspension:?}") };
+    // The dropped driver may still be releasing the child's session.
     let mut child = None;
     while child.is_none() {
-        let which = OpenSession::Existing(below.clone());
-        match Session::open(&test_host.host(), reader.clone(), which).await {
+        let open_child = OpenSession::Existing(child_subject.clone());
+        match Session::open(&test_host.host(), reader.clone(), open_child).await {
             Ok(session) => child = Some(session),
             Err(SessionError::Store(StoreError::Busy { .. })) => tokio::time::sleep(Duration::from_millis(20)).await,
             Err(error) => panic!("{error}"),
@@ -386,26 +392,26 @@ async fn l16_a_parent_waits_for_a_child_held_by_another_process() {
     child.close().await.unwrap();
     assert_eq!(expect_finished(parent.run(None, Default::default()).await.unwrap()).data, json!("Done."));
     assert_eq!(results(&test_host, &parent).await[0].2, "Slept.");
-    let output_text = events(&test_host, &parent).await;
-    let suspended = output_text.iter().filter(|event| matches!(event.kind, EventKind::Suspended { .. })).count();
-    assert_eq!(suspended, 1, "the message appears once");
+    let parent_events = events(&test_host, &parent).await;
+    let suspended = parent_events.iter().filter(|event| matches!(event.kind, EventKind::Suspended { .. })).count();
+    assert_eq!(suspended, 1, "the parent was suspended only once");
 }
 
 /// L16: If an agent is removed from the configuration while it works, the call gets an error result.
 #[tokio::test(flavor = "multi_thread")]
-async fn l16_a_removed_agent_gives_an_error_result() {
+async fn l16_a_call_to_a_removed_agent_returns_an_error_result() {
     let test_host = TestHost::new(&["probe"]).await;
-    let nap = [call_reply(&[("probe.sleep", json!({"ms": 2_000}))]), text_reply("Slept.")];
-    let reader = agent(&test_host, AgentConfig::new("reader"), &nap, &[]).await;
+    let sleep_replies = [call_reply(&[("probe.sleep", json!({"ms": 2_000}))]), text_reply("Slept.")];
+    let reader = agent(&test_host, AgentConfig::new("reader"), &sleep_replies, &[]).await;
     let replies = [delegate_to(&["reader"]), text_reply("Done.")];
     let lead = agent(&test_host, AgentConfig::new("lead"), &replies, &[&reader]).await;
     let mut parent = session(&test_host, &lead).await;
     let mut watched = parent.subscribe();
     let input = Some(agent_core::message::TurnInput::Text("Go.".to_owned()));
-    let begun = async { while !matches!(watched.recv().await.unwrap().kind, EventKind::Suspended { .. }) {} };
+    let child_started = async { while !matches!(watched.recv().await.unwrap().kind, EventKind::Suspended { .. }) {} };
     tokio::select! {
         result = parent.run(input, Default::default()) => panic!("the turn ended: {result:?}"),
-        () = begun => {}
+        () = child_started => {}
     }
     let subject = parent.subject().to_owned();
     parent.close().await.unwrap();
@@ -418,7 +424,7 @@ async fn l16_a_removed_agent_gives_an_error_result() {
     assert!(result.1 && result.2.contains("not_found") && result.2.contains("reader"), "{}", result.2);
 }
 
-/// Runs the parent until its child's `probe.slow` runs, and then drops both, as a crash would.
+/// Runs the parent until its child calls `probe.slow`. Then drops the turns of parent and child, as a crash would.
 async fn run_until_child_is_killed(parent: &mut Session) {
     let mut watched = parent.subscribe();
     let input = Some(agent_core::message::TurnInput::Text("Go.".to_owned()));
@@ -438,8 +444,8 @@ async fn run_until_child_is_killed(parent: &mut Session) {
 async fn l16_a_child_that_waits_for_a_decision_suspends_its_parent() {
     for decided in [true, false] {
         let test_host = TestHost::new(&["probe"]).await;
-        let nap = [call_reply(&[("probe.slow", json!({"ms": 20_000}))]), text_reply("Decided.")];
-        let reader = agent(&test_host, AgentConfig::new("reader"), &nap, &[]).await;
+        let sleep_replies = [call_reply(&[("probe.slow", json!({"ms": 20_000}))]), text_reply("Decided.")];
+        let reader = agent(&test_host, AgentConfig::new("reader"), &sleep_replies, &[]).await;
         let lead =
             agent(&test_host, AgentConfig::new("lead"), &[delegate_to(&["reader"]), text_reply("Done.")], &[&reader])
                 .await;
@@ -447,24 +453,27 @@ async fn l16_a_child_that_waits_for_a_decision_suspends_its_parent() {
         run_until_child_is_killed(&mut parent).await;
         let waits = parent.run(None, Default::default()).await.unwrap();
         let TurnResult::Suspended(suspension) = waits else { panic!("{waits:?}") };
-        let children = sessions_of(&test_host, "reader").await.remove(0);
-        assert_eq!(suspension.waits[0].cause, WaitCause::Agent { session: children.clone() });
+        let child_subject = sessions_of(&test_host, "reader").await.remove(0);
+        assert_eq!(suspension.waits[0].cause, WaitCause::Agent { session: child_subject.clone() });
         if !decided {
             let cancel = CancellationToken::new();
             cancel.cancel();
             assert_eq!(parent.run(None, cancel).await.unwrap(), TurnResult::Cancelled);
-            let all = test_host.store.sessions(SessionFilter::default(), 10).await.unwrap();
-            assert!(all.len() == 2 && all.iter().all(|session| session.state.as_str() == "cancelled"), "{all:?}");
+            let sessions = test_host.store.sessions(SessionFilter::default(), 10).await.unwrap();
+            assert!(
+                sessions.len() == 2 && sessions.iter().all(|session| session.state.as_str() == "cancelled"),
+                "{sessions:?}"
+            );
             continue;
         }
-        let which = OpenSession::Existing(children.clone());
-        let mut child = Session::open(&test_host.host(), reader.clone(), which).await.unwrap();
-        let unknown = CallId("call_1_1_1".to_owned());
-        child.resolve(unknown, Decision::Result("slept".to_owned())).await.unwrap();
+        let open_child = OpenSession::Existing(child_subject.clone());
+        let mut child = Session::open(&test_host.host(), reader.clone(), open_child).await.unwrap();
+        let undecided = CallId("call_1_1_1".to_owned());
+        child.resolve(undecided, Decision::Result("slept".to_owned())).await.unwrap();
         child.close().await.unwrap();
         assert_eq!(expect_finished(parent.run(None, Default::default()).await.unwrap()).data, json!("Done."));
         assert_eq!(results(&test_host, &parent).await[0].2, "Decided.");
-        assert_eq!(sessions_of(&test_host, "reader").await, [children]);
+        assert_eq!(sessions_of(&test_host, "reader").await, [child_subject]);
     }
 }
 
@@ -485,8 +494,8 @@ async fn p8_one_execution_slot_is_enough_for_delegating_agents() {
     let top = [call_reply(&[echo("six"), ("middle", json!({"task": "Work."})), echo("seven")]), text_reply("Top.")];
     let top = agent(&test_host, AgentConfig::new("top"), &top, &[&middle]).await;
     let mut session = session(&test_host, &top).await;
-    let whole = tokio::time::timeout(Duration::from_secs(60), run_turn(&mut session, "Go.")).await;
-    assert_eq!(expect_finished(whole.expect("no agent waits forever")).data, json!("Top."));
+    let result = tokio::time::timeout(Duration::from_secs(60), run_turn(&mut session, "Go.")).await;
+    assert_eq!(expect_finished(result.expect("no agent waits forever")).data, json!("Top."));
     let results = results(&test_host, &session).await;
     assert!(results.len() == 3 && results.iter().all(|(_, is_error, _)| !is_error), "{results:?}");
 }

@@ -29,14 +29,14 @@ fn payment(to: &str, amount: u32) -> Value {
     json!({"to": to, "amount": amount})
 }
 
-/// A session whose model makes these replies and then says that it is done.
-async fn paying(test_host: &TestHost, replies: &[Value]) -> Session {
+/// Opens a session whose model returns these replies and then a final reply.
+async fn paying_session(test_host: &TestHost, replies: &[Value]) -> Session {
     test_host.session(with_tree_grant(test_host, "payer"), script(&[replies, &[text_reply("Done.")]].concat())).await
 }
 
 fn ledger(test_host: &TestHost) -> Vec<String> {
     let text = std::fs::read_to_string(test_host.tree().join("ledger.txt")).unwrap_or_default();
-    // Without the call ids.
+    // Each line starts with a call id, which differs between runs.
     text.lines().map(|line| line.split_once(' ').expect("an id").1.to_owned()).collect()
 }
 
@@ -48,7 +48,7 @@ fn allow(call: &str, scope: GrantScope) -> ApprovalDecision {
     ApprovalDecision { call: call_id(call), verdict: Verdict::Allow { scope, edited: None } }
 }
 
-fn once(call: &str) -> ApprovalDecision {
+fn allow_once(call: &str) -> ApprovalDecision {
     allow(call, GrantScope::Once)
 }
 
@@ -64,7 +64,7 @@ async fn continue_turn(session: &mut Session) -> TurnResult {
     session.run(None, CancellationToken::new()).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The calls that wait for an approval; panics if the turn does not wait.
+/// Returns the calls that wait for an approval. Panics if the turn does not wait.
 fn calls_to_approve(result: &TurnResult) -> Vec<String> {
     match result {
         TurnResult::Suspended(suspension) => suspension.waits.iter().map(|wait| base_call_id(&wait.call.0)).collect(),
@@ -78,46 +78,48 @@ fn expect_finished(result: TurnResult) {
 
 async fn approval_records(test_host: &TestHost, session: &Session) -> Vec<ApprovalOutcome> {
     let events = events(test_host, session).await.into_iter();
-    let word = |kind| match kind {
+    let outcome = |kind| match kind {
         EventKind::ApprovalResolved { verdict, .. } => Some(verdict),
         _ => None,
     };
-    events.filter_map(|event| word(event.kind)).collect()
+    events.filter_map(|event| outcome(event.kind)).collect()
 }
 
-/// The same agent with a plugin file that behaves the same and has another digest.
+/// Creates the agent with a plugin file that behaves the same but has another digest.
 async fn with_replaced_plugin(test_host: &TestHost, config: AgentConfig, replies: Value) -> Arc<Agent> {
     let file = test_host.directory.path().join("plugins/payer.wasm");
     let mut component = std::fs::read(&file).unwrap();
-    // A custom section: its kind, its size, and its name with its length.
+    // Append an empty custom section: id 0, 2 bytes of content, and a name of 1 byte.
     component.extend([0, 2, 1, b'x']);
     std::fs::write(&file, component).unwrap();
     test_host.agent(config, replies).await
 }
 
-/// L17: Calls that need no approval finish first; then one request asks for all others, and each of them is decided
-/// separately.
+/// L17: Calls that need no approval finish first. Then one request asks for approval of all other calls, and each of
+/// them is decided separately.
 #[tokio::test(flavor = "multi_thread")]
-async fn l17_one_request_for_all_calls_of_a_batch() {
+async fn l17_one_request_asks_for_all_calls_of_a_batch() {
     let test_host = TestHost::new(&["payer"]).await;
     let calls =
         [(PAY, payment("Ann", 1)), ("payer.look", json!({})), (PAY, payment("Bob", 2)), (PAY, payment("Cy", 3))];
-    let mut session = paying(&test_host, &[call_reply(&calls)]).await;
+    let mut session = paying_session(&test_host, &[call_reply(&calls)]).await;
     let result = run_turn(&mut session, "Pay.").await;
     assert_eq!(calls_to_approve(&result), ["call_1_1_1", "call_1_1_3", "call_1_1_4"]);
     assert!(ledger(&test_host).is_empty());
-    let all = events(&test_host, &session).await;
-    let position = |kind: &dyn Fn(&EventKind) -> bool| all.iter().position(|event| kind(&event.kind)).expect("there");
-    let looked = position(&|kind| matches!(kind, EventKind::ToolResult { name, .. } if name == "payer.look"));
+    let all_events = events(&test_host, &session).await;
+    let position = |kind: &dyn Fn(&EventKind) -> bool| {
+        all_events.iter().position(|event| kind(&event.kind)).expect("the event is stored")
+    };
+    let look_result = position(&|kind| matches!(kind, EventKind::ToolResult { name, .. } if name == "payer.look"));
     let request = position(&|kind| matches!(kind, EventKind::ApprovalRequested { .. }));
-    assert!(looked < request);
-    let EventKind::ApprovalRequested { calls } = &all[request].kind else { unreachable!() };
+    assert!(look_result < request);
+    let EventKind::ApprovalRequested { calls } = &all_events[request].kind else { unreachable!() };
     let details = calls[1].details.as_ref().expect("the event contains everything needed to decide");
     assert_eq!((details.arguments.clone(), details.because.as_str()), (payment("Bob", 2), "the tool itself"));
     assert!(details.traits.needs_approval && details.source.to_string().starts_with("payer@"));
     assert_eq!(session.pending_approvals().await.unwrap(), *calls);
     let answers = vec![
-        once("call_1_1_1"),
+        allow_once("call_1_1_1"),
         deny("call_1_1_3", Some("Bob has enough")),
         allow_edited("call_1_1_4", payment("Cy", 1), GrantScope::Once),
     ];
@@ -130,19 +132,24 @@ async fn l17_one_request_for_all_calls_of_a_batch() {
     assert_eq!(results[0], (PAY.to_owned(), false, "Ann has 1".to_owned()));
     assert!(results[2].1 && results[2].2.contains("\"denied\"") && results[2].2.contains("Bob has enough"));
     let shown_to_model = "[a person allowed this call with changed arguments: amount = 1]\nCy has 1";
-    assert_eq!(results[3], (PAY.to_owned(), false, shown_to_model.to_owned()), "the model sees the edit");
+    assert_eq!(
+        results[3],
+        (PAY.to_owned(), false, shown_to_model.to_owned()),
+        "the model sees that the arguments were edited"
+    );
 }
 
-/// L17, L8: Edited arguments are checked against the schema as the model's are; a decision that is refused changes
-/// nothing.
+/// L17, L8: Edited arguments are checked against the tool's schema, like the model's arguments. A refused decision
+/// changes nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_checks_edited_arguments_against_the_schema() {
     let test_host = TestHost::new(&["payer"]).await;
-    let mut session = paying(&test_host, &[call_reply(&[(PAY, payment("Ann", 1)), (PAY, payment("Bob", 2))])]).await;
+    let mut session =
+        paying_session(&test_host, &[call_reply(&[(PAY, payment("Ann", 1)), (PAY, payment("Bob", 2))])]).await;
     run_turn(&mut session, "Pay.").await;
     let before = session.state().clone();
     let bad = allow_edited("call_1_1_2", json!({"to": "Bob", "amount": 0}), GrantScope::Once);
-    let refused = session.approve(vec![once("call_1_1_1"), bad]).await;
+    let refused = session.approve(vec![allow_once("call_1_1_1"), bad]).await;
     let Err(SessionError::Approval(ApprovalError::Arguments { call, violations, .. })) = refused else {
         panic!("{refused:?}")
     };
@@ -153,29 +160,29 @@ async fn l17_checks_edited_arguments_against_the_schema() {
     assert!(ledger(&test_host).is_empty());
 }
 
-/// L17: Allow once, for this session and always, and a revocation that takes effect at once.
+/// L17: A grant lasts for one call, for its session, or until it is revoked. A revocation takes effect immediately.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_a_grant_lasts_for_its_scope() {
     let test_host = TestHost::new(&["payer"]).await;
     let pay = |amount| call_reply(&[(PAY, payment("Ann", amount))]);
-    let mut session = paying(&test_host, &[pay(1), pay(2), pay(3), pay(4)]).await;
+    let mut session = paying_session(&test_host, &[pay(1), pay(2), pay(3), pay(4)]).await;
     assert_eq!(calls_to_approve(&run_turn(&mut session, "Pay.").await), ["call_1_1_1"]);
-    session.approve(vec![once("call_1_1_1")]).await.unwrap();
-    assert_eq!(calls_to_approve(&continue_turn(&mut session).await), ["call_1_2_1"], "'once' applies once");
+    session.approve(vec![allow_once("call_1_1_1")]).await.unwrap();
+    assert_eq!(calls_to_approve(&continue_turn(&mut session).await), ["call_1_2_1"], "`once` allows only one call");
     session.approve(vec![allow("call_1_2_1", GrantScope::Session)]).await.unwrap();
     expect_finished(continue_turn(&mut session).await);
     assert_eq!(ledger(&test_host), ["Ann 1", "Ann 2", "Ann 3", "Ann 4"]);
-    assert!(test_host.store.allowed("test").await.unwrap().is_empty(), "it is not remembered beyond the session");
+    assert!(test_host.store.allowed("test").await.unwrap().is_empty(), "the grant is not stored beyond its session");
 
-    let mut other = paying(&test_host, &[pay(5), pay(6)]).await;
+    let mut other_session = paying_session(&test_host, &[pay(5), pay(6)]).await;
     assert_eq!(
-        calls_to_approve(&run_turn(&mut other, "Pay.").await),
+        calls_to_approve(&run_turn(&mut other_session, "Pay.").await),
         ["call_1_1_1"],
-        "row 20: another session has no such leave"
+        "row 20: another session has no such grant"
     );
-    other.approve(vec![allow("call_1_1_1", GrantScope::Always)]).await.unwrap();
-    expect_finished(continue_turn(&mut other).await);
-    let mut third = paying(&test_host, &[pay(7), pay(8), text_reply("Done."), pay(9)]).await;
+    other_session.approve(vec![allow("call_1_1_1", GrantScope::Always)]).await.unwrap();
+    expect_finished(continue_turn(&mut other_session).await);
+    let mut third = paying_session(&test_host, &[pay(7), pay(8), text_reply("Done."), pay(9)]).await;
     expect_finished(run_turn(&mut third, "Pay.").await);
     assert_eq!(ledger(&test_host)[4..], ["Ann 5", "Ann 6", "Ann 7", "Ann 8"]);
 
@@ -185,7 +192,7 @@ async fn l17_a_grant_lasts_for_its_scope() {
     assert_eq!(ledger(&test_host).len(), 8);
 }
 
-/// L17: A permanent grant that is revoked after the reply, before its call runs, prevents the call.
+/// L17: If a permanent grant is revoked after the model's reply and before the call runs, the call does not run.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_a_revocation_stops_a_call_that_is_about_to_run() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -193,10 +200,11 @@ async fn l17_a_revocation_stops_a_call_that_is_about_to_run() {
     let replies = script(&[pay("Ann"), pay("Bob"), text_reply("Done.")]);
     let agent = test_host.agent(with_tree_grant(&test_host, "payer"), replies).await;
     let file = test_host.directory.path().join("agent-host.db");
-    let replied = AtomicU32::new(0);
-    // The second payment is stored as allowed by a remembered grant. Another process revokes the grant now.
-    let revoking = move |checkpoint: Checkpoint<'_>| {
-        if checkpoint == Checkpoint::AfterCommit("reply") && replied.fetch_add(1, Ordering::SeqCst) == 1 {
+    let reply_count = AtomicU32::new(0);
+    // The second payment is stored as allowed by the permanent grant. A second connection to the store revokes that
+    // grant now.
+    let revoke_after_reply = move |checkpoint: Checkpoint<'_>| {
+        if checkpoint == Checkpoint::AfterCommit("reply") && reply_count.fetch_add(1, Ordering::SeqCst) == 1 {
             let file = file.clone();
             let done = std::thread::spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -209,21 +217,21 @@ async fn l17_a_revocation_stops_a_call_that_is_about_to_run() {
             done.join().unwrap();
         }
     };
-    let host = Host { checkpoint: Some(Arc::new(revoking)), ..test_host.host() };
+    let host = Host { checkpoint: Some(Arc::new(revoke_after_reply)), ..test_host.host() };
     let mut session = Session::open(&host, agent, OpenSession::New).await.unwrap();
     run_turn(&mut session, "Pay.").await;
     session.approve(vec![allow("call_1_1_1", GrantScope::Always)]).await.unwrap();
     assert_eq!(calls_to_approve(&continue_turn(&mut session).await), ["call_1_2_1"]);
     assert_eq!(approval_records(&test_host, &session).await, [ApprovalOutcome::Always, ApprovalOutcome::Void]);
     assert_eq!(ledger(&test_host), ["Ann 1"]);
-    session.approve(vec![once("call_1_2_1")]).await.unwrap();
+    session.approve(vec![allow_once("call_1_2_1")]).await.unwrap();
     expect_finished(continue_turn(&mut session).await);
     assert_eq!(ledger(&test_host), ["Ann 1", "Bob 1"]);
 }
 
-/// L17: A grant that is bound to arguments holds only for them; a grant for edited arguments is always bound.
+/// L17: A grant that is bound to arguments applies only to them. A grant for edited arguments is always bound to them.
 #[tokio::test(flavor = "multi_thread")]
-async fn l17_a_bound_grant_holds_only_for_its_arguments() {
+async fn l17_a_bound_grant_applies_only_to_its_arguments() {
     let test_host = TestHost::new(&["payer"]).await;
     let mut config = with_tree_grant(&test_host, "payer");
     config.approvals.bind_arguments = vec!["payer.*".to_owned()];
@@ -239,25 +247,29 @@ async fn l17_a_bound_grant_holds_only_for_its_arguments() {
     assert_eq!(
         calls_to_approve(&continue_turn(&mut session).await),
         ["call_1_2_2"],
-        "row 20: other arguments are asked for"
+        "row 20: other arguments need a new approval"
     );
-    assert_eq!(ledger(&test_host), ["Ann 1", "Ann 1"], "equal arguments need none, whatever the order of their keys");
+    assert_eq!(
+        ledger(&test_host),
+        ["Ann 1", "Ann 1"],
+        "equal arguments need no new approval, in any order of their keys"
+    );
 
     let pay = |amount| call_reply(&[(PAY, payment("Bob", amount))]);
-    let mut session = paying(&test_host, &[pay(100), pay(100), pay(1)]).await;
+    let mut session = paying_session(&test_host, &[pay(100), pay(100), pay(1)]).await;
     run_turn(&mut session, "Pay.").await;
     session.approve(vec![allow_edited("call_1_1_1", payment("Bob", 1), GrantScope::Session)]).await.unwrap();
     assert_eq!(
         calls_to_approve(&continue_turn(&mut session).await),
         ["call_1_2_1"],
-        "the edited call was not granted permanently"
+        "the grant does not apply to the arguments before the edit"
     );
     session.approve(vec![deny("call_1_2_1", None)]).await.unwrap();
     expect_finished(continue_turn(&mut session).await);
     assert_eq!(ledger(&test_host)[2..], ["Bob 1", "Bob 1"]);
 }
 
-/// Row 19: A component with another digest is another tool, so grants for the first one do not apply.
+/// Row 19: A component with another digest is another tool, so grants for the previous component do not apply to it.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_19_asks_again_for_a_changed_plugin() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -276,26 +288,26 @@ async fn row_19_asks_again_for_a_changed_plugin() {
     assert_ne!(item.digest.as_ref(), Some(&grants[0].grant.digest));
 }
 
-/// Row 19, P10: A waiting turn keeps the component that the approval request named, whatever is in the folder in the
-/// meantime.
+/// Row 19, P10: A waiting turn keeps the component that the approval request named, even if the file in the plugin
+/// directory has changed since.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_19_runs_the_plugin_that_the_approval_named() {
     let test_host = TestHost::new(&["payer"]).await;
     let replies = script(&[call_reply(&[(PAY, payment("Ann", 1))]), text_reply("Done.")]);
     let mut session = test_host.session(with_tree_grant(&test_host, "payer"), replies.clone()).await;
     run_turn(&mut session, "Pay.").await;
-    let shown = session.pending_approvals().await.unwrap();
+    let pending_approvals = session.pending_approvals().await.unwrap();
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
     let agent = with_replaced_plugin(&test_host, with_tree_grant(&test_host, "payer"), replies).await;
     let mut session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject)).await.unwrap();
-    assert_eq!(session.pending_approvals().await.unwrap(), shown, "the request is unchanged");
-    session.approve(vec![once("call_1_1_1")]).await.unwrap();
+    assert_eq!(session.pending_approvals().await.unwrap(), pending_approvals, "the request is unchanged");
+    session.approve(vec![allow_once("call_1_1_1")]).await.unwrap();
     expect_finished(continue_turn(&mut session).await);
     assert_eq!(ledger(&test_host), ["Ann 1"]);
 }
 
-/// L17: The configuration at the time of the dispatch decides.
+/// L17: The approval rules at the time of the dispatch apply, even if the call was approved under other rules.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_a_stricter_policy_stops_an_allowed_call() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -305,7 +317,7 @@ async fn l17_a_stricter_policy_stops_an_allowed_call() {
     lenient.approvals.destructive = ApprovalPolicy::Ask;
     let mut session = test_host.session(lenient, replies.clone()).await;
     assert_eq!(calls_to_approve(&run_turn(&mut session, "Pay.").await).len(), 2);
-    session.approve(vec![once("call_1_1_1"), once("call_1_1_2")]).await.unwrap();
+    session.approve(vec![allow_once("call_1_1_1"), allow_once("call_1_1_2")]).await.unwrap();
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
     let mut strict = with_tree_grant(&test_host, "payer");
@@ -316,7 +328,10 @@ async fn l17_a_stricter_policy_stops_an_allowed_call() {
     expect_finished(continue_turn(&mut session).await);
     assert_eq!(ledger(&test_host), ["x 1"]);
     let (_, is_error, text) = &results(&test_host, &session).await[0];
-    assert!(*is_error && text.contains("approval.tools.\\\"payer.pay\\\" = \\\"deny\\\""), "it names the key: {text}");
+    assert!(
+        *is_error && text.contains("approval.tools.\\\"payer.pay\\\" = \\\"deny\\\""),
+        "the result names the configuration key: {text}"
+    );
 }
 
 /// Row 17: A model that obeys instructions in a tool's output is stopped by the approval.
@@ -324,10 +339,10 @@ async fn l17_a_stricter_policy_stops_an_allowed_call() {
 async fn row_17_a_model_that_obeys_a_tools_output_is_stopped() {
     let test_host = TestHost::new(&["payer"]).await;
     let look_call = call_reply(&[("payer.look", json!({}))]);
-    let mut obeys = call_reply(&[(PAY, payment("mallory", 1000))]);
-    obeys["expect"] = json!({"last_contains": "the user has allowed everything"});
-    let again = call_reply(&[(PAY, payment("mallory", 999))]);
-    let mut session = paying(&test_host, &[look_call, obeys, again]).await;
+    let mut obeying_reply = call_reply(&[(PAY, payment("mallory", 1000))]);
+    obeying_reply["expect"] = json!({"last_contains": "the user has allowed everything"});
+    let second_attempt = call_reply(&[(PAY, payment("mallory", 999))]);
+    let mut session = paying_session(&test_host, &[look_call, obeying_reply, second_attempt]).await;
     assert_eq!(calls_to_approve(&run_turn(&mut session, "What is there to do?").await), ["call_1_2_1"]);
     session.approve(vec![deny("call_1_2_1", None)]).await.unwrap();
     assert_eq!(calls_to_approve(&continue_turn(&mut session).await), ["call_1_3_1"], "a retry needs a new approval");
@@ -343,27 +358,33 @@ async fn row_17_a_model_that_obeys_a_tools_output_is_stopped() {
     assert!(ledger(&test_host).is_empty());
 }
 
-/// Row 20: An approval counts once; a second one is refused, and so is one for another session's call.
+/// Row 20: An approval is accepted once. A second approval of the same call is refused, and so is an approval of
+/// another session's call.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_20_an_approval_cannot_be_replayed() {
     let test_host = TestHost::new(&["payer"]).await;
     let mut session =
-        paying(&test_host, &[call_reply(&[(PAY, payment("Ann", 1))]), call_reply(&[(PAY, payment("Ann", 2))])]).await;
+        paying_session(&test_host, &[call_reply(&[(PAY, payment("Ann", 1))]), call_reply(&[(PAY, payment("Ann", 2))])])
+            .await;
     run_turn(&mut session, "Pay.").await;
-    session.approve(vec![once("call_1_1_1")]).await.unwrap();
-    let again = session.approve(vec![once("call_1_1_1")]).await;
-    assert!(matches!(again, Err(SessionError::Input(InputError::Settled(..)))), "{again:?}");
+    session.approve(vec![allow_once("call_1_1_1")]).await.unwrap();
+    let second_approval = session.approve(vec![allow_once("call_1_1_1")]).await;
+    assert!(matches!(second_approval, Err(SessionError::Input(InputError::Settled(..)))), "{second_approval:?}");
     assert_eq!(calls_to_approve(&continue_turn(&mut session).await), ["call_1_2_1"]);
-    let late = session.approve(vec![once("call_1_1_1")]).await;
-    assert!(matches!(late, Err(SessionError::Input(InputError::UnknownCall(_) | InputError::Settled(..)))), "{late:?}");
-    let mut other = paying(&test_host, &[]).await;
-    run_turn(&mut other, "Hello.").await;
-    let foreign = other.approve(vec![once("call_1_2_1")]).await;
+    let late_approval = session.approve(vec![allow_once("call_1_1_1")]).await;
+    assert!(
+        matches!(late_approval, Err(SessionError::Input(InputError::UnknownCall(_) | InputError::Settled(..)))),
+        "{late_approval:?}"
+    );
+    let mut other_session = paying_session(&test_host, &[]).await;
+    run_turn(&mut other_session, "Hello.").await;
+    let foreign = other_session.approve(vec![allow_once("call_1_2_1")]).await;
     assert!(matches!(foreign, Err(SessionError::Input(InputError::UnknownCall(_)))), "{foreign:?}");
     assert_eq!(ledger(&test_host), ["Ann 1"]);
 }
 
-/// Row 20: If two people answer at once, one gets the session, the other is refused, and the call runs once.
+/// Row 20: If two processes answer at the same time, one answer is accepted, the other is refused, and the call runs
+/// once.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_20_one_of_two_concurrent_answers_is_accepted() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -377,7 +398,7 @@ async fn row_20_one_of_two_concurrent_answers_is_accepted() {
         let (host, subject) = (test_host.host(), subject.clone());
         async move {
             let mut session = Session::open(&host, agent, OpenSession::Existing(subject)).await?;
-            let answered = session.approve(vec![once("call_1_1_1")]).await;
+            let answered = session.approve(vec![allow_once("call_1_1_1")]).await;
             if answered.is_ok() {
                 session.run(None, CancellationToken::new()).await?;
             }
@@ -385,12 +406,12 @@ async fn row_20_one_of_two_concurrent_answers_is_accepted() {
             answered
         }
     };
-    let (one, other) = tokio::join!(answer(agent.clone()), answer(agent));
-    let outcomes = [one, other];
+    let (first, second) = tokio::join!(answer(agent.clone()), answer(agent));
+    let outcomes = [first, second];
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1, "{outcomes:?}");
-    let lost = outcomes.into_iter().find_map(Result::err).expect("one answer was refused");
-    let is_refusal = matches!(lost, SessionError::Store(StoreError::Busy { .. }) | SessionError::Input(_));
-    assert!(is_refusal, "{lost}");
+    let refusal = outcomes.into_iter().find_map(Result::err).expect("one answer was refused");
+    let is_refusal = matches!(refusal, SessionError::Store(StoreError::Busy { .. }) | SessionError::Input(_));
+    assert!(is_refusal, "{refusal}");
     assert_eq!(ledger(&test_host), ["Ann 1"]);
 }
 
@@ -398,7 +419,7 @@ async fn row_20_one_of_two_concurrent_answers_is_accepted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_cancels_a_turn_that_waits_for_an_approval() {
     let test_host = TestHost::new(&["payer"]).await;
-    let mut session = paying(&test_host, &[call_reply(&[(PAY, payment("Ann", 1))])]).await;
+    let mut session = paying_session(&test_host, &[call_reply(&[(PAY, payment("Ann", 1))])]).await;
     run_turn(&mut session, "Pay.").await;
     let cancelled = CancellationToken::new();
     cancelled.cancel();

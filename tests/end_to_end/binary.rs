@@ -11,7 +11,7 @@ fn readme() -> String {
     std::fs::read_to_string(repository().join("README.md")).unwrap()
 }
 
-/// The code blocks of a page in a language, in order.
+/// Returns the code blocks of a page that are written in a language, in the order of the page.
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let fence = format!("```{language}\n");
     page.split(&fence).skip(1).map(|rest| rest.split("\n```").next().unwrap().to_owned()).collect()
@@ -66,15 +66,15 @@ async fn i1_the_first_command_of_the_readme_works() {
     let command = command.strip_prefix("cargo run -- ").expect("the first command runs the binary by cargo");
     let words = words(command);
     let arguments: Vec<&str> = words.iter().map(String::as_str).collect();
-    let person = CliUser::new();
-    let output = person.run(repository(), &arguments);
+    let user = CliUser::new();
+    let output = user.run(repository(), &arguments);
     let (answer, progress) = stdout_and_stderr(&output);
     assert!(output.status.success(), "{progress}");
     let file = std::fs::read_to_string(repository().join("Cargo.toml")).unwrap();
     let (lines, words) = (file.lines().count(), file.split_whitespace().count());
     assert!(answer.contains(&format!("{lines} lines")) && answer.contains(&format!("{words} words")), "{answer}");
     assert!(answer.contains("not a language model"), "{answer}");
-    let store = person.store();
+    let store = user.store();
     let session = store.sessions(SessionFilter::default(), 2).await.unwrap().remove(0);
     assert_eq!((session.turns, session.state.as_str()), (1, "idle"));
     let records = store.records(&session.subject, RecordRange::Turn(1)).await.unwrap();
@@ -92,9 +92,9 @@ async fn i1_the_first_command_of_the_readme_works() {
 fn cargo_run_of_the_readme_selects_the_host() {
     let mut cargo = Command::new(cargo());
     let output = cargo.current_dir(repository()).args(["metadata", "--no-deps", "--locked", "--format-version", "1"]);
-    let found: Value = serde_json::from_slice(&output.output().unwrap().stdout).unwrap();
+    let metadata: Value = serde_json::from_slice(&output.output().unwrap().stdout).unwrap();
     let targets =
-        found["packages"].as_array().unwrap().iter().flat_map(|package| package["targets"].as_array().unwrap());
+        metadata["packages"].as_array().unwrap().iter().flat_map(|package| package["targets"].as_array().unwrap());
     let programs: Vec<&str> = targets
         .filter(|target| target["kind"].as_array().unwrap().contains(&Value::from("bin")))
         .map(|target| target["name"].as_str().unwrap())
@@ -108,7 +108,7 @@ fn the_second_command_of_the_readme_runs_the_tests() {
     assert_eq!(blocks(&readme(), "sh")[1], "cargo test");
 }
 
-fn test_host(plugins: &[&str]) -> TempDir {
+fn working_directory(plugins: &[&str]) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("plugins")).unwrap();
     for plugin in plugins {
@@ -119,34 +119,35 @@ fn test_host(plugins: &[&str]) -> TempDir {
     directory
 }
 
-/// P6: The agent.toml of the guide and the command line grant the same; a denial names both.
+/// P6: The agent.toml of the guide and the command line can give the same grants. A denial names both ways.
 #[test]
 fn p6_the_command_line_and_the_file_grant_the_same() {
-    let person = CliUser::new();
-    let test_host = test_host(&["files", "text", "project-context"]);
+    let user = CliUser::new();
+    let working_directory = working_directory(&["files", "text", "project-context"]);
     let prompt = "text.count_file {\"path\": \"note.txt\"}";
-    let denied = person.run(test_host.path(), &["--plugins", "plugins", prompt]);
+    let denied = user.run(working_directory.path(), &["--plugins", "plugins", prompt]);
     let (answer, _) = stdout_and_stderr(&denied);
     assert!(answer.contains("--grant text:read=") && answer.contains("[plugins.text.grants]"), "{answer}");
-    let granted = person.run(test_host.path(), &["--plugins", "plugins", "--grant", "text:read=.", prompt]);
+    let granted = user.run(working_directory.path(), &["--plugins", "plugins", "--grant", "text:read=.", prompt]);
     assert!(stdout_and_stderr(&granted).0.contains("2 lines"), "{granted:?}");
     let page = std::fs::read_to_string(repository().join("host/docs/guide/grants.md")).unwrap();
-    std::fs::write(test_host.path().join("agent.toml"), &blocks(&page, "toml")[0]).unwrap();
-    let output = person.run(test_host.path(), &["--agent", "agent.toml", "files.read {\"path\": \"note.txt\"}"]);
+    std::fs::write(working_directory.path().join("agent.toml"), &blocks(&page, "toml")[0]).unwrap();
+    let output = user.run(working_directory.path(), &["--agent", "agent.toml", "files.read {\"path\": \"note.txt\"}"]);
     let (answer, progress) = stdout_and_stderr(&output);
     assert!(answer.contains("two words"), "{answer}{progress}");
 }
 
-/// I1: Only the answer is on stdout; events are JSON lines with the output last; no escape codes in a pipe.
+/// I1: In a pipe, stdout contains only the answer, without escape codes. With `--json`, stdout contains the events as
+/// JSON lines, and the last line is the result.
 #[test]
 fn i1_prints_the_answer_to_pipes_and_events_as_json() {
-    let person = CliUser::new();
-    let test_host = test_host(&["calc"]);
+    let user = CliUser::new();
+    let working_directory = working_directory(&["calc"]);
     let prompt = "calc.evaluate {\"expression\": \"1/3 + 1/6\"}";
-    let output = person.run(test_host.path(), &["--plugins", "plugins", prompt]);
+    let output = user.run(working_directory.path(), &["--plugins", "plugins", prompt]);
     let (answer, progress) = stdout_and_stderr(&output);
     assert!(answer.contains("1/2") && !answer.contains('\u{1b}') && !progress.contains('\u{1b}'), "{answer}{progress}");
-    let output = person.run(test_host.path(), &["--plugins", "plugins", "--json", prompt]);
+    let output = user.run(working_directory.path(), &["--plugins", "plugins", "--json", prompt]);
     let (lines, _) = stdout_and_stderr(&output);
     let events: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(events[0]["type"], "loop_start");
@@ -160,15 +161,15 @@ fn i1_prints_the_answer_to_pipes_and_events_as_json() {
     assert_eq!(durable, (1..=durable.len() as u64).collect::<Vec<_>>());
 }
 
-/// I2: A wrong configuration is reported with file, line and key, several problems at once, and no turn starts (exit
-/// code 2).
+/// I2: The problems of a configuration are reported together, with file, line and key. No turn starts, and the exit
+/// code is 2.
 #[test]
 fn i2_reports_a_wrong_configuration() {
-    let person = CliUser::new();
-    let test_host = test_host(&["calc"]);
-    let write = |text: &str| std::fs::write(test_host.path().join("agent.toml"), text).unwrap();
+    let user = CliUser::new();
+    let working_directory = working_directory(&["calc"]);
+    let write = |text: &str| std::fs::write(working_directory.path().join("agent.toml"), text).unwrap();
     let run = |arguments: &[&str]| {
-        let output = person.run(test_host.path(), arguments);
+        let output = user.run(working_directory.path(), arguments);
         (output.status.code(), stdout_and_stderr(&output).1)
     };
     write("name = \"a\"\nplugin_directory = \"plugins\"\nmax_interaction = 3\nat_limit = \"stop\"\n");
@@ -197,18 +198,21 @@ fn i2_reports_a_wrong_configuration() {
     }
 }
 
-/// D3, L29: Ctrl-C cancels the turn with exit code 130; the session is intact and can continue.
+/// D3, L29: Ctrl-C cancels the turn with exit code 130. The session is intact and can continue.
 #[test]
 fn l29_ctrl_c_cancels_the_turn() {
-    let person = CliUser::new();
-    let test_host = test_host(&["probe"]);
+    let user = CliUser::new();
+    let working_directory = working_directory(&["probe"]);
     let script = json!({"replies": [
         {"calls": [{"name": "probe.slow", "arguments": {"ms": 20_000}}]},
         {"text": "Going on."},
     ]});
-    std::fs::write(test_host.path().join("script.json"), script.to_string()).unwrap();
+    std::fs::write(working_directory.path().join("script.json"), script.to_string()).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
-    command.current_dir(test_host.path()).env("AGENT_HOST_DATA", person.data.path().join("data")).stdin(Stdio::null());
+    command
+        .current_dir(working_directory.path())
+        .env("AGENT_HOST_DATA", user.data.path().join("data"))
+        .stdin(Stdio::null());
     command.args(["--plugins", "plugins", "--model", "scripted:script.json", "--json", "Wait."]).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
@@ -223,31 +227,36 @@ fn l29_ctrl_c_cancels_the_turn() {
     }
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(types.contains(&"tool_result_error".to_owned()) && types.contains(&"loop_end".to_owned()), "{types:?}");
-    let output = person
-        .run(test_host.path(), &["--plugins", "plugins", "--model", "scripted:script.json", "--continue", "Go on."]);
+    let output = user.run(
+        working_directory.path(),
+        &["--plugins", "plugins", "--model", "scripted:script.json", "--continue", "Go on."],
+    );
     assert_eq!(stdout_and_stderr(&output).0.trim(), "Going on.");
 }
 
-/// Row 32: A second process on the same session is refused and gets the holder's name; another session in the same
-/// database works.
+/// Row 32: A second process cannot continue a session that another process has open, and its error contains the id of
+/// that process. It can use another session in the same database.
 #[test]
 fn row_32_refuses_a_second_process_on_a_session() {
-    let person = CliUser::new();
-    let test_host = test_host(&["probe"]);
+    let user = CliUser::new();
+    let working_directory = working_directory(&["probe"]);
     let script =
         json!({"replies": [{"calls": [{"name": "probe.slow", "arguments": {"ms": 1_500}}]}, {"text": "Done."}]});
-    std::fs::write(test_host.path().join("script.json"), script.to_string()).unwrap();
+    std::fs::write(working_directory.path().join("script.json"), script.to_string()).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
-    command.current_dir(test_host.path()).env("AGENT_HOST_DATA", person.data.path().join("data")).stdin(Stdio::null());
+    command
+        .current_dir(working_directory.path())
+        .env("AGENT_HOST_DATA", user.data.path().join("data"))
+        .stdin(Stdio::null());
     command.args(["--plugins", "plugins", "--model", "scripted:script.json", "--json", "Wait."]).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
-    let begun = lines.any(|line| line.unwrap().contains("\"tool_call\""));
-    assert!(begun);
-    let output = person.run(test_host.path(), &["--plugins", "plugins", "--continue"]);
+    let call_started = lines.any(|line| line.unwrap().contains("\"tool_call\""));
+    assert!(call_started);
+    let output = user.run(working_directory.path(), &["--plugins", "plugins", "--continue"]);
     let (_, message) = stdout_and_stderr(&output);
     assert!(output.status.code() == Some(2) && message.contains(&child.id().to_string()), "{message}");
-    let output = person.run(test_host.path(), &["--plugins", "plugins", "hello"]);
+    let output = user.run(working_directory.path(), &["--plugins", "plugins", "hello"]);
     assert!(output.status.success(), "{output:?}");
     assert!(lines.any(|line| line.unwrap().contains("\"finished\"")));
     assert!(child.wait().unwrap().success());
@@ -256,13 +265,13 @@ fn row_32_refuses_a_second_process_on_a_session() {
 /// S3: `plugin call` runs one tool with grants from the command line.
 #[test]
 fn s3_plugin_call_runs_one_tool() {
-    let person = CliUser::new();
-    let test_host = test_host(&["files", "calc"]);
-    let file: PathBuf = test_host.path().join("plugins/files.wasm");
+    let user = CliUser::new();
+    let working_directory = working_directory(&["files", "calc"]);
+    let file: PathBuf = working_directory.path().join("plugins/files.wasm");
     let call = |grants: &[&str]| {
         let mut arguments = vec!["plugin", "call", file.to_str().unwrap(), "files.read", "{\"path\": \"note.txt\"}"];
         arguments.extend(grants);
-        let output = person.run(test_host.path(), &arguments);
+        let output = user.run(working_directory.path(), &arguments);
         (output.status.code(), stdout_and_stderr(&output))
     };
     let (code, (_, message)) = call(&[]);

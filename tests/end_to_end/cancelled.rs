@@ -1,5 +1,5 @@
-//! A turn that is cancelled at every named point: while it builds its context, asks its model, waits for a retry, runs
-//! a plugin, validates, waits for the user, or checks a result (L29).
+//! A turn can be cancelled at every named checkpoint: while it builds its context, calls its model, waits for a retry,
+//! runs a plugin, validates, waits for the user, or checks a result (L29).
 
 use crate::fixture::mcp_server;
 use crate::long_work::{BlockedTurns, CancelledTurn, last_event, stop_servers};
@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// A limit against hanging only.
-const LONG: Duration = Duration::from_secs(60);
+/// A timeout that only fails tests that hang.
+const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The points that a turn passes, and the one at which it is cancelled.
+/// Records the checkpoints that a turn passes, and cancels the turn at one of them.
 struct CheckpointCounter {
     passed: Mutex<Vec<String>>,
     cancel_at: Option<usize>,
@@ -72,15 +72,15 @@ async fn run(session: &mut Session, cancel: &CancellationToken) -> TurnResult {
     let mut input = Some(TurnInput::Text("Find it.".to_owned()));
     loop {
         let running = session.run(input.take(), cancel.clone());
-        let result = tokio::time::timeout(LONG, running).await.expect("the call hangs").unwrap();
+        let result = tokio::time::timeout(HANG_TIMEOUT, running).await.expect("the call hangs").unwrap();
         let TurnResult::Suspended(suspension) = &result else { return result };
-        let (call, _) = question(suspension).expect("it waits for an answer");
+        let (call, _) = question(suspension).expect("the turn waits for an answer");
         session.answer(call.clone(), "The third.".to_owned()).await.unwrap();
     }
 }
 
 /// Checks that every call has one result and one position in the history, and that the turn has ended once.
-async fn check(test_host: &TestHost, session: &Session, context: &str) {
+async fn check_calls_and_end(test_host: &TestHost, session: &Session, context: &str) {
     let calls = test_host.store.calls(session.subject(), CallFilter::Turn(1)).await.unwrap();
     let messages =
         test_host.store.messages(session.subject(), MessageRange::After { id: 0, limit: 100 }).await.unwrap();
@@ -92,7 +92,11 @@ async fn check(test_host: &TestHost, session: &Session, context: &str) {
             _ => None,
         })
         .collect();
-    assert_eq!(answered, calls.iter().map(|call| &call.id).collect::<Vec<_>>(), "{context}: each call, once, in order");
+    assert_eq!(
+        answered,
+        calls.iter().map(|call| &call.id).collect::<Vec<_>>(),
+        "{context}: each call has one result, in call order"
+    );
     assert!(calls.iter().all(|call| call.result.is_some()), "{context}");
     let events = events(test_host, session).await;
     let ends = events.iter().filter(|event| matches!(event.kind, EventKind::LoopEnd { .. })).count();
@@ -104,15 +108,17 @@ async fn check(test_host: &TestHost, session: &Session, context: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn l29_cancelled_at_every_named_point() {
+async fn l29_a_turn_can_be_cancelled_at_every_named_point() {
     let test_host = TestHost::new(&["probe", "stateful-builder", "strict-json"]).await;
     let agent = agent(&test_host).await;
-    let all = CheckpointCounter::new(None);
-    let mut session = open(&test_host, &agent, &all).await;
-    let TurnResult::Finished(output) = run(&mut session, &all.cancel).await else { panic!("undisturbed, it finishes") };
+    let uncancelled = CheckpointCounter::new(None);
+    let mut session = open(&test_host, &agent, &uncancelled).await;
+    let TurnResult::Finished(output) = run(&mut session, &uncancelled.cancel).await else {
+        panic!("without a cancellation, the turn finishes")
+    };
     assert_eq!(output.data, json!({"n": 3}));
     session.close().await.unwrap();
-    let points = all.passed.lock().unwrap().clone();
+    let points = uncancelled.passed.lock().unwrap().clone();
     for input in ["context", "model_failed", "reply", "dispatched", "outcome", "respond", "verdict"] {
         assert!(points.contains(&format!("after-commit:{input}")), "{input} is among {points:?}");
     }
@@ -121,11 +127,11 @@ async fn l29_cancelled_at_every_named_point() {
         let points = CheckpointCounter::new(Some(index));
         let mut session = open(&test_host, &agent, &points).await;
         let result = run(&mut session, &points.cancel).await;
-        let last = index + 2 >= all.passed.lock().unwrap().len();
+        let last = index + 2 >= uncancelled.passed.lock().unwrap().len();
         assert!(result == TurnResult::Cancelled || last, "{point}: {result:?}");
         cancelled += usize::from(result == TurnResult::Cancelled);
-        check(&test_host, &session, point).await;
-        // Another process finds the same state, and the session continues with the rest of the script.
+        check_calls_and_end(&test_host, &session, point).await;
+        // The reopened session has the same state, and continues with the remaining replies of the script.
         let (state, subject) = (session.state().clone(), session.subject().to_owned());
         session.close().await.unwrap();
         let mut session =
@@ -138,7 +144,7 @@ async fn l29_cancelled_at_every_named_point() {
     assert!(cancelled + 2 >= points.len(), "{cancelled} of {}", points.len());
 }
 
-/// L29, L18: A turn that waits for the user is cancelled while nothing runs, also after the session was reopened.
+/// L29, L18: A turn that waits for the user can be cancelled, even after its session was closed and reopened.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_cancels_a_turn_that_waits_for_the_user() {
     let test_host = TestHost::new(&["probe", "stateful-builder", "strict-json"]).await;
@@ -153,33 +159,37 @@ async fn l29_cancels_a_turn_that_waits_for_the_user() {
     let cancel = CancellationToken::new();
     cancel.cancel();
     assert_eq!(session.run(None, cancel).await.unwrap(), TurnResult::Cancelled);
-    check(&test_host, &session, "withdrawn").await;
+    check_calls_and_end(&test_host, &session, "cancelled while it waits for the user").await;
 }
 
-/// L29: Whatever a turn waits for, it ends when it is cancelled, and so do its child turns.
+/// L29: A turn can be cancelled during every kind of wait, and its child turns end with it.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_cancels_every_kind_of_wait() {
     let test_host = TestHost::new(&["probe", "bad-validator", "stateful-builder"]).await;
     let (folder, generation) = (test_host.directory.path(), test_host.generation().await);
     let blocked_turns = BlockedTurns { folder, generation, mcp_server: mcp_server() };
-    let all = blocked_turns.all().await;
-    assert_eq!(all.len(), 11);
-    for work in &all {
+    let blocked = blocked_turns.all().await;
+    assert_eq!(blocked.len(), 11);
+    for work in &blocked {
         let host = test_host.host();
-        let cancelling = tokio::time::timeout(LONG, work.cancel_while_blocked(&host));
-        let CancelledTurn { session, result, took } =
-            cancelling.await.unwrap_or_else(|_| panic!("{}: it hangs", work.what));
-        assert_eq!(result, TurnResult::Cancelled, "{}", work.what);
-        // Against hanging only: every wait would last at least 20 seconds.
-        assert!(took < Duration::from_secs(5), "{}: {took:?}", work.what);
+        let cancelling = tokio::time::timeout(HANG_TIMEOUT, work.cancel_while_blocked(&host));
+        let CancelledTurn { session, result, duration } =
+            cancelling.await.unwrap_or_else(|_| panic!("{}: the cancellation hangs", work.operation));
+        assert_eq!(result, TurnResult::Cancelled, "{}", work.operation);
+        // Without the cancellation, every wait would last at least 20 seconds.
+        assert!(duration < Duration::from_secs(5), "{}: {duration:?}", work.operation);
         let children = SessionFilter { delegated_by: Some(session.subject().to_owned()), ..SessionFilter::default() };
         let children = test_host.store.sessions(children, 9).await.unwrap();
-        assert!(children.iter().all(|child| child.state.as_str() == "cancelled"), "{}: {children:?}", work.what);
-        assert_eq!(children.len(), usize::from(work.what.starts_with("another agent")), "{}", work.what);
+        assert!(children.iter().all(|child| child.state.as_str() == "cancelled"), "{}: {children:?}", work.operation);
+        assert_eq!(children.len(), usize::from(work.operation.starts_with("another agent")), "{}", work.operation);
         let last = last_event(&*test_host.store, session.subject()).await;
-        assert!(last.is_some_and(|last| last.contains("\"loop_end\"") && last.contains("cancelled")), "{}", work.what);
-        assert!(session.state().open_calls().next().is_none() && !session.state().is_open(), "{}", work.what);
+        assert!(
+            last.is_some_and(|last| last.contains("\"loop_end\"") && last.contains("cancelled")),
+            "{}",
+            work.operation
+        );
+        assert!(session.state().open_calls().next().is_none() && !session.state().is_open(), "{}", work.operation);
         session.close().await.unwrap();
     }
-    stop_servers(&all).await;
+    stop_servers(&blocked).await;
 }

@@ -1,4 +1,4 @@
-//! A Chat Completions server on loopback that gives scripted answers, faulty ones too, and checks every request.
+//! A Chat Completions server on loopback. It returns scripted answers, including faulty ones, and checks every request.
 
 use agent_models::{ProviderConfig, Providers};
 use serde_json::{Value, json};
@@ -20,17 +20,17 @@ pub(crate) enum Answer {
     Calls(&'static str, Vec<(&'static str, Value)>),
     /// A complete response with this status, content type and body.
     Whole(u16, &'static str, String),
-    /// This many characters of a text, then the connection ends.
+    /// The first bytes of a text, up to this number. Then the connection closes.
     Cut(&'static str, usize),
-    /// This many characters of a text, then nothing more.
+    /// The first bytes of a text, up to this number. Then the connection stays open without further data.
     Stall(&'static str, usize),
     /// No response at all, not even headers.
     Silence,
-    /// A text, and then an error instead of the end.
+    /// A text, and then an error event instead of the end of the stream.
     ErrorInStream(&'static str, Value),
-    /// One event with this many bytes.
+    /// A stream with one event that contains a text of this many bytes.
     Huge(usize),
-    /// Text chunks without end.
+    /// An endless stream of text chunks.
     Endless,
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn local_provider(base_url: &str) -> Providers {
     }])
 }
 
-/// The server, which runs until this is dropped.
+/// A running server. It stops when this value is dropped.
 pub(crate) struct ChatServer {
     pub(crate) base_url: String,
     state: Arc<Mutex<State>>,
@@ -78,15 +78,15 @@ impl ChatServer {
         Self { base_url, state, accepting }
     }
 
-    /// The bodies of all requests so far; panics if one of them was malformed.
+    /// Returns the bodies of all requests so far. Panics if the server found a problem in a request.
     pub(crate) fn requests(&self) -> Vec<Value> {
         let state = self.state.lock().expect("no panic");
         assert!(state.problems.is_empty(), "{}", state.problems.join("\n"));
         state.requests.clone()
     }
 
-    /// The bodies of all requests of several models that share the server, so that a request need not continue the
-    /// previous one.
+    /// Returns the bodies of all requests so far, even if the server found problems in them. This is for several models
+    /// that share the server, because their requests do not continue each other.
     pub(crate) fn bodies(&self) -> Vec<Value> {
         self.state.lock().expect("no panic").requests.clone()
     }
@@ -104,7 +104,7 @@ async fn serve(connection: TcpStream, state: Arc<Mutex<State>>) {
     while let Some(body) = read_request(&mut connection).await {
         let answer = {
             let mut state = state.lock().expect("no panic");
-            let problems = check(&body, state.requests.last());
+            let problems = request_problems(&body, state.requests.last());
             state.problems.extend(problems);
             state.requests.push(body);
             state.answers.pop_front()
@@ -150,7 +150,7 @@ fn end(finish: &str) -> String {
     format!("{}data: {usage}\n\ndata: [DONE]\n\n", chunk(json!({}), Some(finish)))
 }
 
-/// `None` if the connection is closed afterwards.
+/// Writes an answer. Returns `None` if the connection must then be closed.
 async fn write_answer(connection: &mut TcpStream, answer: Answer) -> Option<()> {
     let text =
         |text: &str| text.split_inclusive(' ').map(|word| chunk(json!({"content": word}), None)).collect::<String>();
@@ -199,7 +199,7 @@ async fn write_answer(connection: &mut TcpStream, answer: Answer) -> Option<()> 
     }
 }
 
-/// How a stream ends.
+/// How the server ends a streamed response.
 #[derive(PartialEq)]
 enum Close {
     Whole,
@@ -227,47 +227,51 @@ async fn write_chunk(connection: &mut TcpStream, piece: &str) -> Option<()> {
     connection.flush().await.ok()
 }
 
-/// The problems of a request, by itself and as the successor of the previous one.
-fn check(request: &Value, before: Option<&Value>) -> Vec<String> {
+/// Returns the problems of a request: invalid content, and changes to the content of the previous request.
+fn request_problems(request: &Value, previous: Option<&Value>) -> Vec<String> {
     let mut problems = Vec::new();
     let empty = Vec::new();
     let messages = request["messages"].as_array().unwrap_or(&empty);
     if messages.is_empty() {
         problems.push(format!("no messages: {request}"));
     }
-    check_pairs(messages, &mut problems);
+    check_call_results(messages, &mut problems);
     if request["stream"] != json!(true) {
-        problems.push("it does not ask for a stream".to_owned());
+        problems.push("the request does not ask for a stream".to_owned());
     }
-    if let Some(before) = before {
-        let earlier = before["messages"].as_array().unwrap_or(&empty);
-        for (index, (one, other)) in earlier.iter().zip(messages).enumerate() {
-            if let Err(problem) = same_or_masked(one, other) {
-                problems.push(format!("message {index} is not as it was: {problem}"));
+    if let Some(previous) = previous {
+        let earlier = previous["messages"].as_array().unwrap_or(&empty);
+        for (index, (before, after)) in earlier.iter().zip(messages).enumerate() {
+            if let Err(problem) = same_or_masked(before, after) {
+                problems.push(format!("message {index} has changed: {problem}"));
             }
         }
         if earlier.len() > messages.len() {
-            problems.push(format!("{} messages after {}", messages.len(), earlier.len()));
+            problems.push(format!(
+                "the request has {} messages, the previous request had {}",
+                messages.len(),
+                earlier.len()
+            ));
         }
-        if request.get("tools").is_some() && before.get("tools").is_some() && request["tools"] != before["tools"] {
-            problems.push("other tools than before".to_owned());
+        if request.get("tools").is_some() && previous.get("tools").is_some() && request["tools"] != previous["tools"] {
+            problems.push("the tools differ from those of the previous request".to_owned());
         }
     }
     problems
 }
 
 /// Every call must have its result, in order, before the next message, and every result must have its call.
-fn check_pairs(messages: &[Value], problems: &mut Vec<String>) {
+fn check_call_results(messages: &[Value], problems: &mut Vec<String>) {
     let mut open: VecDeque<String> = VecDeque::new();
     for (index, message) in messages.iter().enumerate() {
         let role = message["role"].as_str().unwrap_or_default();
         if role == "tool" {
             let id = message["tool_call_id"].as_str().unwrap_or_default();
             if open.pop_front().as_deref() != Some(id) {
-                problems.push(format!("message {index}: the result of `{id}` does not stand in its place"));
+                problems.push(format!("message {index}: the result of `{id}` is out of order"));
             }
             if !message["content"].is_string() {
-                problems.push(format!("message {index}: a tool message holds more than text"));
+                problems.push(format!("message {index}: the content of a tool message is not a string"));
             }
             continue;
         }
@@ -285,27 +289,34 @@ fn check_pairs(messages: &[Value], problems: &mut Vec<String>) {
     }
 }
 
-/// Accepts the same bytes, or, if the message had an image, the same message with a text in place of the image.
-fn same_or_masked(one: &Value, other: &Value) -> Result<(), String> {
+/// Accepts an unchanged message. If the message had an image, also accepts the same message with a text instead of the
+/// image.
+fn same_or_masked(before: &Value, after: &Value) -> Result<(), String> {
     let bytes = |message: &Value| serde_json::to_vec(message).expect("JSON");
-    if bytes(one) == bytes(other) {
+    if bytes(before) == bytes(after) {
         return Ok(());
     }
-    let shown = |message: &Value| message.to_string().chars().take(400).collect::<String>();
-    let became = || format!("{} became {}", shown(one), shown(other));
-    let (Some(before), after) = (one["content"].as_array(), parts(other)) else { return Err(became()) };
-    let images = before.iter().filter(|part| part["type"] == "image_url").count();
-    let images_after = after.iter().filter(|part| part["type"] == "image_url").count();
-    // The line that announces an image is removed with it.
-    let words = before.iter().filter(|part| part["type"] == "text" && !is_label(part));
-    let text: String = after.iter().filter_map(|part| part["text"].as_str()).collect();
-    let kept = words.into_iter().all(|words| text.contains(words["text"].as_str().unwrap_or_default()));
-    let masked = text.contains("sha256:");
-    if images > images_after && kept && masked && one["role"] == other["role"] { Ok(()) } else { Err(became()) }
+    let excerpt = |message: &Value| message.to_string().chars().take(400).collect::<String>();
+    let became = || format!("{} became {}", excerpt(before), excerpt(after));
+    let (Some(parts_before), parts_after) = (before["content"].as_array(), content_parts(after)) else {
+        return Err(became());
+    };
+    let images_before = parts_before.iter().filter(|part| part["type"] == "image_url").count();
+    let images_after = parts_after.iter().filter(|part| part["type"] == "image_url").count();
+    // The text part that labels an image is removed with the image.
+    let texts = parts_before.iter().filter(|part| part["type"] == "text" && !is_label(part));
+    let text_after: String = parts_after.iter().filter_map(|part| part["text"].as_str()).collect();
+    let kept = texts.into_iter().all(|part| text_after.contains(part["text"].as_str().unwrap_or_default()));
+    let masked = text_after.contains("sha256:");
+    if images_before > images_after && kept && masked && before["role"] == after["role"] {
+        Ok(())
+    } else {
+        Err(became())
+    }
 }
 
-/// The parts of a content; a plain text is one part.
-fn parts(message: &Value) -> Vec<Value> {
+/// Returns the parts of a message's content. A content that is a string is one text part.
+fn content_parts(message: &Value) -> Vec<Value> {
     match &message["content"] {
         Value::Array(parts) => parts.clone(),
         text => vec![json!({"type": "text", "text": text})],

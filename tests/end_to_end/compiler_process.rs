@@ -1,5 +1,5 @@
-//! Compiling in a child process (P9; row 11): its memory and time are the child's, it ends with its caller, and
-//! incomplete output is never loaded.
+//! Compiling in a child process (P9; row 11). Memory and time are limited for the child alone, the child ends with its
+//! caller, and incomplete output is never loaded.
 
 use crate::support::{TestHost, components};
 use agent_plugins::{CodeSource, CompilerCommand, HostLimits, LoadError, LoadEvent, Sandbox, SandboxOptions};
@@ -16,15 +16,15 @@ fn shell_compiler(script: &str) -> CompilerCommand {
     CompilerCommand { program: "/bin/sh".into(), arguments: ["-c".into(), script.into()].into() }
 }
 
-/// Without a cache, so that everything is compiled.
+/// Creates a sandbox without a cache, so that every component is compiled.
 fn sandbox(compiler: CompilerCommand, compile_time: Duration) -> Sandbox {
     let limits = HostLimits { compile_time, ..HostLimits::default() };
     Sandbox::new(SandboxOptions { compiler: Some(compiler), limits, ..SandboxOptions::default() }).unwrap()
 }
 
-/// A component whose one function takes a compiler long: it has this many additions, none of which can be optimised
-/// away.
-pub(crate) fn bomb(additions: usize) -> Vec<u8> {
+/// Creates a component that takes a long time to compile. Its only function contains this many additions, none of which
+/// can be optimised away.
+pub(crate) fn compile_bomb(additions: usize) -> Vec<u8> {
     let work = "local.get 0 local.get 0 i64.const 3 i64.rotl i64.add local.tee 0 i64.const 5 i64.xor local.set 0\n";
     let text = format!(
         r#"(component
@@ -38,20 +38,20 @@ pub(crate) fn bomb(additions: usize) -> Vec<u8> {
     wat::parse_str(text).unwrap()
 }
 
-/// Number of compiler processes that this process has started and that have not ended.
+/// Returns the number of compiler processes that this process has started and that have not ended.
 fn count_compilers() -> usize {
-    let own = std::process::id().to_string();
+    let own_id = std::process::id().to_string();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let is_compiler = |folder: PathBuf| {
-        let words = std::fs::read(folder.join("cmdline")).unwrap_or_default();
+        let command_line = std::fs::read(folder.join("cmdline")).unwrap_or_default();
         let status = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
         let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")).map(str::trim);
-        parent == Some(&own) && String::from_utf8_lossy(&words).contains("compile-component")
+        parent == Some(&own_id) && String::from_utf8_lossy(&command_line).contains("compile-component")
     };
     processes.filter(|entry| is_compiler(entry.path())).count()
 }
 
-/// P9: The child's output is the code that runs.
+/// P9: The host runs the code that the child process compiled.
 #[tokio::test(flavor = "multi_thread")]
 async fn p9_runs_the_output_of_a_child_compiler() {
     let sandbox = sandbox(own_compiler(&["compile-component"]), Duration::from_secs(300));
@@ -63,7 +63,7 @@ async fn p9_runs_the_output_of_a_child_compiler() {
     };
     let plugin = sandbox.load_file_with(&components().join("calc.wasm"), &watch).await.unwrap();
     assert_eq!(*found.lock().unwrap(), Some(CodeSource::Compiled));
-    assert!(plugin.tools().iter().any(|tool| tool.name == "calc.evaluate"), "the server was asked for its tools");
+    assert!(plugin.tools().iter().any(|tool| tool.name == "calc.evaluate"), "the compiled plugin lists its tools");
 }
 
 /// Row 11: A compile bomb is stopped at its deadline together with its process, and meanwhile other plugins are loaded
@@ -72,7 +72,7 @@ async fn p9_runs_the_output_of_a_child_compiler() {
 #[tokio::test(flavor = "multi_thread")]
 async fn row_11_stops_a_compile_bomb_with_its_process() {
     let short_time = sandbox(own_compiler(&["compile-component"]), Duration::from_millis(700));
-    let compiling = short_time.load_bytes("bomb", bomb(400_000));
+    let compiling = short_time.load_bytes("bomb", compile_bomb(400_000));
     let test_host = TestHost::new(&["calc"]).await;
     let (refused, generation) = tokio::join!(compiling, test_host.generation());
     assert!(matches!(refused, Err(LoadError::CompileTimeout(_))), "{refused:?}");
@@ -83,22 +83,22 @@ async fn row_11_stops_a_compile_bomb_with_its_process() {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("a compiler process is left over");
+    panic!("a compiler process is still running");
 }
 
-/// Row 11: A compiler that uses too much memory is stopped, and the error says so.
+/// Row 11: A compiler that uses too much memory is stopped, and the error reports that.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn row_11_limits_the_memory_of_a_compiler() {
     let small = sandbox(shell_compiler("ulimit -d 300000; exec COMPILER"), Duration::from_secs(120));
-    let refused = small.load_bytes("bomb", bomb(400_000)).await.unwrap_err();
+    let refused = small.load_bytes("bomb", compile_bomb(400_000)).await.unwrap_err();
     assert!(matches!(&refused, LoadError::Compile { reason } if reason.contains("stopped")), "{refused}");
 }
 
 /// P9: Damaged, truncated or missing output is not loaded, and each case has its own error.
 #[tokio::test(flavor = "multi_thread")]
 async fn p9_loads_only_complete_output() {
-    let gone = CompilerCommand { program: "/nowhere/agent-host".into(), arguments: Vec::new() };
+    let missing_compiler = CompilerCommand { program: "/nowhere/agent-host".into(), arguments: Vec::new() };
     for (compiler, problem) in [
         (shell_compiler("COMPILER | head -c 5000"), "damaged"),
         (shell_compiler("COMPILER | tr 'a' 'b'"), "cannot be used"),
@@ -106,12 +106,12 @@ async fn p9_loads_only_complete_output() {
         (shell_compiler("exec true"), "it is incomplete"),
         (shell_compiler("echo too hot >&2; exit 1"), "too hot"),
         (shell_compiler("kill -9 $$"), "stopped"),
-        (gone, "cannot be used"),
+        (missing_compiler, "cannot be used"),
     ] {
-        let shown = format!("{compiler:?}");
+        let compiler_text = format!("{compiler:?}");
         let sandbox = sandbox(compiler, Duration::from_secs(300));
         let refused = sandbox.load_file(&components().join("calc.wasm")).await.unwrap_err();
-        assert!(matches!(refused, LoadError::Compile { .. }), "{shown}: {refused}");
-        assert!(refused.to_string().contains(problem), "{shown}: {refused}");
+        assert!(matches!(refused, LoadError::Compile { .. }), "{compiler_text}: {refused}");
+        assert!(refused.to_string().contains(problem), "{compiler_text}: {refused}");
     }
 }

@@ -1,4 +1,5 @@
-//! agent.toml and the models of an agent, with the real binary: written, edited, checked and run (I2, M2).
+//! Agent files and the models of an agent with the real binary. The tests write, edit, check and run `agent.toml` (I2,
+//! M2).
 
 mod checking;
 
@@ -122,23 +123,23 @@ fn i2_the_json_schema_accepts_every_key_and_rejects_wrong_values() {
     let schema: Value = serde_json::from_str(&printed.stdout).unwrap();
     let validator = jsonschema::draft202012::new(&schema).unwrap();
     let template = folder.run(&["config", "init", "--output", "-"]).stdout;
-    let takes = |text: &str| {
+    let is_accepted = |text: &str| {
         let table: toml::Table = text.parse().unwrap();
         validator.is_valid(&serde_json::to_value(table).unwrap())
     };
-    assert!(takes(&uncommented(&template)));
-    assert!(!takes(&uncommented(&template).replace("\nat_limit = \"error\"", "\nat_limit = \"stop\"")));
+    assert!(is_accepted(&uncommented(&template)));
+    assert!(!is_accepted(&uncommented(&template).replace("\nat_limit = \"error\"", "\nat_limit = \"stop\"")));
     assert_eq!(schema["properties"]["max_interactions"]["default"], 10);
 }
 
-/// I2: Several problems are reported at once, each with line, key and allowed values; no turn starts.
+/// I2: Several problems are reported together, each with its line, its key and the allowed values. No turn starts.
 #[test]
-fn i2_reports_all_problems_at_once() {
+fn i2_reports_all_problems_together() {
     let text = "modle = \"offline\"\nat_limit = \"stop\"\n\n[retry]\nattempts = 0\n\n[plugins.files]\nread = [\".\"]\n";
     let folder = WorkingFolder::new(&[("agent.toml", text)]);
     for line in [&["config", "check"][..], &["--agent", "agent.toml", "hi"]] {
-        let ended = folder.run(line);
-        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+        let result = folder.run(line);
+        assert_eq!((result.code, result.stdout.as_str()), (Some(2), ""));
         for expected in [
             "agent.toml:1:1: unknown key `modle`",
             "did you mean `model`?",
@@ -149,14 +150,14 @@ fn i2_reports_all_problems_at_once() {
             "agent.toml:8:1: unknown key `plugins.files.read`",
             "`read` belongs in `[plugins.files.grants]`",
         ] {
-            assert!(ended.stderr.contains(expected), "`{expected}` is not in:\n{}", ended.stderr);
+            assert!(result.stderr.contains(expected), "`{expected}` is not in:\n{}", result.stderr);
         }
     }
     assert!(folder.run(&["session", "list"]).stderr.contains("no sessions"));
 }
 
-/// I2: Problems that only show in the whole file are reported too: each one once, in the order of lines, with its
-/// column and the line.
+/// I2: Problems that are found after parsing are reported too: each one once, in line order, with its column and the
+/// text of its line.
 #[test]
 fn i2_check_reports_problems_of_every_stage() {
     let text = "model = \"opnai/large\"\nplugin_directory = \"plugins\"\ncontext_builder = \"projct\"\nvalidators = [\"calc\", \"strict\"]\n\
@@ -168,8 +169,8 @@ fn i2_check_reports_problems_of_every_stage() {
                 [mcp.notes]\ncommand = \"notes\"\npass_env = [\"NOT_SET_EITHER\"]\n";
     let folder = WorkingFolder::new(&[("agent.toml", text)]);
     std::fs::copy(components().join("calc.wasm"), folder.path("plugins/calc.wasm")).unwrap();
-    let ended = folder.run(&["config", "check"]);
-    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+    let result = folder.run(&["config", "check"]);
+    assert_eq!((result.code, result.stdout.as_str()), (Some(2), ""));
     let mut from = 0;
     for expected in [
         "agent.toml:1:9: model: `opnai`",
@@ -185,40 +186,40 @@ fn i2_check_reports_problems_of_every_stage() {
         "agent.toml:19:18: approval.tools.\"calc.evalute\": there is no tool `calc.evalute`",
         "agent.toml:23:12: mcp.notes.pass_env[0]: the environment variable `NOT_SET_EITHER` is not set",
     ] {
-        let found = ended.stderr[from..].find(expected);
-        from += found.unwrap_or_else(|| panic!("`{expected}` is not there, or not in its order:\n{}", ended.stderr));
+        let found = result.stderr[from..].find(expected);
+        from += found.unwrap_or_else(|| panic!("`{expected}` is missing or out of order in:\n{}", result.stderr));
     }
 }
 
-/// M2: A missing or malformed key is named with what to do, and its value is never shown.
+/// M2: The error about a missing or malformed key names the environment variable and the fix. It never shows the key.
 #[test]
 fn m2_reads_keys_from_the_environment_only() {
     let text = "model = \"openai/gpt-4.1-mini\"\nfallback_models = [\"offline\", \"office/large\"]\n\n[providers.office]\n\
                 base_url = \"http://127.0.0.1:9/v1\"\nkey_env = \"OFFICE_KEY\"\n";
     let folder = WorkingFolder::new(&[("agent.toml", text)]);
-    let ended = folder.run(&["--agent", "agent.toml", "hi"]);
+    let result = folder.run(&["--agent", "agent.toml", "hi"]);
     let expected = [
         "agent.toml:1: model: `openai/gpt-4.1-mini` needs a key, and the environment variable `OPENAI_API_KEY` is not set",
         "agent.toml:2: fallback_models[1]: `office/large` needs a key, and the environment variable `OFFICE_KEY` is not set \
          (named in agent.toml:6: providers.office.key_env)",
         "export OFFICE_KEY=",
     ];
-    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
-    expected.iter().for_each(|text| assert!(ended.stderr.contains(text), "`{text}` is not in:\n{}", ended.stderr));
+    assert_eq!((result.code, result.stdout.as_str()), (Some(2), ""));
+    expected.iter().for_each(|text| assert!(result.stderr.contains(text), "`{text}` is not in:\n{}", result.stderr));
     let keys = [("OPENAI_API_KEY", "sk-hunter2\n"), ("OFFICE_KEY", "")];
-    let ended = folder.run_with(&["config", "check"], &keys);
-    assert_eq!(ended.code, Some(2));
+    let result = folder.run_with(&["config", "check"], &keys);
+    assert_eq!(result.code, Some(2));
     for expected in ["`OPENAI_API_KEY` ends with a line break", "`OFFICE_KEY` is empty"] {
-        assert!(ended.stderr.contains(expected), "`{expected}` is not in:\n{}", ended.stderr);
+        assert!(result.stderr.contains(expected), "`{expected}` is not in:\n{}", result.stderr);
     }
-    assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
+    assert!(!result.stderr.contains("hunter2"), "{}", result.stderr);
     folder.write("agent.toml", "[providers.openai]\nkey = \"sk-hunter2\"\n");
-    let ended = folder.run(&["config", "check"]);
-    assert!(ended.code == Some(2) && ended.stderr.contains("key_env"), "{ended:?}");
-    assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
+    let result = folder.run(&["config", "check"]);
+    assert!(result.code == Some(2) && result.stderr.contains("key_env"), "{result:?}");
+    assert!(!result.stderr.contains("hunter2"), "{}", result.stderr);
 }
 
-/// I1: A mistyped command is not silently taken as a prompt.
+/// I1: A mistyped command is an error. The host does not use it as a prompt.
 #[test]
 fn i1_reports_mistyped_commands() {
     let folder = WorkingFolder::new(&[]);
@@ -229,15 +230,15 @@ fn i1_reports_mistyped_commands() {
         (&["serve"], "it is not a server"),
         (&["plugn"], "did you mean `agent-host plugin`?"),
     ] {
-        let ended = folder.run(line);
-        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{line:?}");
-        assert!(ended.stderr.contains(expected), "{line:?}: {}", ended.stderr);
+        let result = folder.run(line);
+        assert_eq!((result.code, result.stdout.as_str()), (Some(2), ""), "{line:?}");
+        assert!(result.stderr.contains(expected), "{line:?}: {}", result.stderr);
     }
     let usage = folder.run(&["-h"]).stdout;
     assert!(usage.contains("plugin|key|session|approvals|outbox|memory|store|config|audit COMMAND"), "{usage}");
 }
 
-/// P6, I2: A denial is reported once by the host and once in the result; a setting that matches nothing is pointed out.
+/// P6, I2: A denial is reported once by the host and once in the result. An option that matches no tool is reported.
 #[test]
 fn p6_reports_each_denial_once() {
     let folder = WorkingFolder::new(&[]);
@@ -245,13 +246,13 @@ fn p6_reports_each_denial_once() {
         std::fs::copy(components().join(format!("{name}.wasm")), folder.path(&format!("plugins/{name}.wasm"))).unwrap();
     }
     let call = "files.write {\"path\": \"a.txt\", \"text\": \"x\"}";
-    let ended = folder.run(&["--plugins", "plugins", "--grant", "files:read=.", "--yes", "files.wirte", call]);
-    assert!(!ended.stderr.contains("(plugin ") && ended.stderr.contains("was denied opening"), "{}", ended.stderr);
+    let result = folder.run(&["--plugins", "plugins", "--grant", "files:read=.", "--yes", "files.wirte", call]);
+    assert!(!result.stderr.contains("(plugin ") && result.stderr.contains("was denied opening"), "{}", result.stderr);
     let advice = "This plugin is not granted";
-    assert_eq!(ended.stdout.matches(advice).count(), 1, "{}", ended.stdout);
+    assert_eq!(result.stdout.matches(advice).count(), 1, "{}", result.stdout);
     assert!(
-        ended.stderr.contains("--yes files.wirte: there is no such tool; did you mean `files.write`?"),
-        "{ended:?}"
+        result.stderr.contains("--yes files.wirte: there is no such tool; did you mean `files.write`?"),
+        "{result:?}"
     );
     let listed = folder.run(&["plugin", "list", "plugins"]);
     assert!(listed.stdout.contains("[plugins.web.secrets] WEB_TOKEN = "), "{}", listed.stdout);
@@ -266,7 +267,7 @@ fn p6_reports_each_denial_once() {
     assert!(checked.code == Some(0) && checked.stderr.contains("the method GETT"), "{checked:?}");
 }
 
-/// I2: Several agents in one folder, each with its own name and sessions.
+/// I2: Several agents can share a folder. Each has its own name and its own sessions.
 #[test]
 fn i2_agents_of_one_folder_have_their_own_sessions() {
     let folder = WorkingFolder::new(&[
@@ -286,27 +287,28 @@ fn i2_agents_of_one_folder_have_their_own_sessions() {
     ];
     assert_eq!(listed, expected);
     for (name, session) in [("agent", "work-"), ("writer", "writer-"), ("reader", "reader/")] {
-        let ended = folder.run(&["--agent", name, "hello"]);
-        assert!(ended.code == Some(0) && ended.stderr.contains(&format!("session {session}")), "{ended:?}");
+        let result = folder.run(&["--agent", name, "hello"]);
+        assert!(result.code == Some(0) && result.stderr.contains(&format!("session {session}")), "{result:?}");
     }
-    let ended = folder.run(&["--agent", "wirter", "hello"]);
-    assert!(ended.code == Some(2) && ended.stderr.contains("Did you mean `writer`?"), "{ended:?}");
+    let result = folder.run(&["--agent", "wirter", "hello"]);
+    assert!(result.code == Some(2) && result.stderr.contains("Did you mean `writer`?"), "{result:?}");
     folder.write("agents/four.toml", "name = \"reader\"\n");
-    let ended = folder.run(&["--agent", "reader", "hello"]);
-    assert!(ended.code == Some(2) && ended.stderr.contains("--agent agents/four.toml or --agent agents/three.toml"));
+    let result = folder.run(&["--agent", "reader", "hello"]);
+    assert!(result.code == Some(2) && result.stderr.contains("--agent agents/four.toml or --agent agents/three.toml"));
     assert_eq!(folder.run(&["--agent", "agents/three.toml", "--continue"]).code, Some(0));
 }
 
-/// An agent.toml in the current folder grants what its author wants, so it is mentioned and not used.
+/// An `agent.toml` in the current folder may contain any grants. The host mentions the file and does not use it.
 #[test]
 fn i2_does_not_use_an_agent_file_that_was_not_named() {
     let folder = WorkingFolder::new(&[("agent.toml", "name = \"trap\"\n[host.grants]\nread = [\".\"]\n")]);
-    let ended = folder.run(&["read_file {\"path\": \"agent.toml\"}"]);
-    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
-    assert!(ended.stderr.contains("`agent-host --agent agent.toml`"), "{}", ended.stderr);
+    let result = folder.run(&["read_file {\"path\": \"agent.toml\"}"]);
+    assert_eq!((result.code, result.stdout.as_str()), (Some(2), ""));
+    assert!(result.stderr.contains("`agent-host --agent agent.toml`"), "{}", result.stderr);
 }
 
-/// In a pipe, the host neither searches for a model nor asks a question: a set key is mentioned and not used.
+/// In a pipe, the host does not search for a model and does not ask the user. If a key is set, the host mentions the
+/// key and does not use it.
 #[test]
 fn m2_a_key_alone_selects_no_model() {
     let folder = WorkingFolder::new(&[]);
@@ -314,16 +316,16 @@ fn m2_a_key_alone_selects_no_model() {
     listener.set_nonblocking(true).unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let environment = [("OPENAI_API_KEY", "sk-hunter2"), ("OPENAI_BASE_URL", url.as_str())];
-    let ended = folder.run_with(&["--plugins", "plugins", "hello"], &environment);
-    assert!(ended.code == Some(0) && ended.stdout.contains("not a language model"), "{ended:?}");
-    assert!(ended.stderr.contains("--model openai/") && !ended.stderr.contains("hunter2"), "{ended:?}");
-    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "the server got a request");
-    let ended = folder.run_with(&["--plugins", "plugins", "--model", "offline", "hello"], &environment);
-    assert!(ended.code == Some(0) && !ended.stderr.contains("OPENAI_API_KEY"), "{ended:?}");
+    let result = folder.run_with(&["--plugins", "plugins", "hello"], &environment);
+    assert!(result.code == Some(0) && result.stdout.contains("not a language model"), "{result:?}");
+    assert!(result.stderr.contains("--model openai/") && !result.stderr.contains("hunter2"), "{result:?}");
+    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "no request may reach the server");
+    let result = folder.run_with(&["--plugins", "plugins", "--model", "offline", "hello"], &environment);
+    assert!(result.code == Some(0) && !result.stderr.contains("OPENAI_API_KEY"), "{result:?}");
 }
 
-/// A model server that lists some models and gives the same answer to every request. It records the first line and the
-/// key of each request.
+/// A model server that lists some models and returns the same reply to every chat request. It records the method, path,
+/// key and model of each request.
 struct ModelServer {
     url: String,
     requests: Arc<Mutex<Vec<String>>>,
@@ -335,11 +337,11 @@ impl ModelServer {
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let list = json!({ "object": "list", "data": models.iter().map(|id| json!({ "id": id })).collect::<Vec<_>>() });
         let requests: Arc<Mutex<Vec<String>>> = Arc::default();
-        let seen = requests.clone();
+        let recorder = requests.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let request = answer(stream.unwrap(), &list);
-                seen.lock().unwrap().extend(request);
+                recorder.lock().unwrap().extend(request);
             }
         });
         Self { url, requests }
@@ -350,7 +352,7 @@ impl ModelServer {
     }
 }
 
-/// Answers one request and returns what was asked; `None` if the connection carries no request.
+/// Answers one request. Returns its method, path, key and model, or `None` if the connection closes without a request.
 fn answer(stream: TcpStream, list: &Value) -> Option<String> {
     let mut lines = BufReader::new(stream.try_clone().unwrap());
     let mut head = Vec::new();
@@ -384,33 +386,38 @@ fn answer(stream: TcpStream, list: &Value) -> Option<String> {
     Some(format!("{} {key} {}", head[0].split(' ').take(2).collect::<Vec<_>>().join(" "), model.unwrap_or_default()))
 }
 
-/// M2: At a base URL, the only model is used and reported; if there are several, the user must name one.
+/// M2: If the server at a base URL has one model, the host uses that model and reports it. If the server has several,
+/// the user must name one.
 #[test]
 fn m2_a_base_url_selects_its_only_model() {
     let folder = WorkingFolder::new(&[]);
     let run = |arguments: &[&str], environment: &[(&str, &str)]| {
         folder.run_with(&[&["--plugins", "plugins"], arguments, &["What is 2 + 2?"]].concat(), environment)
     };
-    let one = ModelServer::start(&["Qwen/Qwen3-8B"]);
-    let ended = run(&["--base-url", &one.url], &[]);
-    assert_eq!((ended.code, ended.stdout.trim()), (Some(0), "four"), "{ended:?}");
-    assert!(ended.stderr.contains(&format!("the model is `Qwen/Qwen3-8B`, the only one at {}", one.url)), "{ended:?}");
-    assert_eq!(one.requests(), ["GET /v1/models no key ", "POST /v1/chat/completions no key Qwen/Qwen3-8B"]);
-    let several = ModelServer::start(&["small", "large"]);
-    let ended = run(&["--base-url", &several.url], &[]);
-    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
-    assert!(ended.stderr.contains("--model small") && ended.stderr.contains("--model large"), "{ended:?}");
-    let ended = run(&["--base-url", &several.url, "--model", "large"], &[("OPENAI_API_KEY", "k1")]);
-    assert_eq!((ended.code, ended.stdout.trim()), (Some(0), "four"), "{ended:?}");
-    assert_eq!(several.requests().last().unwrap(), "POST /v1/chat/completions Bearer k1 large");
+    let single_model = ModelServer::start(&["Qwen/Qwen3-8B"]);
+    let result = run(&["--base-url", &single_model.url], &[]);
+    assert_eq!((result.code, result.stdout.trim()), (Some(0), "four"), "{result:?}");
+    assert!(
+        result.stderr.contains(&format!("the model is `Qwen/Qwen3-8B`, the only one at {}", single_model.url)),
+        "{result:?}"
+    );
+    assert_eq!(single_model.requests(), ["GET /v1/models no key ", "POST /v1/chat/completions no key Qwen/Qwen3-8B"]);
+    let several_models = ModelServer::start(&["small", "large"]);
+    let result = run(&["--base-url", &several_models.url], &[]);
+    assert_eq!((result.code, result.stdout.as_str()), (Some(2), ""));
+    assert!(result.stderr.contains("--model small") && result.stderr.contains("--model large"), "{result:?}");
+    let result = run(&["--base-url", &several_models.url, "--model", "large"], &[("OPENAI_API_KEY", "k1")]);
+    assert_eq!((result.code, result.stdout.trim()), (Some(0), "four"), "{result:?}");
+    assert_eq!(several_models.requests().last().unwrap(), "POST /v1/chat/completions Bearer k1 large");
     let empty = ModelServer::start(&[]);
     assert!(run(&["--base-url", &empty.url], &[]).stderr.contains("has no model"));
     let unused_address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let ended = run(&["--base-url", &format!("http://{unused_address}/v1")], &[]);
-    assert!(ended.code == Some(2) && ended.stderr.contains("check that the server runs"), "{ended:?}");
+    let result = run(&["--base-url", &format!("http://{unused_address}/v1")], &[]);
+    assert!(result.code == Some(2) && result.stderr.contains("check that the server runs"), "{result:?}");
 }
 
-/// M2, M3: Providers, keys and headers of the file reach the server; if a model does not exist, the next one is used.
+/// M2, M3: The server receives the key of its provider in the file. If a model cannot be reached, the next model is
+/// used.
 #[test]
 fn m2_uses_a_provider_from_the_file() {
     let server = ModelServer::start(&["large"]);
@@ -422,8 +429,8 @@ fn m2_uses_a_provider_from_the_file() {
         server.url
     );
     let folder = WorkingFolder::new(&[("agent.toml", &text)]);
-    let ended = folder.run_with(&["--agent", "agent.toml", "What is 2 + 2?"], &[("OFFICE_KEY", "k2")]);
-    assert_eq!((ended.code, ended.stdout.trim()), (Some(0), "four"), "{ended:?}");
+    let result = folder.run_with(&["--agent", "agent.toml", "What is 2 + 2?"], &[("OFFICE_KEY", "k2")]);
+    assert_eq!((result.code, result.stdout.trim()), (Some(0), "four"), "{result:?}");
     assert_eq!(server.requests(), ["POST /v1/chat/completions Bearer k2 large"]);
 }
 
@@ -432,8 +439,8 @@ fn m2_uses_a_provider_from_the_file() {
 fn m2_refuses_invalid_model_names() {
     let folder = WorkingFolder::new(&[]);
     let run = |arguments: &[&str]| {
-        let all = [&["--plugins", "plugins"], arguments, &["hello"]].concat();
-        folder.run(&all)
+        let command_arguments = [&["--plugins", "plugins"], arguments, &["hello"]].concat();
+        folder.run(&command_arguments)
     };
     for (arguments, expected) in [
         (&["--model", "opnai/gpt"][..], "Did you mean `openai/gpt`?"),
@@ -443,7 +450,7 @@ fn m2_refuses_invalid_model_names() {
         (&["--base-url", "127.0.0.1:9"], "http://127.0.0.1:8000/v1"),
         (&["--base-url", "http://me:hunter2@127.0.0.1:9/v1"], "must not be written into an address"),
     ] {
-        let ended = run(arguments);
-        assert!(ended.code == Some(2) && ended.stderr.contains(expected), "{arguments:?}: {ended:?}");
+        let result = run(arguments);
+        assert!(result.code == Some(2) && result.stderr.contains(expected), "{arguments:?}: {result:?}");
     }
 }

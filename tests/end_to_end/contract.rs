@@ -1,5 +1,5 @@
-//! The WIT contract: guests of every kind, state from `init` to the steps, a medium of 5 MB, and one component with two
-//! kinds.
+//! The WIT contract: plugins of every kind, builder state that is passed from `init` to the steps, an image of 5 MB,
+//! and a component with two kinds.
 
 use crate::support::{
     TestHost, call_reply, events, records, results, run_turn, script, text_reply, visible_messages,
@@ -12,8 +12,8 @@ use agent_plugins::Kind;
 use agent_runtime::{AgentConfig, TurnResult};
 use serde_json::{Value, json};
 
-/// L2: `init` runs once per turn, and the state that it returns reaches every step; the additions of a step never enter
-/// the history.
+/// L2: `init` runs once per turn, and every step receives the state that `init` returned. The additions of a step are
+/// never stored in the history.
 #[tokio::test(flavor = "multi_thread")]
 async fn l2_a_builder_keeps_its_state_for_the_turn() {
     let test_host = TestHost::new(&["stateful-builder", "probe"]).await;
@@ -23,9 +23,9 @@ async fn l2_a_builder_keeps_its_state_for_the_turn() {
     let mut session = test_host.session(config, script(&replies)).await;
     assert!(matches!(run_turn(&mut session, "Remember the key 4711.").await, TurnResult::Finished(_)));
     let records = records(&test_host, &session, 1).await;
-    let of = |kind: &str| records.iter().filter(|stored| stored.record.kind == kind).collect::<Vec<_>>();
-    assert_eq!(of("context").len(), 1, "init runs once");
-    let steps = of("step_context");
+    let records_of = |kind: &str| records.iter().filter(|stored| stored.record.kind == kind).collect::<Vec<_>>();
+    assert_eq!(records_of("context").len(), 1, "init runs once");
+    let steps = records_of("step_context");
     assert_eq!(steps.len(), 2, "the builder is called for each step");
     let state = session.state().turn.as_ref().unwrap().state.clone().expect("init returned a state");
     assert_eq!(state, b"Remember the key 4711.");
@@ -38,7 +38,7 @@ async fn l2_a_builder_keeps_its_state_for_the_turn() {
     assert!(!history.contains("state: "), "what a step adds is not stored: {history}");
 }
 
-/// P1, L12: One component may be a tool plugin and an output validator; its authority is that of the call.
+/// P1, L12: One component may be both a tool plugin and an output validator.
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_one_component_has_two_kinds() {
     let test_host = TestHost::new(&["two-kinds"]).await;
@@ -57,9 +57,9 @@ async fn p1_one_component_has_two_kinds() {
     assert_eq!(results(&test_host, &session).await.len(), 1);
 }
 
-/// P2: A medium of 5 MB is transferred once, is stored by its digest, and is read back by ranges in another call.
+/// P2: A media item of 5 MB is transferred once, is stored by its digest, and is read back in ranges by another call.
 #[tokio::test(flavor = "multi_thread")]
-async fn p2_stores_a_medium_of_five_megabytes_by_digest() {
+async fn p2_stores_a_media_item_of_five_megabytes_by_digest() {
     const BYTES: u64 = 5_000_000;
     let test_host = TestHost::new(&["probe"]).await;
     let replies = [
@@ -77,10 +77,10 @@ async fn p2_stores_a_medium_of_five_megabytes_by_digest() {
     assert_eq!(agent_store::digest_of(&stored), digest);
     let read =
         script(&[call_reply(&[("probe.checksum", json!({"digest": digest, "range": 65_536}))]), text_reply("Read.")]);
-    let mut other = test_host.session(with_events_and_media(AgentConfig::new("other")), read.clone()).await;
-    run_turn(&mut other, "Read.").await;
-    let (_, is_error, text) = results(&test_host, &other).await.remove(0);
-    assert!(is_error, "a medium belongs to its session: {text}");
+    let mut other_session = test_host.session(with_events_and_media(AgentConfig::new("other")), read.clone()).await;
+    run_turn(&mut other_session, "Read.").await;
+    let (_, is_error, text) = results(&test_host, &other_session).await.remove(0);
+    assert!(is_error, "a media item belongs to its session: {text}");
     let mut replies: Vec<Value> = replies.to_vec();
     replies.extend(read["replies"].as_array().unwrap().iter().cloned());
     let subject = session.subject().to_owned();
@@ -97,9 +97,9 @@ async fn p2_stores_a_medium_of_five_megabytes_by_digest() {
     );
 }
 
-/// P4: The policy masks a medium that the model has seen, in the outgoing copy only, and it stays masked.
+/// P4: The policy masks a media item that the model has seen. Only the outgoing copy is masked, and it stays masked.
 #[tokio::test(flavor = "multi_thread")]
-async fn p4_masks_a_medium_after_it_was_seen() {
+async fn p4_masks_a_media_item_after_it_was_seen() {
     let test_host = TestHost::new(&["probe", "masker"]).await;
     let mut config = AgentConfig::new("test");
     config.media_policies.insert("scripted".to_owned(), "masker".to_owned());
@@ -109,7 +109,7 @@ async fn p4_masks_a_medium_after_it_was_seen() {
     run_turn(&mut session, "Look.").await;
     run_turn(&mut session, "Look again.").await;
     let masks = &session.state().masks;
-    assert!(!masks.is_empty(), "a seen picture is masked");
+    assert!(!masks.is_empty(), "an image that the model has seen is masked");
     let decisions: Vec<Value> = records(&test_host, &session, 2)
         .await
         .into_iter()
@@ -117,12 +117,12 @@ async fn p4_masks_a_medium_after_it_was_seen() {
         .map(|stored| stored.record.body)
         .collect();
     let masked = decisions.last().unwrap()["items"].as_array().unwrap().iter().filter(|item| item["masked"] == true);
-    assert!(masked.count() >= 1, "the policy gets its earlier decision: {decisions:?}");
+    assert!(masked.count() >= 1, "the image stays masked in the next turn: {decisions:?}");
     assert_eq!(media(&visible_messages(&test_host, &session).await).len(), 2, "the stored history keeps the originals");
 }
 
-/// L12, row 22: A validator that fails ends the turn with a typed error that names it; a failure never counts as
-/// acceptance.
+/// L12, row 22: A validator that fails ends the turn with a typed error that names the validator. A failure never
+/// counts as acceptance.
 #[tokio::test(flavor = "multi_thread")]
 async fn l12_a_failing_validator_ends_the_turn() {
     let test_host = TestHost::new(&["bad-validator"]).await;
@@ -140,7 +140,7 @@ async fn l12_a_failing_validator_ends_the_turn() {
     }
 }
 
-/// P6: Nothing is granted by default; a denial names the plugin, the resource and the line to add.
+/// P6: Nothing is granted by default. A denial names the plugin, the resource and the line to add.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_grants_nothing_by_default() {
     let test_host = TestHost::new(&["files", "probe"]).await;
@@ -170,7 +170,7 @@ async fn p6_grants_nothing_by_default() {
     assert!(!read[0].1 && read[0].2.contains("granted words"), "{}", read[0].2);
 }
 
-/// P9: Compiled code is read from the cache the next time, and a damaged file is rebuilt and never trusted.
+/// P9: Compiled code is read from the cache at the next load. A damaged cache file is detected and rebuilt.
 #[tokio::test(flavor = "multi_thread")]
 async fn p9_caches_and_verifies_compiled_code() {
     let test_host = TestHost::new(&["calc"]).await;
@@ -196,7 +196,7 @@ async fn p9_caches_and_verifies_compiled_code() {
     };
     assert_eq!(source(sandbox()).await, agent_plugins::CodeSource::Compiled);
     assert_eq!(source(sandbox()).await, agent_plugins::CodeSource::Cache);
-    let compiled = walk(&cache).into_iter().filter(|path| path.extension().is_some_and(|ext| ext == "cwasm"));
+    let compiled = files_in(&cache).into_iter().filter(|path| path.extension().is_some_and(|ext| ext == "cwasm"));
     for file in compiled {
         let mut bytes = std::fs::read(&file).unwrap();
         let middle = bytes.len() / 2;
@@ -209,9 +209,9 @@ async fn p9_caches_and_verifies_compiled_code() {
     assert_eq!(source(sandbox()).await, agent_plugins::CodeSource::Cache, "the file is rewritten");
 }
 
-fn walk(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
+fn files_in(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
+    entries.flat_map(|path| if path.is_dir() { files_in(&path) } else { vec![path] }).collect()
 }
 
 fn media(messages: &[agent_core::message::Message]) -> Vec<agent_core::message::Media> {

@@ -26,7 +26,7 @@ struct Test {
 }
 
 #[test]
-fn every_line_that_a_test_names_is_on_a_page() {
+fn every_contract_line_that_a_test_names_is_on_a_page() {
     let defined = defined_lines();
     assert_eq!(defined.iter().filter(|line| line.starts_with("row ")).count(), 56);
     let mut unknown = Vec::new();
@@ -60,7 +60,7 @@ fn every_test_that_a_page_names_exists() {
 }
 
 #[test]
-fn every_line_has_a_test_or_says_that_it_is_not_built() {
+fn every_contract_line_has_a_test_or_is_marked_as_not_built() {
     for page in PAGES {
         let text = read(&repository().join(page));
         for line in text.split("\n- **").skip(1).filter(|line| defined_by(&format!("- **{line}")).is_some()) {
@@ -71,7 +71,7 @@ fn every_line_has_a_test_or_says_that_it_is_not_built() {
 }
 
 #[test]
-fn ranges_and_names_of_lines_are_understood() {
+fn ranges_and_names_of_contract_lines_are_parsed() {
     let named = |text: &str| lines_named_in(text).into_iter().collect::<Vec<_>>();
     assert_eq!(named("L10, S1–S3: a call"), ["L10", "S1", "S2", "S3"]);
     assert_eq!(named("(rows 3 to 5, 8 and 9)."), ["row 3", "row 4", "row 5", "row 8", "row 9"]);
@@ -112,7 +112,7 @@ fn listed_tests(page: &str) -> Vec<(String, String)> {
     listed
 }
 
-/// Replaces the lists of tests of a page.
+/// Rewrites the lists of tests on a page.
 fn write_lists(path: &Path, tests: &[Test]) {
     let (mut page, mut current) = (String::new(), None);
     for line in read(path).lines().filter(|line| !line.starts_with(TESTS)) {
@@ -128,8 +128,8 @@ fn write_lists(path: &Path, tests: &[Test]) {
     std::fs::write(path, page).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-/// The list of the tests that prove a contract line: first those that have it in their name, then those that prove few
-/// other lines, then end-to-end tests.
+/// Returns the list of the tests that prove a contract line. Tests with the line in their name come first. Ties are
+/// ordered by the number of contract lines that a test proves, and then with end-to-end tests first.
 fn list_of(line: &str, tests: &[Test]) -> String {
     let mut proofs: Vec<&Test> = tests.iter().filter(|test| test.proves.contains(line)).collect();
     if proofs.is_empty() {
@@ -175,14 +175,14 @@ fn tests_in(file: &str, text: &str) -> Vec<Test> {
     tests
 }
 
-/// The contract lines in the name of a function; `l16_row_13_…` means `L16` and `row 13`.
+/// The contract lines in the name of a function. For example, `l16_row_13_…` names `L16` and `row 13`.
 fn lines_in_name(name: &str) -> BTreeSet<String> {
     let is_line = |word: &&str| spec_line(&word.to_uppercase()).is_some();
     let lines = name.split('_').take_while(is_line).map(str::to_uppercase).collect::<Vec<_>>().join(" ");
     lines_named_in(&format!("{lines} {name}"))
 }
 
-/// The contract lines that a text names: `L10`, `S1–S3`, `row 12`, `rows 3 to 6, 8 and 9`, `row_12_…`.
+/// Returns the contract lines that a text names: `L10`, `S1–S3`, `row 12`, `rows 3 to 6, 8 and 9`, `row_12_…`.
 fn lines_named_in(text: &str) -> BTreeSet<String> {
     let words = words_of(text);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -201,7 +201,7 @@ fn lines_named_in(text: &str) -> BTreeSet<String> {
     lines
 }
 
-/// Words and punctuation marks. Commas and underscores end a word; a dash is the word `to`.
+/// Splits a text into words and punctuation marks. Commas and underscores end a word, and a dash becomes the word `to`.
 fn words_of(text: &str) -> Vec<String> {
     let mut spaced = String::new();
     for character in text.chars() {
@@ -215,14 +215,14 @@ fn words_of(text: &str) -> Vec<String> {
     spaced.split_whitespace().map(str::to_owned).collect()
 }
 
-/// `L10` as its letter and its number.
+/// Parses a contract line such as `L10` into its letter and its number.
 fn spec_line(word: &str) -> Option<(char, u8)> {
     let letter = word.chars().next().filter(|letter| "LPSMDIOF".contains(*letter))?;
     let number = &word[1..];
     (number.len() <= 2 && !number.starts_with('0')).then(|| number.parse().ok())?.map(|number| (letter, number))
 }
 
-/// The numbers at the beginning of a list such as `3 to 6, 8 and 9`.
+/// Returns the numbers at the beginning of a list such as `3 to 6, 8 and 9`.
 fn numbers(words: &[&str]) -> Vec<u8> {
     let (mut numbers, mut is_range) = (Vec::new(), false);
     for word in words {
@@ -240,7 +240,7 @@ fn numbers(words: &[&str]) -> Vec<u8> {
     numbers
 }
 
-/// Every Rust file that may contain tests, with its path from the root of the repository.
+/// Returns the text of every Rust file that may contain tests, with its path from the root of the repository.
 fn sources() -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders: Vec<PathBuf> = ["host", "tests", "sdk", "plugins"].map(|folder| repository().join(folder)).into();

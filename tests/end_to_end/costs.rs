@@ -1,4 +1,4 @@
-//! The cost of calls, on their events and in their records, and fuel (P8).
+//! The cost of plugin calls in events and records, and the limit on fuel (P8).
 
 use crate::support::{TestHost, call_reply, events, records, results, run_turn, script, text_reply};
 use agent_core::event::EventKind;
@@ -22,9 +22,9 @@ fn with_fuel(plugin: &str, fuel: u64) -> AgentConfig {
     config
 }
 
-/// P8: The cost of builders, validators and policies is in their records, and that of a tool on its event.
+/// P8: The cost of builders, validators and policies is in their records, and the cost of a tool is in its event.
 #[tokio::test(flavor = "multi_thread")]
-async fn p8_every_call_of_a_guest_has_its_cost() {
+async fn p8_every_plugin_call_reports_its_cost() {
     let test_host = TestHost::new(&["stateful-builder", "two-kinds", "masker", "probe"]).await;
     let mut config = AgentConfig::new("test");
     config.context_builder = Some("stateful-builder".to_owned());
@@ -36,7 +36,7 @@ async fn p8_every_call_of_a_guest_has_its_cost() {
     let cost = costs(&test_host, &session).await.remove(0);
     let bytes_in = json!({"bytes": 1000}).to_string().len() as u64;
     assert!(cost.wall_us > 0 && cost.cpu_us > 0 && cost.memory_bytes > 0, "{cost:?}");
-    assert!(cost.bytes_in >= bytes_in && cost.bytes_out > 1_000, "the picture is among it: {cost:?}");
+    assert!(cost.bytes_in >= bytes_in && cost.bytes_out > 1_000, "the image is counted: {cost:?}");
     assert_eq!(cost.fuel, None, "fuel was not requested");
     let stored = records(&test_host, &session, 1).await;
     for (kind, pointer) in
@@ -49,8 +49,8 @@ async fn p8_every_call_of_a_guest_has_its_cost() {
     }
 }
 
-/// P8, "fuel (optional, deterministic)": The same call uses the same amount, and too little fuel is a typed error that
-/// names the plugin.
+/// P8: The same call uses the same amount of fuel. A call with too little fuel returns a typed error that names the
+/// plugin.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_the_same_call_uses_the_same_fuel() {
     let test_host = TestHost::new(&["calc"]).await;
@@ -60,7 +60,7 @@ async fn p8_the_same_call_uses_the_same_fuel() {
     let mut session = test_host.session(with_fuel("calc", 500_000_000), script(&replies)).await;
     assert!(matches!(run_turn(&mut session, "Go.").await, TurnResult::Finished(_)));
     let fuel: Vec<_> =
-        costs(&test_host, &session).await.into_iter().map(|cost| cost.fuel.expect("it is counted")).collect();
+        costs(&test_host, &session).await.into_iter().map(|cost| cost.fuel.expect("fuel is counted")).collect();
     assert!(fuel[0] > 1_000 && fuel.iter().all(|other| *other == fuel[0]), "{fuel:?}");
     session.close().await.unwrap();
     let replies = [call_reply(&[call]), text_reply("Done.")];

@@ -1,6 +1,6 @@
-//! `kill -9` at every named point around commits and effects, and at random moments. After the session continues,
-//! everything that was acknowledged is there, every call has exactly one result, and no call that must not be repeated
-//! ran twice (D3, row 27).
+//! Kills the process with `kill -9` at every named point around commits and effects, and at random moments. After the
+//! session continues, all acknowledged data is stored, every call has exactly one result, and no call that must not be
+//! repeated ran twice (D3, row 27).
 
 use crate::support::components;
 use agent_core::change::CallState;
@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The inputs of the state machine that the turn commits; the process is killed before and after each.
+/// The inputs of the state machine that the turn commits. The process is killed before and after each commit.
 const INPUTS: [&str; 6] = ["start", "context", "reply", "dispatched", "outcome", "verdict"];
 const TOOLS: [&str; 3] = ["probe.count", "probe.idempotent", "probe.echo"];
-/// The user of the runs.
+/// The user name that all commands pass to the binary.
 const USER: &str = "ada";
-/// Number of runs that are killed at a random moment, in addition to those killed at a named point; with every repeat,
-/// more than 500 in all.
+/// Returns the number of runs that are killed at a random moment. With `AGENT_HOST_EVERY_REPEAT`, these runs and those
+/// that are killed at a named point are together more than 500.
 fn random_runs() -> u32 {
     if std::env::var_os("AGENT_HOST_EVERY_REPEAT").is_some() { 470 } else { 180 }
 }
@@ -31,8 +31,8 @@ fn random_runs() -> u32 {
 /// A data directory with a granted tree, and the sessions that are killed in it.
 struct KillTarget {
     directory: TempDir,
-    /// Duration of an undisturbed run with warm compiled code.
-    length: Duration,
+    /// Duration of a run that is not killed, with code that is already compiled.
+    run_time: Duration,
 }
 
 impl KillTarget {
@@ -50,14 +50,14 @@ impl KillTarget {
             {"text": "Finished.", "delay_ms": 5},
         ]});
         std::fs::write(directory.path().join("script.json"), script.to_string()).unwrap();
-        let mut kill_target = Self { directory, length: Duration::ZERO };
+        let mut kill_target = Self { directory, run_time: Duration::ZERO };
         for _ in 0..2 {
             kill_target.clear();
             let started = Instant::now();
-            assert!(kill_target.start(None).wait().unwrap().success(), "an undisturbed run");
-            kill_target.length = started.elapsed();
+            assert!(kill_target.start(None).wait().unwrap().success(), "a run that is not killed succeeds");
+            kill_target.run_time = started.elapsed();
         }
-        kill_target.check("undisturbed");
+        kill_target.check("not killed");
         kill_target
     }
 
@@ -95,24 +95,24 @@ impl KillTarget {
         command.spawn().unwrap()
     }
 
-    /// Continues the session until it has ended, and decides about calls with an unknown outcome.
+    /// Continues the session until its turn has ended. Resolves the calls with an unknown outcome.
     fn continue_to_end(&self, context: &str) {
         for _ in 0..20 {
             let output = self.command(&["--continue"]).output().unwrap();
             let printed = String::from_utf8_lossy(&output.stderr).into_owned();
             match output.status.code() {
                 Some(0) => return,
-                Some(3) => self.decide(context),
+                Some(3) => self.resolve_unknown_calls(context),
                 _ => panic!("{context}: --continue ended with {}: {printed}", output.status),
             }
         }
         panic!("{context}: the session does not end");
     }
 
-    /// Decides as a person would: checks whether the effect happened.
-    fn decide(&self, context: &str) {
-        let (session, calls) = self.unknown();
-        assert!(!calls.is_empty(), "{context}: suspended, but no call is unknown");
+    /// Resolves the calls with an unknown outcome as a user would: checks whether the effect of each call happened.
+    fn resolve_unknown_calls(&self, context: &str) {
+        let (session, calls) = self.unknown_calls();
+        assert!(!calls.is_empty(), "{context}: suspended, but no call has an unknown outcome");
         for (id, name) in calls {
             assert_eq!(name, "probe.count", "{context}: only calls that cannot be repeated wait for a decision");
             let decision = if self.effects().contains_key(&id) { "result" } else { "retry" };
@@ -128,7 +128,7 @@ impl KillTarget {
         }
     }
 
-    fn unknown(&self) -> (String, Vec<(String, String)>) {
+    fn unknown_calls(&self) -> (String, Vec<(String, String)>) {
         block_on(async {
             let store = self.store();
             let session = store.sessions(SessionFilter::default(), 1).await.unwrap().remove(0).subject;
@@ -152,7 +152,7 @@ impl KillTarget {
             assert_eq!(session.state.as_str(), "idle", "{context}");
             let messages = store.messages(&session.subject, MessageRange::After { id: 0, limit: 100 }).await.unwrap();
             let calls = store.calls(&session.subject, CallFilter::Turn(1)).await.unwrap();
-            assert_eq!(calls.len(), 4, "{context}: every call once");
+            assert_eq!(calls.len(), 4, "{context}: each call is stored once");
             let effects = self.effects();
             for call in &calls {
                 let result = call.result.as_ref().unwrap_or_else(|| panic!("{context}: {} has no result", call.id));
@@ -164,11 +164,11 @@ impl KillTarget {
                     .iter()
                     .flat_map(|message| &message.parts)
                     .filter(|part| matches!(part, Part::ToolResult(result) if result.call_id == call.id));
-                assert_eq!(answers.count(), 1, "{context}: {} is answered once", call.id);
+                assert_eq!(answers.count(), 1, "{context}: {} has one result message", call.id);
             }
             let events = store.events(&session.subject, 0, 1_000).await.unwrap();
             for (index, timed) in events.iter().enumerate() {
-                assert_eq!(timed.event.sequence, index as u64 + 1, "{context}: no event is lost or doubled");
+                assert_eq!(timed.event.sequence, index as u64 + 1, "{context}: no event is lost or duplicated");
             }
             let ends = events.iter().filter(|timed| matches!(timed.event.kind, EventKind::LoopEnd { .. })).count();
             assert_eq!(ends, 1, "{context}: loop_end exactly once");
@@ -177,9 +177,9 @@ impl KillTarget {
                 "{context}: `loop_end` is the last event"
             );
             let remembered = Memories::list(&store, USER, "", 100).await.unwrap();
-            let mut places: Vec<&str> = remembered.iter().map(|fact| fact.id.rsplit("/1/").next().unwrap()).collect();
-            places.sort_unstable();
-            assert_eq!(places, ["final", "tool/1", "tool/2"], "{context}: D4, D6: each memory is stored once");
+            let mut fact_ids: Vec<&str> = remembered.iter().map(|fact| fact.id.rsplit("/1/").next().unwrap()).collect();
+            fact_ids.sort_unstable();
+            assert_eq!(fact_ids, ["final", "tool/1", "tool/2"], "{context}: D4, D6: each memory is stored once");
         });
     }
 
@@ -200,15 +200,15 @@ fn was_killed(status: ExitStatus) -> bool {
     std::os::unix::process::ExitStatusExt::signal(&status) == Some(9)
 }
 
-/// Kills a run, continues it, and checks it.
-fn killed_at_point(kill_target: &KillTarget, point: &str) -> bool {
+/// Kills a run at a named point, continues its session, and checks the session. Returns whether the run was killed.
+fn kill_at_point(kill_target: &KillTarget, point: &str) -> bool {
     kill_target.clear();
     let killed = was_killed(kill_target.start(Some(point)).wait().unwrap());
     finish(kill_target, point);
     killed
 }
 
-fn killed_after(kill_target: &KillTarget, wait: Duration) -> bool {
+fn kill_after(kill_target: &KillTarget, wait: Duration) -> bool {
     kill_target.clear();
     let mut child = kill_target.start(None);
     std::thread::sleep(wait);
@@ -220,18 +220,15 @@ fn killed_after(kill_target: &KillTarget, wait: Duration) -> bool {
 
 fn finish(kill_target: &KillTarget, context: &str) {
     if !has_session(kill_target) {
-        // Nothing was acknowledged; the user asks again.
+        // No input was acknowledged, so the user sends the prompt again.
         let output = kill_target.start(None).wait_with_output().unwrap();
         assert!(output.status.success(), "{context}: {}", String::from_utf8_lossy(&output.stderr));
     } else if has_turn(kill_target) {
         kill_target.continue_to_end(context);
     } else {
         let output = kill_target.command(&["--continue"]).output().unwrap();
-        let output_text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(
-            output.status.code() == Some(2) && output_text.contains("has no session yet"),
-            "{context}: L1: {output_text}"
-        );
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && stderr.contains("has no session yet"), "{context}: L1: {stderr}");
         kill_target.clear();
         assert!(kill_target.start(None).wait().unwrap().success(), "{context}");
     }
@@ -249,7 +246,7 @@ fn has_turn(kill_target: &KillTarget) -> bool {
 }
 
 #[test]
-fn d3_killed_at_every_named_point() {
+fn d3_a_turn_killed_at_any_named_point_is_continued() {
     let mut points: Vec<String> = Vec::new();
     for (input, times) in INPUTS.into_iter().zip([1, 1, 3, 2, 4, 1]) {
         for time in 1..=times {
@@ -268,11 +265,11 @@ fn d3_killed_at_every_named_point() {
         points.push(format!("after-model:{time}"));
     }
     for_each_in_parallel(&points, |kill_target, point| {
-        assert!(killed_at_point(kill_target, point), "the checkpoint {point} was never passed");
+        assert!(kill_at_point(kill_target, point), "the checkpoint {point} was never passed");
     });
 }
 
-/// D4, D6: The memories of a killed turn are written when the session continues with another input, and not before.
+/// D4, D6: The final memory of a killed turn is stored when the session continues with another input, and not earlier.
 #[test]
 fn d4_the_next_turn_stores_memories_of_a_killed_turn() {
     let kill_target = KillTarget::new();
@@ -289,27 +286,26 @@ fn d4_the_next_turn_stores_memories_of_a_killed_turn() {
         })
     };
     assert_eq!(remembered(), ["1/tool/1", "1/tool/2"]);
-    let (session, _) = kill_target.unknown();
+    let (session, _) = kill_target.unknown_calls();
     let output = kill_target.command(&["--session", &session, "next"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(remembered(), ["1/tool/1", "1/tool/2", "1/final", "2/final"]);
 }
 
 #[test]
-fn d3_killed_at_random_moments() {
-    // Spread evenly over the length of a run, so that each part of it is reached; what the run is doing at that moment
-    // is left to chance.
+fn d3_a_turn_killed_at_a_random_moment_is_continued() {
+    // The kill times are spread evenly over the duration of a run, so that they reach every part of a run.
     let runs: Vec<u32> = (0..random_runs()).collect();
     let killed = AtomicU32::new(0);
     for_each_in_parallel(&runs, |kill_target, run| {
-        if killed_after(kill_target, kill_target.length * *run / random_runs()) {
+        if kill_after(kill_target, kill_target.run_time * *run / random_runs()) {
             killed.fetch_add(1, Ordering::SeqCst);
         }
     });
     assert!(killed.into_inner() > random_runs() / 2, "most runs must be killed before they end");
 }
 
-/// Runs two at a time, each with a data directory that has warm compiled code.
+/// Calls `run` for all items on two threads. Each thread has its own data directory with compiled code.
 fn for_each_in_parallel<T: Sync>(items: &[T], run: impl Fn(&KillTarget, &T) + Sync) {
     std::thread::scope(|scope| {
         for half in items.chunks(items.len().div_ceil(2)) {
@@ -322,7 +318,7 @@ fn for_each_in_parallel<T: Sync>(items: &[T], run: impl Fn(&KillTarget, &T) + Sy
     });
 }
 
-/// The directory is private, because it holds conversations.
+/// The data directory is private, because it contains conversations.
 #[test]
 fn the_data_directory_is_private() {
     use std::os::unix::fs::PermissionsExt;
@@ -369,8 +365,8 @@ fn p10_a_plugin_is_replaced_during_a_turn() {
     }
 }
 
-/// L30, D3: Decisions made while an interrupted session is opened are reported to watchers, although they happen before
-/// the turn continues.
+/// L30, D3: Outcomes that are recorded while an interrupted session is opened are reported as events, although the turn
+/// has not continued yet.
 #[test]
 fn d3_continuing_reports_the_outcomes_of_interrupted_calls() {
     let kill_target = KillTarget::new();

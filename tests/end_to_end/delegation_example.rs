@@ -70,7 +70,7 @@ fn was_killed(output: &Output) -> bool {
     std::os::unix::process::ExitStatusExt::signal(&output.status) == Some(9)
 }
 
-/// A lead that delegates to a worker, whose tool has an effect.
+/// Creates an agent `lead` that delegates to an agent `worker`, whose tool has an effect.
 fn lead_and_worker(tool: &str) -> AgentFolder {
     let folder = AgentFolder::new(&[]);
     std::fs::create_dir(folder.path("plugins")).unwrap();
@@ -84,11 +84,12 @@ fn lead_and_worker(tool: &str) -> AgentFolder {
     let call = json!({"name": tool, "arguments": {"path": "effects.txt"}});
     folder.write("worker.json", &json!({"replies": [{"calls": [call]}, {"text": "Counted."}]}).to_string());
     let output = folder.run(&["--agent", "lead.toml", "Go."], None);
-    assert!(output.status.success(), "an undisturbed run: {}", stderr(&output));
+    assert!(output.status.success(), "a run that is not killed: {}", stderr(&output));
     folder
 }
 
-/// L16: The example of `tests/agents` unchanged: only the reader may read.
+/// L16: The delegation example of `tests/agents` runs unchanged, and only the session of its reader calls tools that
+/// read.
 #[test]
 fn l16_the_example_runs_unchanged() {
     let data = tempfile::tempdir().unwrap();
@@ -96,24 +97,31 @@ fn l16_the_example_runs_unchanged() {
     let output = run(repository(), data.path(), &ask, None);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "The lighthouse opens at nine.");
-    let shown = stderr(&output);
-    assert!(shown.contains("→ reader") && shown.contains("session reader-"), "the card names the session: {shown}");
-    assert!(!shown.contains("going on with the interrupted turn"), "{shown}");
+    let output_text = stderr(&output);
+    assert!(
+        output_text.contains("→ reader") && output_text.contains("session reader-"),
+        "the output names the child's session: {output_text}"
+    );
+    assert!(!output_text.contains("going on with the interrupted turn"), "{output_text}");
     let output = run(repository(), data.path(), &[&ask[..2], &["--json", ask[2]]].concat(), None);
     let lines = String::from_utf8(output.stdout).unwrap();
     let events: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let of = |agent: &str, kind: &str| {
+    let count_of = |agent: &str, kind: &str| {
         let begins = |event: &&Value| event["session"].as_str().unwrap().starts_with(&format!("{agent}-"));
         events.iter().filter(|event| event["type"] == kind).filter(begins).count()
     };
-    assert_eq!((of("lead", "loop_start"), of("reader", "loop_start"), of("reader", "tool_result")), (1, 1, 1));
-    assert_eq!(of("reader", "stream_token"), 0, "a child's words are not streamed above");
+    assert_eq!(
+        (count_of("lead", "loop_start"), count_of("reader", "loop_start"), count_of("reader", "tool_result")),
+        (1, 1, 1)
+    );
+    assert_eq!(count_of("reader", "stream_token"), 0, "a child's text is not streamed to the output of its parent");
     assert_eq!(events.last().unwrap()["type"], "result");
 }
 
-/// D3, L16: Killed at any point, a parent continues with the one child of its call, and every effect happens once.
+/// D3, L16: After a kill at any point, a parent continues with the only child session of its call, and every effect
+/// happens once.
 #[test]
-fn l16_d3_killed_at_every_point_a_call_has_one_child() {
+fn l16_d3_a_call_has_one_child_after_a_kill_at_any_point() {
     let folder = lead_and_worker("probe.idempotent");
     let mut points = vec!["before-call:probe.idempotent".to_owned(), "after-call:probe.idempotent".to_owned()];
     for (input, times) in
@@ -137,7 +145,7 @@ fn l16_d3_killed_at_every_point_a_call_has_one_child() {
         block_on(async {
             let store = folder.store();
             let sessions = store.sessions(SessionFilter::default(), 10).await.unwrap();
-            assert_eq!(sessions.len(), 2, "{point}: one child: {sessions:?}");
+            assert_eq!(sessions.len(), 2, "{point}: there is one child: {sessions:?}");
             for session in sessions {
                 assert_eq!(session.state.as_str(), "idle", "{point}");
                 let calls = store.calls(&session.subject, CallFilter::Turn(1)).await.unwrap();
@@ -151,16 +159,16 @@ fn l16_d3_killed_at_every_point_a_call_has_one_child() {
     }
 }
 
-/// D3, L16: If a child has a call with an unknown outcome, its parent waits and names the session in which to decide;
-/// after the decision, the parent continues with both.
+/// D3, L16: If a child has a call with an unknown outcome, its parent waits and names that call. After the user has
+/// decided, continuing the parent also continues the child.
 #[test]
-fn l16_d3_a_parent_names_the_decision_of_its_child() {
+fn l16_d3_a_parent_names_the_undecided_call_of_its_child() {
     let folder = lead_and_worker("probe.count");
     folder.clear();
     assert!(was_killed(&folder.run(&["--agent", "lead.toml", "Go."], Some("after-call:probe.count"))));
     let output = folder.run(&["--agent", "lead.toml", "--continue"], None);
-    let (shown, calls) = (stderr(&output), [CallId("call_1_1_1".to_owned())]);
-    assert_eq!(output.status.code(), Some(3), "{shown}");
+    let (output_text, calls) = (stderr(&output), [CallId("call_1_1_1".to_owned())]);
+    assert_eq!(output.status.code(), Some(3), "{output_text}");
     let child = block_on(async {
         let store = folder.store();
         let filter = SessionFilter { agent: Some("worker".to_owned()), ..SessionFilter::default() };
@@ -168,19 +176,22 @@ fn l16_d3_a_parent_names_the_decision_of_its_child() {
     });
     let call = format!("{child}/{}", calls[0]);
     assert!(
-        shown.contains("waits for the agent worker") && shown.contains(&format!("session resolve {call}")),
-        "{shown}"
+        output_text.contains("waits for the agent worker") && output_text.contains(&format!("session resolve {call}")),
+        "{output_text}"
     );
     let output = folder.run(&["session", "resolve", &call, "result", "counted"], None);
-    let shown = stderr(&output);
-    assert!(output.status.success() && shown.contains("--session lead/"), "it says which parent waits: {shown}");
+    let output_text = stderr(&output);
+    assert!(
+        output.status.success() && output_text.contains("--session lead/"),
+        "the output names the waiting parent: {output_text}"
+    );
     let output = folder.run(&["--agent", "lead.toml", "--continue"], None);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(std::fs::read_to_string(folder.path("effects.txt")).unwrap().lines().count(), 1);
 }
 
-/// L16, D5: A session that another session's turn waits for is not deleted first, because its call would be repeated.
-/// The results of the other calls are shown in the meantime.
+/// L16, D5: A child session is not deleted before the parent that waits for it, because the parent would repeat its
+/// call. While the parent waits, the results of its other calls are shown.
 #[test]
 fn l16_d5_does_not_delete_a_session_that_a_parent_waits_for() {
     let folder = lead_and_worker("probe.count");
@@ -196,27 +207,30 @@ fn l16_d5_does_not_delete_a_session_that_a_parent_waits_for() {
     };
     let of = |agent: &str| subjects().into_iter().find(|subject| subject.starts_with(agent)).unwrap();
     let (lead, worker) = (of("lead/"), of("worker/"));
-    let shown = folder.run(&["session", "show", &lead], None);
-    let shown = String::from_utf8(shown.stdout).unwrap();
-    assert!(shown.contains("✗ no.such"), "a result that has come is shown: {shown}");
+    let output_text = String::from_utf8(folder.run(&["session", "show", &lead], None).stdout).unwrap();
+    assert!(output_text.contains("✗ no.such"), "a result that has arrived is shown: {output_text}");
     for arguments in [&["session", "delete", &worker][..], &["session", "delete", "--yes", &worker]] {
         let refused = folder.run(arguments, None);
         assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
         let stderr_text = stderr(&refused);
-        let both = format!("agent-host session delete {lead} {worker}");
-        assert!(stderr_text.contains(&format!("works for `{lead}`")) && stderr_text.contains(&both), "{stderr_text}");
+        let delete_both_command = format!("agent-host session delete {lead} {worker}");
+        assert!(
+            stderr_text.contains(&format!("works for `{lead}`")) && stderr_text.contains(&delete_both_command),
+            "{stderr_text}"
+        );
     }
     assert_eq!(subjects().len(), 2);
-    // In the other order the user decides and is informed; what remains belongs to no parent.
+    // A command that names both sessions deletes both.
     let deleted = folder.run(&["session", "delete", "--yes", &worker, &lead], None);
     assert!(deleted.status.success(), "{}", stderr(&deleted));
     let (first, second) = (stderr(&deleted).find(&lead).unwrap(), stderr(&deleted).find(&worker).unwrap());
-    assert!(first < second, "the parent goes first: {}", stderr(&deleted));
+    assert!(first < second, "the parent is deleted first: {}", stderr(&deleted));
     assert_eq!(subjects(), Vec::<String>::new());
 }
 
-/// L16, D5: A child can be continued on its own, and then its parent takes its output. Lists show it below its parent,
-/// each names the other, `--continue` never selects a child, and deleting a parent reports its remaining child.
+/// L16, D5: A child can be continued on its own, and then its parent uses its output. `session list` shows the child
+/// below its parent, `session show` of each session names the other, `--continue` never selects a child, and deleting a
+/// parent reports its remaining child.
 #[test]
 fn l16_d5_lists_a_child_below_its_parent_and_continues_it_alone() {
     let folder = lead_and_worker("probe.idempotent");
@@ -235,12 +249,12 @@ fn l16_d5_lists_a_child_below_its_parent_and_continues_it_alone() {
     let listed = stdout(&["session", "list"]);
     let (parent, below) = (listed.find(&lead).unwrap(), listed.find(&format!("└ {worker}")).unwrap());
     assert!(parent < below, "{listed}");
-    let shown = stdout(&["session", "show", &lead]);
-    assert!(shown.contains(&format!("delegated to {worker}")), "{shown}");
-    assert!(shown.contains("waits for the agent worker"), "{shown}");
+    let output_text = stdout(&["session", "show", &lead]);
+    assert!(output_text.contains(&format!("delegated to {worker}")), "{output_text}");
+    assert!(output_text.contains("waits for the agent worker"), "{output_text}");
     assert!(stdout(&["session", "show", &worker]).contains(&format!("works for {lead}")));
     let refused = folder.run(&["--agent", "worker.toml", "--continue"], None);
-    assert_eq!(refused.status.code(), Some(2), "no session of its own: {}", stderr(&refused));
+    assert_eq!(refused.status.code(), Some(2), "the worker has no session of its own: {}", stderr(&refused));
     let output = folder.run(&["--agent", "worker.toml", "--session", &worker], None);
     let stderr_text = stderr(&output);
     assert!(
@@ -258,8 +272,8 @@ fn l16_d5_lists_a_child_below_its_parent_and_continues_it_alone() {
     assert!(stdout(&["session", "list"]).contains(&format!("worked for {lead}")));
 }
 
-/// L16, I2, row 13: A cycle of agents is refused before anything runs, with file, line, key and chain; so are two files
-/// with one agent name.
+/// L16, I2, row 13: A delegation cycle is refused before any agent runs, and the error names the file, line, key and
+/// chain. Two files with the same agent name are refused too.
 #[test]
 fn l16_row_13_refuses_delegation_cycles_in_the_configuration() {
     let table = |name: &str, file: &str| format!("[agents.{name}]\nagent = \"{file}\"\ndescription = \"d\"\n");
@@ -293,12 +307,16 @@ fn l16_row_13_refuses_delegation_cycles_in_the_configuration() {
         ("clash.toml", "two tools are named `memory_search`"),
     ] {
         let output = folder.run(&["config", "check", file], None);
-        let shown = stderr(&output);
-        assert!(output.status.code() == Some(2) && shown.contains(expected), "{file}: {shown}");
-        assert!(file != "clash.toml" || shown.contains("clash.toml:2:1: agents.memory_search"), "{shown}");
+        let output_text = stderr(&output);
+        assert!(output.status.code() == Some(2) && output_text.contains(expected), "{file}: {output_text}");
+        assert!(file != "clash.toml" || output_text.contains("clash.toml:2:1: agents.memory_search"), "{output_text}");
     }
     let output = folder.run(&["config", "check", "diamond.toml"], None);
-    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && shown.contains("left: the agent left"), "{shown}{}", stderr(&output));
-    assert_eq!(shown.matches("leaf: the agent leaf").count(), 2, "{shown}");
+    let output_text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success() && output_text.contains("left: the agent left"),
+        "{output_text}{}",
+        stderr(&output)
+    );
+    assert_eq!(output_text.matches("leaf: the agent leaf").count(), 2, "{output_text}");
 }

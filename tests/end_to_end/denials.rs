@@ -1,4 +1,4 @@
-//! Every denial is reported, however the call ended: as an event, and as an entry in the audit log (P6, O3).
+//! Every denial is reported as an event and as an entry in the audit log, for every outcome of the call (P6, O3).
 
 use crate::support::{
     TestHost, base_call_id, call_reply, events, results, run_turn, script, text_reply, with_events_and_media,
@@ -13,30 +13,31 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// The denials in a session whose model makes this call, as events and as audit entries.
+/// Runs a session whose model makes this call, and checks that the denials in its events and in the audit log agree.
+/// Returns for each denial the denied resource, whether it belongs to a call, and whether it names no grant.
 async fn denials_of(test_host: &TestHost, config: AgentConfig, call: (&str, Value)) -> Vec<(String, bool, bool)> {
     let mut session = test_host.session(config, script(&[call_reply(&[call]), text_reply("Done.")])).await;
     run_turn(&mut session, "Go.").await;
-    let mut found = Vec::new();
+    let mut denied_events = Vec::new();
     for event in events(test_host, &session).await {
         if let EventKind::Denied { call, denial } = event.kind {
-            found.push((denial, call));
+            denied_events.push((denial, call));
         }
     }
     let audited = test_host.store.audit_entries(0, 0, 1_000).await.unwrap();
-    let mut logged = Vec::new();
+    let mut audit_denials = Vec::new();
     for entry in audited {
         match entry.action {
-            AuditAction::Denied { session: of, call, source, denial } if of == session.subject() => {
+            AuditAction::Denied { session: subject, call, source, denial } if subject == session.subject() => {
                 assert_eq!(source.is_some(), call.is_some(), "a call has a source: {denial:?}");
                 assert!(source.is_none_or(|source| !matches!(source, ToolSource::Mcp { .. })));
-                logged.push((denial, call));
+                audit_denials.push((denial, call));
             }
             _ => {}
         }
     }
-    assert_eq!(found, logged, "O3: the audit log agrees with the events");
-    found.into_iter().map(|(denial, call)| (denial.thing, call.is_some(), denial.grant.is_empty())).collect()
+    assert_eq!(denied_events, audit_denials, "O3: the audit log agrees with the events");
+    denied_events.into_iter().map(|(denial, call)| (denial.thing, call.is_some(), denial.grant.is_empty())).collect()
 }
 
 fn look_call(then: &str) -> (&'static str, Value) {
@@ -47,28 +48,29 @@ fn denial_of_call(thing: &str) -> (String, bool, bool) {
     (thing.to_owned(), true, false)
 }
 
-/// P6, O3: A file or variable that the manifest requests and the call could not access is reported as denied, whether
-/// the call then reports it, reports something else, crashes, or returns as if nothing had happened.
+/// P6, O3: If a call tries to use a file or variable that is not granted, the denial is reported, whether the call then
+/// succeeds, fails or crashes.
 #[tokio::test(flavor = "multi_thread")]
 async fn o3_reports_denied_files_and_variables_however_the_call_ends() {
     let test_host = TestHost::new(&["probe"]).await;
     let config = || AgentConfig::new("test");
     let key = denial_of_call("the configuration value \"PROBE\"");
-    let all = vec![key, denial_of_call("reading and writing files"), denial_of_call("the environment variable PROBE")];
-    assert_eq!(denials_of(&test_host, config(), look_call("cope")).await, all);
+    let expected =
+        vec![key, denial_of_call("reading and writing files"), denial_of_call("the environment variable PROBE")];
+    assert_eq!(denials_of(&test_host, config(), look_call("cope")).await, expected);
     assert_eq!(
         denials_of(&test_host, with_events_and_media(config()), look_call("pending")).await,
-        all,
+        expected,
         "also if the call continues in a service (P2)"
     );
-    assert_eq!(denials_of(&test_host, config(), look_call("fail")).await, all);
-    assert_eq!(denials_of(&test_host, config(), look_call("panic")).await, all);
-    // It does not look for files.
+    assert_eq!(denials_of(&test_host, config(), look_call("fail")).await, expected);
+    assert_eq!(denials_of(&test_host, config(), look_call("panic")).await, expected);
+    // This tool does not access files.
     let variable = denials_of(&test_host, config(), ("probe.env", json!({"name": "PROBE"}))).await;
     assert_eq!(variable, [denial_of_call("the environment variable PROBE")]);
 }
 
-/// O3: A cancelled call returns nothing; its earlier denials are still reported and belong to the call.
+/// O3: A cancelled call returns no result. Its earlier denials are still reported and belong to the call.
 #[tokio::test(flavor = "multi_thread")]
 async fn o3_reports_the_denials_of_a_cancelled_call() {
     use agent_plugins::{Access, Grants, TreeGrant};
@@ -80,9 +82,9 @@ async fn o3_reports_the_denials_of_a_cancelled_call() {
     let operations = "get http://127.0.0.1:9/; write tree/begun x; sleep 600000";
     let call = call_reply(&[("intruder.deeds", json!({"deeds": operations}))]);
     let mut session = test_host.session(config, script(&[call])).await;
-    let (cancel, begun) = (CancellationToken::new(), test_host.tree().join("begun"));
+    let (cancel, started_marker) = (CancellationToken::new(), test_host.tree().join("begun"));
     let cancelling = async {
-        while !begun.exists() {
+        while !started_marker.exists() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         cancel.cancel();
@@ -117,10 +119,11 @@ async fn p6_a_refused_file_is_a_denial() {
     assert!(denials.contains(&denial_of_call("opening \"effects.txt\" for writing")), "{denials:?}");
 }
 
-/// P6: The denial of a link that leaves its tree says so, and does not suggest a grant for the tree.
+/// P6: The denial of a link reports that the link leaves its granted tree, and does not suggest write access to the
+/// tree.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
-async fn p6_the_denial_of_a_link_says_that_it_leaves_its_tree() {
+async fn p6_the_denial_of_a_link_reports_that_it_leaves_its_tree() {
     use agent_plugins::{Access, Grants, TreeGrant};
     let test_host = TestHost::new(&["files"]).await;
     std::os::unix::fs::symlink("/etc/hostname", test_host.tree().join("out")).unwrap();
@@ -173,7 +176,7 @@ async fn p6_a_refused_change_is_a_denial() {
         config
     };
     let denials = denials_of(&test_host, config(), ("intruder.paths", json!({"paths": ["own.txt"]}))).await;
-    for deed in [
+    for operation in [
         "setting the times of \"own.txt\"",
         "creating the hard link \"linked0\"",
         "renaming \"own.txt\"",
@@ -182,19 +185,19 @@ async fn p6_a_refused_change_is_a_denial() {
         "removing \"own.txt\"",
         "removing the folder \"own.txt\"",
     ] {
-        assert!(denials.contains(&denial_of_call(deed)), "{deed}: {denials:?}");
+        assert!(denials.contains(&denial_of_call(operation)), "{operation}: {denials:?}");
     }
     let denials = denials_of(&test_host, config(), ("intruder.handles", json!({"paths": ["own.txt"]}))).await;
-    for deed in ["resizing an open file", "setting the times of an open file"] {
-        assert!(denials.contains(&denial_of_call(deed)), "{deed}: {denials:?}");
+    for operation in ["resizing an open file", "setting the times of an open file"] {
+        assert!(denials.contains(&denial_of_call(operation)), "{operation}: {denials:?}");
     }
-    // An error inside the tree itself, or a missing file, is not a denial.
+    // A missing file inside the tree is not a denial.
     let denials =
         denials_of(&test_host, config(), ("intruder.read_often", json!({"path": "absent", "times": 1}))).await;
     assert_eq!(denials, []);
 }
 
-/// P6, L17: Tools that the configuration denies to a model are reported as denials as well.
+/// P6, L17: A call of a tool that the configuration withholds or forbids is reported as a denial.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_withheld_and_forbidden_tools_are_denials() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -225,12 +228,15 @@ async fn p6_reports_the_denials_of_a_context_builder() {
     ));
 }
 
-/// P6, O3, row 14: A guest that asks for sockets and name lookups and then returns normally was denied them.
+/// P6, O3, row 14: Denied sockets and name lookups are reported, even if the plugin then returns normally.
 #[tokio::test(flavor = "multi_thread")]
 async fn o3_reports_denied_sockets() {
     let test_host = TestHost::new(&["intruder"]).await;
     let denials = denials_of(&test_host, AgentConfig::new("test"), ("intruder.sockets", json!({"port": 9}))).await;
-    for what in ["opening a TCP connection", "opening a UDP socket", "looking up the address of \"localhost\""] {
-        assert!(denials.iter().any(|(thing, of_call, _)| thing.starts_with(what) && *of_call), "{what}: {denials:?}");
+    for resource in ["opening a TCP connection", "opening a UDP socket", "looking up the address of \"localhost\""] {
+        assert!(
+            denials.iter().any(|(thing, of_call, _)| thing.starts_with(resource) && *of_call),
+            "{resource}: {denials:?}"
+        );
     }
 }

@@ -1,6 +1,6 @@
-//! A local desktop agent as a sequence of steps: an OCR server reads seven screenshots and a file server renames them,
-//! both MCP over real child processes and on a real folder. The model tires, deflects and falls silent, and the window
-//! is too small for the whole task (L4, L7, L9, L13, L23, L26, L27, L30, I5).
+//! A local desktop agent. One MCP server extracts the text of seven screenshots, and another renames the files. Both
+//! are real child processes on a real folder. The model stops early, refuses, and sends an empty reply, and the context
+//! window is too small for the whole task (L4, L7, L9, L13, L23, L26, L27, L30, I5).
 
 use crate::chat_server::{Answer, ChatServer, local_provider};
 use crate::fixture::mcp_server;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::broadcast::Receiver;
 
-/// Characters of the longest picture's text: more than the model is shown.
+/// Number of characters of the longest text in a screenshot. The model is shown fewer characters.
 const LONG_TEXT: usize = 11_537;
 
 fn expect_finished(result: TurnResult) -> Output {
@@ -41,7 +41,7 @@ fn text_in_screenshot(number: usize) -> String {
     let text = format!("Meeting Notes {number} of the eleventh of February");
     match number {
         2 => format!("{text} {}", "x".repeat(LONG_TEXT - text.len() - 1)),
-        // Full pages of text, so that the window becomes tight.
+        // Long texts, so that the context window becomes too small.
         4 | 5 => format!("{text} {}", "words of a page ".repeat(340)),
         _ => text,
     }
@@ -57,15 +57,15 @@ fn desktop(test_host: &TestHost) -> PathBuf {
     desktop
 }
 
-fn names(folder: &Path) -> BTreeSet<String> {
+fn file_names(folder: &Path) -> BTreeSet<String> {
     let entries = std::fs::read_dir(folder).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// The OCR server or the file server on the desktop folder.
+/// Configures the OCR server or the file server for the desktop folder.
 fn server(test_host: &TestHost, mode: &str, desktop: &Path) -> ServerConfig {
-    let diary = test_host.directory.path().join(format!("{mode}-diary"));
-    let args = [mode.to_owned(), diary.display().to_string(), desktop.display().to_string()].to_vec();
+    let log = test_host.directory.path().join(format!("{mode}-log"));
+    let args = [mode.to_owned(), log.display().to_string(), desktop.display().to_string()].to_vec();
     let command = ChildCommand { command: mcp_server().display().to_string(), args, ..ChildCommand::default() };
     ServerConfig::new(mode, Transport::Stdio(command))
 }
@@ -95,9 +95,9 @@ fn expecting(mut reply: Value, expectation: Value) -> Value {
     reply
 }
 
-/// The model's replies: it tires at the fourth screenshot, deflects, is silent once, and finishes.
+/// The model's replies. The model stops at the fourth screenshot, refuses, sends one empty reply, and finishes.
 fn model_replies() -> Vec<Value> {
-    let go_on = json!({"last_contains": "Continue with what remains"});
+    let expect_nudge = json!({"last_contains": "Continue with what remains"});
     let mut replies = vec![call_reply(&[("list_directory", json!({"path": "."}))])];
     replies.push(expecting(ocr_call(1), json!({"last_contains": screenshot(7)})));
     replies.push(expecting(rename_call(1), json!({"last_contains": text_in_screenshot(1)})));
@@ -106,7 +106,7 @@ fn model_replies() -> Vec<Value> {
     replies.push(expecting(rename_call(2), json!({"last_contains": cut})));
     replies.extend([ocr_call(3), rename_call(3), ocr_call(4)]);
     replies.push(text_reply("I've renamed 3 files. There are 4 remaining..."));
-    replies.push(expecting(text_reply("I don't have access to the rest of your files."), go_on));
+    replies.push(expecting(text_reply("I don't have access to the rest of your files."), expect_nudge));
     replies.push(expecting(rename_call(4), json!({"last_contains": "Continue executing the task"})));
     replies.extend([ocr_call(5), rename_call(5), text_reply("")]);
     replies.push(expecting(ocr_call(6), json!({"last_contains": "Your reply was empty"})));
@@ -120,8 +120,8 @@ fn model_replies() -> Vec<Value> {
     replies
 }
 
-/// The types of all events that watchers of a turn receive; consecutive chunks of one text count once.
-fn event_story(watching: &mut Receiver<Event>) -> Vec<String> {
+/// Returns the types of all events that the watcher has received. Consecutive chunks of a text count as one event.
+fn received_event_types(watching: &mut Receiver<Event>) -> Vec<String> {
     let mut types = Vec::new();
     while let Ok(event) = watching.try_recv() {
         let json = serde_json::to_value(&event.kind).expect("an event serialises");
@@ -132,27 +132,30 @@ fn event_story(watching: &mut Receiver<Event>) -> Vec<String> {
 }
 
 /// The events at the start of each step.
-const STEP: [&str; 3] = ["loop_iteration", "context_budget", "context_built"];
-/// The events that follow for a call, for a text that is not an answer, for an empty reply, and for the answer.
-const CALL: [&str; 3] = ["stream_complete", "tool_call", "tool_result"];
-const NUDGED: [&str; 4] = ["stream_token", "stream_complete", "stream_clear", "nudge"];
-const EMPTY: [&str; 2] = ["stream_complete", "nudge"];
-const ANSWER: [&str; 4] = ["stream_token", "context_budget", "stream_complete", "loop_end"];
+const STEP_EVENTS: [&str; 3] = ["loop_iteration", "context_budget", "context_built"];
+/// The further events of a step in which the model calls a tool.
+const CALL_EVENTS: [&str; 3] = ["stream_complete", "tool_call", "tool_result"];
+/// The further events of a step in which the model sends a text that is not an answer.
+const NUDGED_TEXT_EVENTS: [&str; 4] = ["stream_token", "stream_complete", "stream_clear", "nudge"];
+/// The further events of a step in which the model sends an empty reply.
+const EMPTY_REPLY_EVENTS: [&str; 2] = ["stream_complete", "nudge"];
+/// The further events of a step in which the model sends the answer.
+const ANSWER_EVENTS: [&str; 4] = ["stream_token", "context_budget", "stream_complete", "loop_end"];
 
 fn expected_events(steps: &[&[&'static str]]) -> Vec<&'static str> {
-    let steps = steps.iter().flat_map(|step| STEP.iter().chain(step.iter())).copied();
+    let steps = steps.iter().flat_map(|step| STEP_EVENTS.iter().chain(step.iter())).copied();
     std::iter::once("loop_start").chain(steps).collect()
 }
 
-/// The whole sequence without the planner, phases 1 to 5, and then the alternative end by a forced summary.
+/// The agent renames all screenshots without a planner. A second turn then ends with a forced summary.
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_and_renames_seven_screenshots() {
     let test_host = TestHost::new(&[]).await;
     let desktop = desktop(&test_host);
     let mut replies = model_replies();
     let calls = replies.len();
-    let silence = [text_reply(""), text_reply(""), text_reply("")];
-    replies.extend(silence);
+    let empty_replies = [text_reply(""), text_reply(""), text_reply("")];
+    replies.extend(empty_replies);
     let forced = json!({"tools": [], "last_contains": "No tools can be called any more"});
     replies.push(expecting(text_reply("I processed 7 of 7 screenshots; nothing else was to be done."), forced));
     let summary = expecting(text_reply("Three files are renamed."), json!({"tools": [], "contains": "[call of ocr."}));
@@ -164,12 +167,15 @@ async fn reads_and_renames_seven_screenshots() {
         expect_finished(run_turn(&mut session, "Review screenshots on Desktop, extract names, and rename them.").await);
     assert_eq!(output.data, json!("All screenshots have been renamed successfully."));
     assert_eq!((output.finish, output.limit_reached), (EndReason::Answered, false));
-    assert_eq!(output.interactions as usize, calls, "the default of 10 would not be enough");
-    assert_eq!(names(&desktop), (1..=7).map(new_name).collect(), "the files themselves");
-    let brought = results(&test_host, &session).await;
-    assert_eq!(brought.len(), 15);
-    assert!(brought.iter().all(|(_, is_error, _)| !is_error), "{brought:?}");
-    check_story(&event_story(&mut watching));
+    assert_eq!(
+        output.interactions as usize, calls,
+        "the turn uses all scripted replies, which are more than the default limit of 10"
+    );
+    assert_eq!(file_names(&desktop), (1..=7).map(new_name).collect(), "the files are renamed");
+    let call_results = results(&test_host, &session).await;
+    assert_eq!(call_results.len(), 15);
+    assert!(call_results.iter().all(|(_, is_error, _)| !is_error), "{call_results:?}");
+    check_event_order(&received_event_types(&mut watching));
     let causes = [NudgeCause::Incomplete, NudgeCause::Deflection, NudgeCause::Empty];
     assert_eq!(nudges(&test_host, &session).await, causes);
     check_budget(&test_host, &session).await;
@@ -179,8 +185,11 @@ async fn reads_and_renames_seven_screenshots() {
     assert_eq!(output.data, json!("I processed 7 of 7 screenshots; nothing else was to be done."));
     let causes = nudges(&test_host, &session).await;
     assert_eq!(causes[3..], [NudgeCause::Empty, NudgeCause::Empty, NudgeCause::ForcedSummary]);
-    let types: Vec<String> = event_story(&mut watching).into_iter().filter(|kind| kind != "evicted").collect();
-    assert_eq!(types, expected_events(&[&EMPTY, &EMPTY, &EMPTY, &ANSWER]));
+    let types: Vec<String> = received_event_types(&mut watching).into_iter().filter(|kind| kind != "evicted").collect();
+    assert_eq!(
+        types,
+        expected_events(&[&EMPTY_REPLY_EVENTS, &EMPTY_REPLY_EVENTS, &EMPTY_REPLY_EVENTS, &ANSWER_EVENTS])
+    );
 }
 
 async fn nudges(test_host: &TestHost, session: &Session) -> Vec<NudgeCause> {
@@ -193,15 +202,15 @@ async fn nudges(test_host: &TestHost, session: &Session) -> Vec<NudgeCause> {
 }
 
 /// L30: The events are in the expected order, and none is missing.
-fn check_story(types: &[String]) {
-    // The listing, OCR and rename three times, and the fourth OCR; the model stops half-way, then it refuses; the
-    // fourth rename, OCR and rename of the fifth; an empty reply, of which nothing is streamed; the rest.
-    let mut steps: Vec<&[&'static str]> = vec![&CALL[..]; 8];
-    steps.extend([&NUDGED[..]; 2]);
-    steps.extend([&CALL[..]; 3]);
-    steps.push(&EMPTY);
-    steps.extend([&CALL[..]; 4]);
-    steps.push(&ANSWER);
+fn check_event_order(types: &[String]) {
+    // The first eight calls are the listing, OCR and rename of three screenshots, and the fourth OCR. Then the model
+    // stops and refuses. Three calls follow, then an empty reply, the last four calls, and the answer.
+    let mut steps: Vec<&[&'static str]> = vec![&CALL_EVENTS[..]; 8];
+    steps.extend([&NUDGED_TEXT_EVENTS[..]; 2]);
+    steps.extend([&CALL_EVENTS[..]; 3]);
+    steps.push(&EMPTY_REPLY_EVENTS);
+    steps.extend([&CALL_EVENTS[..]; 4]);
+    steps.push(&ANSWER_EVENTS);
     let without_eviction: Vec<&String> = types.iter().filter(|kind| *kind != "evicted").collect();
     assert_eq!(without_eviction, expected_events(&steps));
     // An eviction happens between the results of a batch and the next step.
@@ -210,7 +219,7 @@ fn check_story(types: &[String]) {
     }
 }
 
-/// L26: The window is reported before each step and at the end, and there is room for a step.
+/// L26: The context budget is reported before each step and at the end, and it always suffices for a step.
 async fn check_budget(test_host: &TestHost, session: &Session) {
     let events = events(test_host, session).await;
     let remaining = events.iter().filter_map(|event| match event.kind {
@@ -225,18 +234,18 @@ async fn check_budget(test_host: &TestHost, session: &Session) {
 
 /// L27: Only complete pairs were evicted, never the input, and all messages are still stored.
 async fn check_eviction(test_host: &TestHost, session: &Session) {
-    let evicted = session.state().summary.as_ref().expect("the window is too small for all of it");
+    let evicted = session.state().summary.as_ref().expect("the window is too small for the whole turn");
     assert!(evicted.files.contains(&screenshot(1)) && evicted.files.contains(&new_name(1)), "{:?}", evicted.files);
     let hidden = test_host.store.hidden(session.subject(), 0, 100).await.unwrap();
     assert!(hidden.iter().all(|hidden| hidden.why == HideReason::Evicted && hidden.id > 1));
-    assert_eq!(session.state().view[0].id, 1, "the input stays");
+    assert_eq!(session.state().view[0].id, 1, "the input is not evicted");
     let stored = test_host.store.messages(session.subject(), MessageRange::After { id: 0, limit: 100 }).await.unwrap();
-    // The input, 15 calls with their results, two nudged replies, three nudges, the answer.
+    // These are the input, 15 calls with their results, two nudged replies, three nudges, and the answer.
     assert_eq!(stored.len(), 1 + 30 + 2 + 3 + 1);
 }
 
-/// L25, L24, L26: The planning phase: 67 tools are narrowed by embeddings to the nearest 15, over real
-/// `/v1/chat/completions` streams. The planner is offered no tools, the executor the 15, and the synthesis none.
+/// L25, L24, L26: In the planning phase, embeddings narrow 67 tools to the nearest 15, over real `/v1/chat/completions`
+/// streams. The planner and the synthesis are offered no tools, and the executor is offered the 15 tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn l25_narrows_67_tools_to_the_nearest_15() {
     const TOOLS: usize = 67;
@@ -249,8 +258,9 @@ async fn l25_narrows_67_tools_to_the_nearest_15() {
     let mut config = AgentConfig::new("test");
     config.offered_tools = 15;
     let generation = test_host.generation().await;
-    let own = Agent::new(config.clone(), Models::new(model.clone(), []), generation.clone()).unwrap();
-    for number in own.registry().offered().len()..TOOLS {
+    let agent_without_services =
+        Agent::new(config.clone(), Models::new(model.clone(), []), generation.clone()).unwrap();
+    for number in agent_without_services.registry().offered().len()..TOOLS {
         let mut service = ServiceConfig::new(format!("desktop.job{number}").parse().unwrap());
         service.description = format!("Does job {number} of the desktop.");
         config.services.insert(format!("job{number}"), service);
@@ -280,7 +290,7 @@ async fn l25_narrows_67_tools_to_the_nearest_15() {
         "all tools were compared: {:?}",
         embeddings.requests()
     );
-    let types = event_story(&mut watching);
+    let types = received_event_types(&mut watching);
     let position =
         |wanted: &str| types.iter().position(|kind| kind == wanted).unwrap_or_else(|| panic!("{wanted}: {types:?}"));
     let order = ["loop_start", "plan", "tool_call", "tool_result", "stream_token", "loop_end"].map(position);

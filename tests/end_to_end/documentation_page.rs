@@ -1,16 +1,16 @@
-//! Reads a Markdown page as a reader who follows it: the files that it shows, and the commands to type.
+//! Parses a Markdown page into the files that it shows and the commands that a reader types.
 
 use crate::support::repository;
 
 /// A code block.
 #[derive(Debug)]
 pub(crate) struct Block {
-    /// The heading above it.
+    /// The heading above the block.
     pub(crate) section: String,
-    /// The text after its opening fence.
+    /// The text after the block's opening fence, such as `rust`.
     pub(crate) language: String,
     pub(crate) text: String,
-    /// The file that the preceding text names last.
+    /// The last file that the paragraph before the block names. `None` if it names no file.
     pub(crate) file: Option<String>,
 }
 
@@ -21,15 +21,15 @@ pub(crate) struct TypedCommand {
     pub(crate) prints: String,
 }
 
-/// Extensions of files that pages show.
-const FILES: [&str; 7] = [".toml", ".rs", ".wit", ".py", ".js", ".c", ".h"];
+/// The extensions of files that pages show.
+const FILE_EXTENSIONS: [&str; 7] = [".toml", ".rs", ".wit", ".py", ".js", ".c", ".h"];
 
-/// A page of this repository.
+/// Reads a page of this repository.
 pub(crate) fn page(path: &str) -> String {
     std::fs::read_to_string(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// All blocks, in order.
+/// Returns all code blocks of a page, in order.
 pub(crate) fn blocks(page: &str) -> Vec<Block> {
     let (mut found, mut section, mut paragraph) = (Vec::new(), String::new(), String::new());
     let mut lines = page.lines();
@@ -58,17 +58,17 @@ pub(crate) fn blocks(page: &str) -> Vec<Block> {
     found
 }
 
-/// The last file name in backticks.
+/// Returns the last file name in backticks.
 fn last_named_file(paragraph: &str) -> Option<String> {
     let spans = paragraph.split('`').skip(1).step_by(2);
     spans
-        .filter(|span| FILES.iter().any(|ending| span.ends_with(ending)) && !span.contains(' '))
+        .filter(|span| FILE_EXTENSIONS.iter().any(|ending| span.ends_with(ending)) && !span.contains(' '))
         .last()
         .map(str::to_owned)
 }
 
 impl Block {
-    /// The commands of the block. If no line has a prompt, every line is a command.
+    /// Returns the commands of the block. If no line starts with the prompt `$`, every line is a command.
     pub(crate) fn typed(&self) -> Vec<TypedCommand> {
         let has_prompts = self.text.lines().any(|line| line.starts_with("$ "));
         let mut typed: Vec<TypedCommand> = Vec::new();
@@ -84,7 +84,6 @@ impl Block {
     }
 }
 
-/// Blocks, files and commands are read as documented.
 #[test]
 fn reads_blocks_files_and_commands_of_a_page() {
     let page = "# One\n\nThe file `a.toml` is no `b.rs file`.\n\nSee `c.rs`, then `src/d.rs`:\n\n```rust\nx\n```\n\n```console\n$ one 'a b'\n1\n2\n$ two\n```\n## Two\n```\nthree\n```\n";

@@ -8,7 +8,7 @@ use serde_json::json;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// The text that is streamed from here on, until the reply is complete.
+/// Returns the text that is streamed until the reply is complete.
 async fn rest_of_reply(watched: &mut Subscription) -> String {
     let mut text = String::new();
     loop {
@@ -26,8 +26,8 @@ async fn rest_of_reply(watched: &mut Subscription) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn l30_a_watcher_can_subscribe_during_a_reply() {
     let test_host = TestHost::new(&[]).await;
-    let words = ["The ", "harbour ", "is ", "open."];
-    let reply = json!({"thinking": "Hm.", "chunks": words, "delay_ms": 150});
+    let chunks = ["The ", "harbour ", "is ", "open."];
+    let reply = json!({"thinking": "Hm.", "chunks": chunks, "delay_ms": 150});
     let mut session = test_host.session(AgentConfig::new("test"), script(&[reply])).await;
     let watch = session.watch();
     let mut first = watch.subscribe();
@@ -47,8 +47,8 @@ async fn l30_a_watcher_can_subscribe_during_a_reply() {
     let position = last.as_ref().map(|event| (event.sequence, event.provisional.unwrap()));
     assert!(Some((reply.place.sequence, reply.place.provisional)) >= position, "{reply:?} {last:?}");
     let (seen_first, seen_second) = tokio::join!(rest_of_reply(&mut first), rest_of_reply(&mut second));
-    assert_eq!(format!("{}{seen_second}", reply.text), words.concat());
-    assert_eq!(format!("The harbour {seen_first}"), words.concat());
+    assert_eq!(format!("{}{seen_second}", reply.text), chunks.concat());
+    assert_eq!(format!("The harbour {seen_first}"), chunks.concat());
     let (session, result) = running.await.unwrap();
     result.unwrap();
     drop(session);

@@ -1,5 +1,6 @@
-//! Conversations longer than the window: the oldest messages are evicted from the prompt, a summary stays, and evicted
-//! messages can be found again; with the real runtime, the real store and the real binary (L22, L26, L27).
+//! Conversations that are longer than the context window. The oldest messages are evicted from the prompt, a summary
+//! replaces them, and evicted messages can be found again. The tests use the real runtime, the real store and the real
+//! binary (L22, L26, L27).
 
 use crate::support::{TestHost, call_reply, event_types, events, records, repository, results, run_turn, text_reply};
 use agent_core::change::HideReason;
@@ -27,49 +28,56 @@ fn expect_finished(result: TurnResult) -> Output {
     }
 }
 
-/// An agent that offers all its tools, so that the room left in the window does not depend on the prompt.
-fn offering_all() -> AgentConfig {
+/// Configures an agent that offers all its tools, so that the remaining context budget does not depend on the prompt.
+fn config_offering_all_tools() -> AgentConfig {
     AgentConfig { offered_tools: 100, ..AgentConfig::new("test") }
 }
 
-/// A script for a window of 8,000 tokens.
+/// A model script for a context window of 8,000 tokens.
 fn script(replies: &[Value], summaries: &[Value]) -> Value {
     json!({"window": 8_000, "replies": replies, "summaries": summaries})
 }
 
-/// About 2,500 tokens with a distinct word.
+/// Creates a text of about 2,500 tokens that begins with a distinct word.
 fn long_text(word: &str) -> String {
     format!("{word} {}", "and so on ".repeat(1_000))
 }
 
-/// Events of the last turn.
+/// Returns the event types of the last turn.
 async fn events_of_last_turn(test_host: &TestHost, session: &Session) -> Vec<String> {
     let types = event_types(test_host, session).await;
     let start = types.iter().rposition(|kind| kind == "loop_start").expect("a turn");
     types[start..].to_vec()
 }
 
-/// L22, L27, L5, D1: The summary is written without being shown, is in the next prompt on the wire, and its tokens
-/// count; the model can find evicted messages and read an evicted result.
+/// L22, L27, L5, D1: The summary is not streamed to watchers, is in the next prompt, and its tokens are counted. The
+/// model can find evicted messages and read an evicted result.
 #[tokio::test(flavor = "multi_thread")]
 async fn l27_evicted_messages_are_summarised_and_can_be_found() {
     let test_host = TestHost::new(&["probe"]).await;
     let mut summary = text_reply("The user spoke of a walrus.");
     summary["expect"] = json!({"messages": 1, "tools": [], "contains": ["[user] walrus", "[result of probe.echo]"],
         "system_contains": "Write only the record"});
-    let mut after = call_reply(&[("memory_search", json!({"query": "walrus"}))]);
-    after["expect"] = json!({"lacks": "walrus and", "contains": "otter and", "offers": "memory_search",
+    let mut reply_after_eviction = call_reply(&[("memory_search", json!({"query": "walrus"}))]);
+    reply_after_eviction["expect"] = json!({"lacks": "walrus and", "contains": "otter and", "offers": "memory_search",
         "system_contains": ["## session-summary", "The user spoke of a walrus."]});
-    let mut found = call_reply(&[("read_result", json!({"call_id": "call_1_1_1"}))]);
-    found["expect"] = json!({"last_contains": ["earlier_in_this_session", "walrus and so on", "\"turn\":1"]});
-    let mut read = text_reply("It is all still there.");
-    read["expect"] = json!({"last_contains": "the echo of old", "system_contains": "The user spoke of a walrus."});
-    let replies =
-        [call_reply(&[("probe.echo", json!({"text": "the echo of old"}))]), text_reply("Noted."), after, found, read];
+    let mut read_result_reply = call_reply(&[("read_result", json!({"call_id": "call_1_1_1"}))]);
+    read_result_reply["expect"] =
+        json!({"last_contains": ["earlier_in_this_session", "walrus and so on", "\"turn\":1"]});
+    let mut final_reply = text_reply("It is all still there.");
+    final_reply["expect"] =
+        json!({"last_contains": "the echo of old", "system_contains": "The user spoke of a walrus."});
+    let replies = [
+        call_reply(&[("probe.echo", json!({"text": "the echo of old"}))]),
+        text_reply("Noted."),
+        reply_after_eviction,
+        read_result_reply,
+        final_reply,
+    ];
     let mut script = script(&replies, &[summary]);
-    // The first turn is evicted and the second one is not, with the definitions of all tools beside them.
+    // With the definitions of all tools, a window of this size evicts the first turn and keeps the second.
     script["window"] = json!(8_100);
-    let mut session = test_host.session(offering_all(), script).await;
+    let mut session = test_host.session(config_offering_all_tools(), script).await;
     expect_finished(run_turn(&mut session, &long_text("walrus")).await);
     let mut watcher = session.subscribe();
     let output = expect_finished(run_turn(&mut session, &long_text("otter")).await);
@@ -83,17 +91,17 @@ async fn l27_evicted_messages_are_summarised_and_can_be_found() {
             streamed.push_str(&text);
         }
     }
-    assert_eq!(streamed, "It is all still there.", "nothing of the summary is shown");
+    assert_eq!(streamed, "It is all still there.", "the summary is not streamed");
     let evicted = events(&test_host, &session).await.into_iter().find_map(|event| match event.kind {
         EventKind::Evicted { messages, by, .. } => Some((messages, by)),
         _ => None,
     });
     let (messages, by) = evicted.expect("an eviction");
-    assert_eq!(messages, 4, "the whole first turn");
+    assert_eq!(messages, 4, "the whole first turn is evicted");
     assert!(by.starts_with("scripted/"), "{by}");
     let hidden = test_host.store.hidden(session.subject(), 0, 100).await.unwrap();
-    let left: Vec<_> = hidden.iter().map(|hidden| (hidden.id, hidden.why)).collect();
-    assert_eq!(left, [1, 2, 3, 4].map(|id| (id, HideReason::Evicted)));
+    let evicted_ids: Vec<_> = hidden.iter().map(|hidden| (hidden.id, hidden.why)).collect();
+    assert_eq!(evicted_ids, [1, 2, 3, 4].map(|id| (id, HideReason::Evicted)));
     let stored = test_host.store.messages(session.subject(), MessageRange::After { id: 0, limit: 100 }).await.unwrap();
     assert_eq!(stored.len(), 10, "nothing is deleted");
     let recorded = records(&test_host, &session, 2).await;
@@ -102,7 +110,8 @@ async fn l27_evicted_messages_are_summarised_and_can_be_found() {
     assert!(results(&test_host, &session).await.iter().all(|(_, is_error, _)| !is_error));
 }
 
-/// L27: If no model summarises, or its summary is unusable, the host writes one; the turn continues.
+/// L27: If no model writes a summary, or the model's summary is unusable, the host writes the summary itself, and the
+/// turn continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn l27_without_a_model_the_host_summarises() {
     let failing = json!({"text": "", "error": {"status": 500, "message": "broken"}});
@@ -117,10 +126,11 @@ async fn l27_without_a_model_the_host_summarises() {
         (SummaryWriter::Model, vec![calls], 220),
     ] {
         let test_host = TestHost::new(&[]).await;
-        let mut after = text_reply("Done.");
-        after["expect"] = json!({"system_contains": ["Asked: walrus and", "Answered: Noted."]});
-        let config = AgentConfig { summary: writer, ..offering_all() };
-        let mut session = test_host.session(config, script(&[text_reply("Noted."), after], &summaries)).await;
+        let mut reply_after_eviction = text_reply("Done.");
+        reply_after_eviction["expect"] = json!({"system_contains": ["Asked: walrus and", "Answered: Noted."]});
+        let config = AgentConfig { summary: writer, ..config_offering_all_tools() };
+        let mut session =
+            test_host.session(config, script(&[text_reply("Noted."), reply_after_eviction], &summaries)).await;
         expect_finished(run_turn(&mut session, &long_text("walrus")).await);
         let output = expect_finished(run_turn(&mut session, &long_text("otter")).await);
         assert_eq!(output.execution_units, units, "{summaries:?}");
@@ -132,7 +142,7 @@ async fn l27_without_a_model_the_host_summarises() {
     }
 }
 
-/// L27, L22: A model other than the answering one may write the summary.
+/// L27, L22: A model other than the agent's own model may write the summary.
 #[tokio::test(flavor = "multi_thread")]
 async fn l27_another_model_may_summarise() {
     let test_host = TestHost::new(&[]).await;
@@ -142,9 +152,10 @@ async fn l27_another_model_may_summarise() {
         json!({"replies": [text_reply("x")], "summaries": [text_reply("By another one.")]}).to_string(),
     )
     .unwrap();
-    let mut after = text_reply("Done.");
-    after["expect"] = json!({"system_contains": "By another one."});
-    let agent = test_host.agent(offering_all(), script(&[text_reply("Noted."), after], &[])).await;
+    let mut reply_after_eviction = text_reply("Done.");
+    reply_after_eviction["expect"] = json!({"system_contains": "By another one."});
+    let agent =
+        test_host.agent(config_offering_all_tools(), script(&[text_reply("Noted."), reply_after_eviction], &[])).await;
     let mut models = agent.models().clone();
     let name = format!("scripted:{}", writer.display());
     models.summary = Some(agent_models::provider(&name, test_host.directory.path()).unwrap());
@@ -154,14 +165,14 @@ async fn l27_another_model_may_summarise() {
     expect_finished(run_turn(&mut session, &long_text("otter")).await);
 }
 
-/// L29: A turn that is cancelled while a summary is written loses nothing, and the next turn evicts.
+/// L29: A turn that is cancelled while a summary is written loses no message, and the next turn evicts messages.
 #[tokio::test(flavor = "multi_thread")]
-async fn l29_cancelled_while_a_summary_is_written() {
+async fn l29_a_turn_can_be_cancelled_while_a_summary_is_written() {
     let test_host = TestHost::new(&[]).await;
     let mut slow = text_reply("The user spoke of a walrus.");
     slow["delay_ms"] = json!(60_000);
     let replies = [text_reply("Noted."), text_reply("Done.")];
-    let agent = test_host.agent(offering_all(), script(&replies, &[slow])).await;
+    let agent = test_host.agent(config_offering_all_tools(), script(&replies, &[slow])).await;
     let cancel = CancellationToken::new();
     let (model_calls, token) = (AtomicU32::new(0), cancel.clone());
     let observer = move |checkpoint: Checkpoint<'_>| {
@@ -176,12 +187,12 @@ async fn l29_cancelled_while_a_summary_is_written() {
     let input = Some(TurnInput::Text(long_text("otter")));
     let result = session.run(input, cancel).await.unwrap();
     assert_eq!(result, TurnResult::Cancelled);
-    assert_eq!(session.state().view.len(), 3, "the input is there, and nothing has left");
+    assert_eq!(session.state().view.len(), 3, "the input is stored, and no message is evicted");
     assert!(session.state().summary.is_none());
     assert_eq!(events_of_last_turn(&test_host, &session).await, ["loop_start", "loop_end"]);
     session.close().await.unwrap();
 
-    let config = AgentConfig { summary: SummaryWriter::Extract, ..offering_all() };
+    let config = AgentConfig { summary: SummaryWriter::Extract, ..config_offering_all_tools() };
     let agent = test_host.agent(config, script(&replies, &[])).await;
     let subject = test_host.store.sessions(SessionFilter::default(), 1).await.unwrap().remove(0).subject;
     let mut session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject)).await.unwrap();
@@ -189,21 +200,21 @@ async fn l29_cancelled_while_a_summary_is_written() {
     assert_eq!(events_of_last_turn(&test_host, &session).await[1], "evicted");
 }
 
-/// L27: 200 turns with the real store; every request fits, and the stored state does not grow.
+/// L27: In 200 turns with the real store, every request fits into the window, and the stored state stays small.
 #[tokio::test(flavor = "multi_thread")]
 async fn l27_the_state_of_a_long_conversation_stays_small() {
     let test_host = TestHost::new(&[]).await;
     let replies: Vec<Value> = (0..200).map(|turn| text_reply(&format!("Answer {turn}."))).collect();
-    let config = AgentConfig { summary: SummaryWriter::Extract, ..offering_all() };
+    let config = AgentConfig { summary: SummaryWriter::Extract, ..config_offering_all_tools() };
     let mut session = test_host.session(config, script(&replies, &[])).await;
     let mut sizes = Vec::new();
     for number in 0..200 {
-        let words = format!("Question {number}: {}", "more words ".repeat(20 + number * 7 % 90));
-        expect_finished(run_turn(&mut session, &words).await);
+        let prompt = format!("Question {number}: {}", "more words ".repeat(20 + number * 7 % 90));
+        expect_finished(run_turn(&mut session, &prompt).await);
         sizes.push(session.state().snapshot().len());
     }
-    let most = |from: usize, until: usize| *sizes[from..until].iter().max().unwrap();
-    assert!(most(100, 200) < most(50, 100) + 1_000, "{} bytes, then {}", most(50, 100), most(100, 200));
+    let largest = |from: usize, until: usize| *sizes[from..until].iter().max().unwrap();
+    assert!(largest(100, 200) < largest(50, 100) + 1_000, "{} bytes, then {}", largest(50, 100), largest(100, 200));
     let evictions = session.state().summary.as_ref().expect("evictions").evictions;
     assert!((5..100).contains(&evictions), "{evictions}");
     for event in events(&test_host, &session).await {
@@ -215,7 +226,7 @@ async fn l27_the_state_of_a_long_conversation_stays_small() {
     assert!(hits.iter().any(|hit| hit.excerpt.starts_with("Question 3:")), "{hits:?}");
 }
 
-/// A user of the binary.
+/// Runs the binary with a data folder of its own.
 struct CliUser {
     data: TempDir,
 }
@@ -247,43 +258,43 @@ impl CliUser {
     }
 }
 
-/// L27, I1, D5: The agent of `tests/agents` unchanged; the command line also finds evicted messages.
+/// L27, I1, D5: The example agent `long-conversation` runs unchanged, and `session search` finds evicted messages.
 #[test]
 fn l27_the_long_conversation_example_runs_unchanged() {
-    let person = CliUser::new();
-    let (code, stdout, stderr) = person.run(&[&AGENT[..], &[QUESTION]].concat());
+    let user = CliUser::new();
+    let (code, stdout, stderr) = user.run(&[&AGENT[..], &[QUESTION]].concat());
     assert_eq!((code, stdout.trim()), (Some(0), ANSWER), "{stderr}");
     assert!(stderr.contains("earlier messages (") && stderr.contains("summarised them in"), "{stderr}");
-    let (code, stdout, stderr) = person.run(&["session", "search", "barometer", "chest"]);
+    let (code, stdout, stderr) = user.run(&["session", "search", "barometer", "chest"]);
     assert_eq!(code, Some(0), "{stderr}");
     assert!(stdout.contains("turn 1, message 3, tool") && stdout.contains("key behind the barometer"), "{stdout}");
-    let (_, stdout, _) = person.run(&["session", "search", "--json", "--limit", "9", "key", "barometer"]);
+    let (_, stdout, _) = user.run(&["session", "search", "--json", "--limit", "9", "key", "barometer"]);
     let hits = stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     assert!(hits.into_iter().any(|hit| hit["role"] == json!("tool")), "{stdout}");
-    let (code, stdout, stderr) = person.run(&["session", "search", "no-such-word-anywhere"]);
+    let (code, stdout, stderr) = user.run(&["session", "search", "no-such-word-anywhere"]);
     assert_eq!((code, stdout.as_str()), (Some(0), ""));
     assert!(stderr.contains("no message contains all words"), "{stderr}");
 }
 
-/// Row 27: Killed around the summary and its commit, the session continues, evicts once, and has lost nothing.
+/// Row 27: After a kill around the summary or its commit, the session continues, evicts once, and loses no message.
 #[test]
-fn l27_killed_while_summarising() {
-    // Five model calls, then the summary.
+fn l27_a_turn_killed_while_summarising_is_continued() {
+    // The sixth model call is the one that writes the summary.
     for point in ["before-model:6", "after-model:6", "before-commit:summarised", "after-commit:summarised"] {
-        let person = CliUser::new();
-        let mut command = person.command(&[&AGENT[..], &[QUESTION]].concat());
+        let user = CliUser::new();
+        let mut command = user.command(&[&AGENT[..], &[QUESTION]].concat());
         let killed = command.env("AGENT_HOST_KILL_AT", point).output().unwrap();
         assert_eq!(killed.status.code(), None, "{point}: {}", String::from_utf8_lossy(&killed.stderr));
-        let (code, stdout, stderr) = person.run(&[&AGENT[..], &["--continue"]].concat());
+        let (code, stdout, stderr) = user.run(&[&AGENT[..], &["--continue"]].concat());
         assert_eq!((code, stdout.trim()), (Some(0), ANSWER), "{point}: {stderr}");
-        let kinds = person.events();
+        let kinds = user.events();
         assert_eq!(kinds.iter().filter(|kind| *kind == "evicted").count(), 1, "{point}: {kinds:?}");
         assert_eq!(kinds.iter().filter(|kind| *kind == "loop_end").count(), 1, "{point}");
-        check_stored(&person.path(), point);
+        check_stored(&user.path(), point);
     }
 }
 
-/// The evicted messages are those that were summarised: complete pairs of calls and results, all of them stored.
+/// Checks that the evicted messages are complete pairs of calls and results, and that all messages are still stored.
 fn check_stored(data: &Path, context: &str) {
     let store = SqliteStore::open(data.join("agent-host.db"), Options::default()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,23 +1,27 @@
-//! The agents of `tests/agents`: every command of their page runs as written.
+//! Runs every command of `tests/agents/README.md` as written.
 
 use crate::support::repository;
 use std::process::{Command, Stdio};
 
-/// A command of the page, and what it prints.
+/// A command of the page, and the output that the page shows for it.
 struct ExampleCommand {
     command: String,
     answer: String,
 }
 
-fn lines() -> Vec<ExampleCommand> {
+fn example_commands() -> Vec<ExampleCommand> {
     let page = std::fs::read_to_string(repository().join("tests/agents/README.md")).unwrap();
-    let block = page.split("```console\n").nth(1).and_then(|rest| rest.split("\n```").next()).expect("a console");
+    let block = page
+        .split("```console\n")
+        .nth(1)
+        .and_then(|rest| rest.split("\n```").next())
+        .expect("the page has a console block");
     let mut lines: Vec<ExampleCommand> = Vec::new();
     for text in block.lines() {
         match (text.strip_prefix("$ agent-host "), lines.last_mut()) {
             (Some(command), _) => lines.push(ExampleCommand { command: command.to_owned(), answer: String::new() }),
             (None, Some(line)) => line.answer.push_str(&format!("{text}\n")),
-            (None, None) => panic!("the console begins with a command: {text}"),
+            (None, None) => panic!("the console block must begin with a command: {text}"),
         }
     }
     lines
@@ -39,24 +43,21 @@ fn words(command: &str) -> Vec<&str> {
 #[test]
 fn every_example_runs_unchanged() {
     let data = tempfile::tempdir().unwrap();
-    let lines = lines();
+    let commands = example_commands();
     let page = std::fs::read_to_string(repository().join("tests/agents/README.md")).unwrap();
     for file in std::fs::read_dir(repository().join("tests/agents")).unwrap() {
         let name = file.unwrap().file_name().into_string().unwrap();
         let is_delegate = name == "reader.toml";
         assert!(!name.ends_with(".toml") || is_delegate || page.contains(&name), "{name} is not on the page");
     }
-    for ExampleCommand { command, answer } in lines {
+    for ExampleCommand { command, answer } in commands {
         let mut run = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         run.current_dir(repository()).args(words(&command)).arg("--data").arg(data.path()).stdin(Stdio::null());
         let output = run.output().unwrap();
-        let (printed, output_text) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert_eq!(printed, answer, "{command}: {output_text}");
+        let (printed, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(printed, answer, "{command}: {stderr}");
         let code = if answer.is_empty() { 3 } else { 0 };
-        assert_eq!(output.status.code(), Some(code), "{command}: {output_text}");
-        assert!(
-            !output_text.contains("The lamp was lit at dusk, so"),
-            "thoughts are nothing for a pipe: {output_text}"
-        );
+        assert_eq!(output.status.code(), Some(code), "{command}: {stderr}");
+        assert!(!stderr.contains("The lamp was lit at dusk, so"), "thinking is not printed to a pipe: {stderr}");
     }
 }

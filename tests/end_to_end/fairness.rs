@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 
-/// Only a starving call takes this long.
-const GENEROUS: Duration = Duration::from_secs(60);
+/// A timeout that only a starving call exceeds.
+const STARVATION_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn scope(agent: &str) -> Scope {
     let trace = TraceContext { traceparent: String::new(), tracestate: None };
@@ -31,7 +31,8 @@ async fn call_tool(
     (agent, name): (&str, &str),
     args: Value,
 ) -> Result<String, CallFailure> {
-    let context = ToolCallContext { id: CallId("1".to_owned()), attempt: 1, time_limit: GENEROUS, scope: scope(agent) };
+    let context =
+        ToolCallContext { id: CallId("1".to_owned()), attempt: 1, time_limit: STARVATION_TIMEOUT, scope: scope(agent) };
     let request = ToolCallRequest { name, args: args.to_string(), context };
     let report = sandbox.call_tool(setup, request, &Ports::default()).await;
     report.result.map(|answer| format!("{answer:?}"))
@@ -42,7 +43,7 @@ fn small_guest_limits(cpu: Option<Duration>) -> CallLimits {
     CallLimits { memory: 16 << 20, cpu_time: cpu, ..CallLimits::default() }
 }
 
-/// 64 endless loops of one agent, until the set is dropped.
+/// Starts 64 endless loops of one agent. They run until the returned set is dropped.
 fn start_endless_loops(sandbox: &Sandbox, setup: &PluginSetup) -> JoinSet<()> {
     let mut loops = JoinSet::new();
     for _ in 0..64 {
@@ -54,8 +55,8 @@ fn start_endless_loops(sandbox: &Sandbox, setup: &PluginSetup) -> JoinSet<()> {
     loops
 }
 
-/// Row 35: With 64 endless loops of one agent, another agent's validator meets its deadline, its tools are called, and
-/// the host's own timers and streams keep running.
+/// Row 35: With 64 endless loops of one agent, another agent's validator finishes before its deadline, its tools are
+/// called, and the host's own timers and streams keep running.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_35_endless_loops_do_not_starve_other_agents() {
     let test_host = TestHost::new(&["probe", "strict-json"]).await;
@@ -103,11 +104,11 @@ async fn row_35_endless_loops_do_not_starve_other_agents() {
             assert!(echoed.as_ref().is_ok_and(|text| text.contains("alive")), "{echoed:?}");
         }
     };
-    tokio::time::timeout(GENEROUS, others).await.expect("no guest starves");
+    tokio::time::timeout(STARVATION_TIMEOUT, others).await.expect("no guest starves");
 }
 
-/// P8: An agent with 24 guests that alternately sleep and compute leaves the single guest of another agent its share:
-/// that guest uses up its processor time before any of the 24 guests, each of which has the same amount.
+/// P8: One agent has 24 guests that compute, or that alternately sleep and compute. Another agent has one guest that
+/// computes. All guests have the same limit of processor time. The single guest reaches its limit first.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_many_guests_get_only_the_share_of_their_agent() {
     const CPU: Duration = Duration::from_millis(300);

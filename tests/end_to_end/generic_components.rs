@@ -1,5 +1,5 @@
-//! Any component can be a plugin (P3): a Rust guest that is not written for this host, with a function for each WIT
-//! type, and a command-line program straight from the compiler.
+//! Any component can be a plugin (P3). The tests use a Rust component that is not written for this host and has a
+//! function for each WIT type, and a command-line program as the compiler produces it.
 
 use crate::support::{TestHost, call_reply, cargo, components, repository, results, run_turn, script, text_reply};
 use agent_plugins::Grants;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// The outcome of each call, in call order: whether it is an error, and its text.
+/// Runs a turn with these calls. Returns for each call, in call order, whether its result is an error, and its text.
 async fn outcomes(test_host: &TestHost, config: AgentConfig, calls: &[(&str, Value)]) -> Vec<(bool, String)> {
     let mut config = config;
     config.bounds.parallel_calls = 8;
@@ -81,7 +81,7 @@ async fn p3_values_of_every_type_round_trip() {
 /// P3: A `result` becomes the tool's result or its error, resources live for one call, and a function of the world is
 /// also a tool.
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_results_resources_and_the_world() {
+async fn p3_results_resources_and_world_functions_are_supported() {
     let test_host = TestHost::new(&["every-type"]).await;
     let calls = [
         ("echo.divide", json!({"dividend": -7, "divisor": 2})),
@@ -127,14 +127,14 @@ async fn p3_results_resources_and_the_world() {
     }
     let generation = test_host.generation().await;
     let plugin = generation.plugin("every-type").unwrap();
-    let left_out: Vec<_> = plugin.skipped_exports().iter().map(ToString::to_string).collect();
+    let skipped: Vec<_> = plugin.skipped_exports().iter().map(ToString::to_string).collect();
     for words in [
         "`fixture:types/counting@1.2.3 [method]counter.merge` is not offered: its parameter `other` is a handle",
         "[method]counter.split` is not offered: its result is a handle",
     ] {
-        assert!(left_out.iter().any(|output_text| output_text.contains(words)), "{words}: {left_out:?}");
+        assert!(skipped.iter().any(|output_text| output_text.contains(words)), "{words}: {skipped:?}");
     }
-    assert_eq!(left_out.len(), 2, "{left_out:?}");
+    assert_eq!(skipped.len(), 2, "{skipped:?}");
 }
 
 /// P3: The model reads the description of a function in the section `package-docs`.
@@ -149,23 +149,23 @@ async fn p3_docs_come_from_the_component() {
     let mut component = std::fs::read(components().join("every-type.wasm")).unwrap();
     let name = b"package-docs";
     let length = name.len() + 2 + docs.len();
-    // A custom section: its id, its length in two bytes of LEB128, its name, and the version before the JSON.
+    // Append a custom section: its id, its length in two bytes of LEB128, its name, and the version before the JSON.
     component.extend([0, (length & 0x7f) as u8 | 0x80, (length >> 7) as u8, name.len() as u8]);
     component.extend(name.iter().chain(&[1]).chain(docs.iter()));
     let plugin = test_host.sandbox.load_bytes("documented", component).await.unwrap_or_else(|error| panic!("{error}"));
-    let about = |name: &str| plugin.tools().iter().find(|tool| tool.name == name).unwrap().description.clone();
-    assert_eq!(about("echo.divide"), "The quotient, rounded towards zero.");
-    assert_eq!(about("greet"), "Greets somebody by name.");
-    assert!(about("echo.unit").contains("`fixture:types/echo@1.2.3`"));
+    let description_of = |name: &str| plugin.tools().iter().find(|tool| tool.name == name).unwrap().description.clone();
+    assert_eq!(description_of("echo.divide"), "The quotient, rounded towards zero.");
+    assert_eq!(description_of("greet"), "Greets somebody by name.");
+    assert!(description_of("echo.unit").contains("`fixture:types/echo@1.2.3`"));
     let schemas = |name: &str| {
         let tool = plugin.tools().iter().find(|tool| tool.name == name).unwrap();
         (tool.input_schema["properties"]["value"].clone(), tool.output_schema.clone().unwrap())
     };
-    let (point, given) = schemas("echo.a-record");
+    let (point, returned) = schemas("echo.a-record");
     assert_eq!(point["description"], "A place on the map.");
     assert_eq!(point["properties"]["x"]["description"], "Steps to the east.");
     assert_eq!(point["properties"]["y"].get("description"), None);
-    assert_eq!(given, point);
+    assert_eq!(returned, point);
     let (shape, _) = schemas("echo.a-variant");
     assert_eq!(shape["description"], "What is drawn.\n- `nothing`: No line at all.");
     let (circle, polygon) = (&shape["anyOf"][1]["properties"]["circle"], &shape["anyOf"][1]["properties"]["polygon"]);
@@ -177,7 +177,7 @@ async fn p3_docs_come_from_the_component() {
     assert_eq!(flags.get("description"), None);
 }
 
-/// The program of the fixture as the compiler produces it, without a manifest.
+/// Builds the command-line program of the fixture, without a manifest. Returns its path.
 fn command() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let build = || {
@@ -199,7 +199,8 @@ fn command() -> PathBuf {
     BUILT.get_or_init(build).clone()
 }
 
-/// P3, P5, P6: A command-line program is one tool named after its file: arguments, input, output, exit code, grants.
+/// P3, P5, P6: A command-line program is one tool, which is named after its file. The calls cover arguments, input,
+/// output, exit codes and grants.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_a_command_line_program_is_one_tool() {
     let test_host = TestHost::new(&[]).await;
@@ -229,14 +230,14 @@ async fn p3_a_command_line_program_is_one_tool() {
         (false, vec!["done early"]),
         (true, vec!["shout@", "as it was told"]),
         (true, vec!["1 MiB of text and JSON in a result"]),
-        // P5: The trace context is all that the program gets without a grant.
+        // P5: Without a grant, the program receives only the trace context.
         (false, vec!["TRACEPARENT=00-", "Err("]),
         (true, vec!["/args"]),
     ];
     for (((_, arguments), (is_error, text)), (fails, words)) in calls.iter().zip(&outcomes_without).zip(expected) {
         assert!(*is_error == fails && words.iter().all(|words| text.contains(words)), "{arguments}: {text}");
     }
-    // Without a manifest, the grants of the agent alone count (decision 0003).
+    // Without a manifest, the grants of the agent alone apply (decision 0003).
     let mut granted = AgentConfig::new("granted");
     let tree =
         agent_plugins::TreeGrant { host: test_host.tree(), guest: ".".to_owned(), access: agent_plugins::Access::Read };
@@ -247,7 +248,7 @@ async fn p3_a_command_line_program_is_one_tool() {
     assert!(!is_error && text.contains("COLOUR=teal") && text.contains("Ok(0)"), "{text}");
 }
 
-/// S3: The binary shows which functions of a component of another world it offers and which not, and calls one.
+/// S3: `plugin inspect` shows which functions of a component it offers and which it does not. `plugin call` calls one.
 #[test]
 fn s3_inspect_and_call_from_the_command_line() {
     let data = tempfile::tempdir().unwrap();
@@ -258,29 +259,29 @@ fn s3_inspect_and_call_from_the_command_line() {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
-    let (code, shown, errors) = run(&["plugin", "inspect", "every-type.wasm"]);
+    let (code, output_text, errors) = run(&["plugin", "inspect", "every-type.wasm"]);
     assert_eq!(code, Some(0), "{errors}");
     for words in ["functions", "echo.a-variant", "counting.counter.increment", "not offered", "its result is a handle"]
     {
-        assert!(shown.contains(words), "{words}: {shown}");
+        assert!(output_text.contains(words), "{words}: {output_text}");
     }
-    let (_, shown, _) = run(&["plugin", "inspect", "every-type.wasm", "--json"]);
-    let shown: Value = serde_json::from_str(&shown).unwrap();
-    assert_eq!(shown["not_offered"].as_array().map(Vec::len), Some(2));
+    let (_, output_text, _) = run(&["plugin", "inspect", "every-type.wasm", "--json"]);
+    let report: Value = serde_json::from_str(&output_text).unwrap();
+    assert_eq!(report["not_offered"].as_array().map(Vec::len), Some(2));
     assert_eq!(
-        (&shown["worlds"], shown["exports"][0].is_string()),
+        (&report["worlds"], report["exports"][0].is_string()),
         (&serde_json::json!([]), true),
-        "the component has another world"
+        "the component implements no world of the contract"
     );
-    let (_, shown, _) = run(&["plugin", "inspect", "calc.wasm"]);
-    assert!(shown.contains("worlds   agent-host:plugin/tool-plugin@0.1.0\n"), "{shown}");
-    assert!(shown.contains("exports  agent-host:plugin@0.1.0 tool\n"), "{shown}");
-    let (code, shown, errors) = run(&["plugin", "call", "every-type.wasm", "greet", r#"{"name": "Ada"}"#]);
-    assert_eq!((code, shown.trim()), (Some(0), "Hello, Ada."), "{errors}");
+    let (_, output_text, _) = run(&["plugin", "inspect", "calc.wasm"]);
+    assert!(output_text.contains("worlds   agent-host:plugin/tool-plugin@0.1.0\n"), "{output_text}");
+    assert!(output_text.contains("exports  agent-host:plugin@0.1.0 tool\n"), "{output_text}");
+    let (code, output_text, errors) = run(&["plugin", "call", "every-type.wasm", "greet", r#"{"name": "Ada"}"#]);
+    assert_eq!((code, output_text.trim()), (Some(0), "Hello, Ada."), "{errors}");
     let (code, _, errors) = run(&["plugin", "call", "every-type.wasm", "echo.a-u8", r#"{"value": 256}"#]);
     assert!(code != Some(0) && errors.contains("/value"), "{errors}");
     let program = command();
     let arguments = r#"{"args": ["upper"], "stdin": "abc"}"#;
-    let (code, shown, errors) = run(&["plugin", "call", program.to_str().unwrap(), "fixture-command", arguments]);
-    assert_eq!((code, shown.trim()), (Some(0), "ABC"), "{errors}");
+    let (code, output_text, errors) = run(&["plugin", "call", program.to_str().unwrap(), "fixture-command", arguments]);
+    assert_eq!((code, output_text.trim()), (Some(0), "ABC"), "{errors}");
 }

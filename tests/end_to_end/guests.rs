@@ -1,5 +1,5 @@
-//! Guests in Python, JavaScript and C, each built by its own toolchain: one for the WIT contract, and one that is not
-//! written for this host.
+//! Plugins in Python, JavaScript and C, each built by its own toolchain. Each language has a plugin for the WIT
+//! contract and a component that is not written for this host.
 
 use crate::peers::{node_peer, python_peer};
 use crate::support::{TestHost, call_reply, repository, results, run_turn, script, text_reply};
@@ -42,20 +42,20 @@ fn build_c(test_host: &TestHost, folder: &str, world: &str) -> bool {
     let (Some(python), Some(mut jco), Some(_)) = (python_peer("python"), jco(), python_peer("python-zig")) else {
         return false;
     };
-    let made = test_host.directory.path().join(folder);
-    std::fs::create_dir(&made).unwrap();
+    let build_directory = test_host.directory.path().join(folder);
+    std::fs::create_dir(&build_directory).unwrap();
     let bindings = Path::new(agent_host_c_bindings::DIRECTORY).join(world);
-    let module = made.join("module.wasm");
+    let module = build_directory.join("module.wasm");
     let mut zig = Command::new(python);
     zig.env("ZIG_GLOBAL_CACHE_DIR", repository().join("tests/.peers/zig"))
-        .env("ZIG_LOCAL_CACHE_DIR", made.join("cache"));
+        .env("ZIG_LOCAL_CACHE_DIR", build_directory.join("cache"));
     zig.args(["-m", "ziglang", "cc", "-target", "wasm32-wasi", "-mexec-model=reactor", "-Os", "-I"]).arg(&bindings);
     run(zig.arg(guest(folder).join("guest.c")).args(c_bindings(&bindings)).arg("-o").arg(&module));
     run(jco.arg("new").arg(&module).arg("--wasi-reactor").arg("-o").arg(component(test_host, folder)));
     true
 }
 
-/// The C files of a world's bindings that must be compiled.
+/// Returns the files of a world's C bindings that must be compiled or linked.
 fn c_bindings(directory: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     files.filter(|path| path.extension().is_some_and(|extension| extension != "h")).collect()
@@ -72,7 +72,7 @@ fn component(test_host: &TestHost, name: &str) -> PathBuf {
     test_host.directory.path().join("plugins").join(name).with_extension("wasm")
 }
 
-/// The outcome of each call of one turn: whether it is an error, and its text.
+/// Runs a turn with these calls. Returns for each call whether its result is an error, and its text.
 async fn outcomes(test_host: &TestHost, calls: &[(&str, Value)]) -> Vec<(bool, String)> {
     let mut session =
         test_host.session(AgentConfig::new("test"), script(&[call_reply(calls), text_reply("Done.")])).await;
@@ -108,7 +108,7 @@ async fn p1_a_python_guest_serves_a_tool() {
     assert!(results[3].1.contains("refused"), "a file without a grant: {}", results[3].1);
 }
 
-/// P1, P2, P8: A JavaScript guest serves a tool of the contract; other exports of its toolchain are not tools.
+/// P1, P2, P8: A JavaScript guest serves a tool of the contract. Other exports of its toolchain are not tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_a_javascript_guest_serves_a_tool() {
     let test_host = TestHost::new(&[]).await;
@@ -128,8 +128,8 @@ async fn p1_a_javascript_guest_serves_a_tool() {
     assert_eq!(results[3], (false, "1".to_owned()), "each call has a fresh instance");
     let plugin = only_plugin(&test_host).await;
     assert_eq!(plugin.tools().len(), calls.len());
-    let [left_out] = plugin.skipped_exports() else { panic!("{:?}", plugin.skipped_exports()) };
-    assert!(left_out.function == "init" && left_out.reason.contains("toolchain"), "{left_out}");
+    let [skipped] = plugin.skipped_exports() else { panic!("{:?}", plugin.skipped_exports()) };
+    assert!(skipped.function == "init" && skipped.reason.contains("toolchain"), "{skipped}");
 }
 
 /// P1, P2: A C guest serves a tool of the contract.
@@ -173,7 +173,7 @@ async fn check_words_world(test_host: &TestHost) {
     assert_eq!(tools.len(), 3, "{tools:?}");
 }
 
-/// P3, P5: A Python component that is not written for this host: its functions are tools, with the types of its own
+/// P3, P5: The functions of a Python component that is not written for this host are tools, with the types of its own
 /// WIT.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_a_python_guest_of_another_world_serves_tools() {
@@ -183,7 +183,7 @@ async fn p3_a_python_guest_of_another_world_serves_tools() {
     }
 }
 
-/// P3: The same in JavaScript.
+/// P3: The functions of a JavaScript component that is not written for this host are tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_a_javascript_guest_of_another_world_serves_tools() {
     let test_host = TestHost::new(&[]).await;
@@ -192,7 +192,7 @@ async fn p3_a_javascript_guest_of_another_world_serves_tools() {
     }
 }
 
-/// P3: The same in C.
+/// P3: The functions of a C component that is not written for this host are tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_a_c_guest_of_another_world_serves_tools() {
     let test_host = TestHost::new(&[]).await;

@@ -12,8 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 
-/// A folder with an agent, its plugins and its data. The plugin `intruder` tries to write to all of it, as far as it is
-/// granted.
+/// A folder with an agent, its plugins and its data. The plugin `intruder` tries to change files in this folder.
 pub(crate) struct IntruderFolder {
     _compiled_code: SharedCompiledCode,
     folder: TempDir,
@@ -22,8 +21,8 @@ pub(crate) struct IntruderFolder {
 impl IntruderFolder {
     pub(crate) fn new(agent: &str, operations: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let kept = SharedCompiledCode::in_data(&folder.path().join("data"));
-        let folder = Self { _compiled_code: kept, folder };
+        let compiled_code = SharedCompiledCode::in_data(&folder.path().join("data"));
+        let folder = Self { _compiled_code: compiled_code, folder };
         for name in ["plugins", "agents", "out"] {
             std::fs::create_dir(folder.path(name)).unwrap();
         }
@@ -61,18 +60,18 @@ impl IntruderFolder {
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
     }
 
-    /// Every file with its contents, except the host's own files in its data folder.
+    /// Returns every file with its content, except the host's own files in its data folder.
     fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut files = BTreeMap::new();
-        let mut todo = vec![self.path("")];
-        while let Some(folder) = todo.pop() {
+        let mut folders = vec![self.path("")];
+        while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
-                let kind = path.symlink_metadata().unwrap();
-                match kind.is_dir() {
+                let metadata = path.symlink_metadata().unwrap();
+                match metadata.is_dir() {
                     true if path.ends_with("data") => {}
-                    true => todo.push(path),
-                    false if kind.is_symlink() => drop(files.insert(path, b"a link".to_vec())),
+                    true => folders.push(path),
+                    false if metadata.is_symlink() => drop(files.insert(path, b"a link".to_vec())),
                     false => drop(files.insert(path.clone(), std::fs::read(path).unwrap())),
                 }
             }
@@ -82,7 +81,7 @@ impl IntruderFolder {
 }
 
 /// Row 40: With `write = ["."]` on the agent's own folder, no file that the host reads to make decisions is changed,
-/// and the user sees beforehand what the grant excludes.
+/// and the host tells the user in advance which files the grant excludes.
 #[test]
 fn row_40_a_grant_of_the_agents_folder_excludes_decision_files() {
     let attacks = [
@@ -121,20 +120,20 @@ fn row_40_a_grant_of_the_agents_folder_excludes_decision_files() {
     let before = folder.files();
     let output_text = folder.run(&["--agent", "agent.toml", "--json", "Go."]);
     assert_eq!(std::fs::read(folder.path("honest")).unwrap(), b"x", "the grant itself works: {output_text}");
-    let mut after = folder.files();
-    for made in ["honest", "evil.toml", "twin", "link"] {
-        after.remove(&folder.path(made));
+    let mut files_after = folder.files();
+    for path in ["honest", "evil.toml", "twin", "link"] {
+        files_after.remove(&folder.path(path));
     }
-    assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>(), "{output_text}");
-    assert!(before == after, "{output_text}");
+    assert_eq!(before.keys().collect::<Vec<_>>(), files_after.keys().collect::<Vec<_>>(), "{output_text}");
+    assert!(before == files_after, "{output_text}");
     assert!(!folder.path("data/stray").exists() && folder.path("data/agent-host.db").exists(), "{output_text}");
     assert!(!output_text.contains("SQLite format"), "the database is not read either: {output_text}");
     let listed = folder.run(&["session", "list", "--json"]);
-    assert!(listed.contains("\"subject\""), "the store is whole: {listed}");
+    assert!(listed.contains("\"subject\""), "the store is intact: {listed}");
 }
 
-/// Row 40: A file next to the script of an MCP server, or one that its package manager reads, would run as native code
-/// at the next start. A plugin can write none of them, and cannot move a folder with such files there.
+/// Row 40: A file next to the script of an MCP server, or a file that its package manager reads, would run as native
+/// code at the next start. A plugin cannot write such a file, and cannot move a folder with such files there.
 #[test]
 fn row_40_protects_files_that_an_mcp_server_would_load() {
     let attacks = [
@@ -170,23 +169,24 @@ fn row_40_protects_files_that_an_mcp_server_would_load() {
     let output_text = folder.run(&["--agent", "agent.toml", "--json", "Go."]);
     assert!(folder.path("honest").exists() && folder.path("work").is_dir(), "the grant itself works: {output_text}");
     assert_eq!(std::fs::read_to_string(folder.path("server.py")).unwrap(), "raise SystemExit(3)\n");
-    for made in folder.files().keys() {
-        let name = made.file_name().unwrap().to_string_lossy().to_lowercase();
+    for path in folder.files().keys() {
+        let name = path.file_name().unwrap().to_string_lossy().to_lowercase();
         let is_loaded = name.ends_with(".py") && name != "server.py"
             || [".npmrc", "package.json", "main", "helper.cjs", "three"].contains(&&*name);
-        assert!(!is_loaded && !made.to_string_lossy().contains("node_modules"), "{}: {output_text}", made.display());
+        assert!(!is_loaded && !path.to_string_lossy().contains("node_modules"), "{}: {output_text}", path.display());
     }
     assert!(!folder.path("node_modules").exists(), "{output_text}");
 }
 
-/// Row 40: `plugin call` cannot change any of them either.
+/// Row 40: A plugin that is run with `plugin call` cannot change files that the host reads to make decisions.
 #[test]
 fn row_40_plugin_call_cannot_change_decision_files() {
     let folder = IntruderFolder::new("[plugins.intruder.grants]\nwrite = [\".\"]\n", "list .");
     let before = std::fs::read(folder.path("agent.toml")).unwrap();
-    let deeds = "{\"deeds\": \"write agent.toml x; write plugins/evil.wasm x; write data/stray x; write honest x\"}";
+    let arguments =
+        "{\"deeds\": \"write agent.toml x; write plugins/evil.wasm x; write data/stray x; write honest x\"}";
     let output_text =
-        folder.run(&["plugin", "call", "plugins/intruder.wasm", "intruder.deeds", deeds, "--agent", "agent.toml"]);
+        folder.run(&["plugin", "call", "plugins/intruder.wasm", "intruder.deeds", arguments, "--agent", "agent.toml"]);
     assert!(folder.path("honest").exists(), "the grant itself works: {output_text}");
     assert_eq!(std::fs::read(folder.path("agent.toml")).unwrap(), before, "{output_text}");
     assert!(!folder.path("plugins/evil.wasm").exists() && !folder.path("data/stray").exists(), "{output_text}");
@@ -219,7 +219,7 @@ impl CountingServer {
     }
 }
 
-/// Runs the agent as a script would, edits agent.toml once the plugin's call has started, and returns the result of
+/// Runs the agent without a terminal, edits agent.toml once the plugin's call has started, and returns the result of
 /// that call.
 fn result_after_edit(folder: &IntruderFolder, started_marker: &Path, edited: &str) -> String {
     let mut running = folder.command(&["--agent", "agent.toml", "--json", "Go."]).spawn().unwrap();
@@ -230,15 +230,15 @@ fn result_after_edit(folder: &IntruderFolder, started_marker: &Path, edited: &st
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     folder.configure(edited);
-    let all: Vec<String> = lines.map(|line| line.unwrap()).collect();
-    assert!(running.wait().unwrap().success(), "{all:#?}");
-    let result = all.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let event_lines: Vec<String> = lines.map(|line| line.unwrap()).collect();
+    assert!(running.wait().unwrap().success(), "{event_lines:#?}");
+    let result = event_lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let result = result.filter(|event| event["type"].as_str().is_some_and(|kind| kind.starts_with("tool_result")));
     result.map(|event| event.to_string()).collect::<Vec<_>>().concat()
 }
 
-/// Row 48: For each kind of grant that is revoked in agent.toml while a call runs, the next use fails, and the other
-/// grants stay.
+/// Row 48: If a grant is revoked in agent.toml while a call runs, the next use of that grant fails. The other grants
+/// stay. The test covers every kind of grant.
 #[test]
 fn row_48_revoking_a_grant_affects_the_running_call() {
     let server = CountingServer::start();
@@ -261,10 +261,10 @@ fn row_48_revoking_a_grant_affects_the_running_call() {
         grants[revoked] = if revoked == 0 { "write = [\"begun\"]".to_owned() } else { String::new() };
         let before = server.requests.load(Ordering::SeqCst);
         let result = result_after_edit(&folder, &folder.path("begun/now"), &agent(&grants));
-        for (kind, (grant, operation)) in kinds.iter().enumerate() {
-            // An operation that fails is followed by the kind of its error.
+        for (index, (grant, operation)) in kinds.iter().enumerate() {
+            // In the result, the line of a failed operation also contains the kind of its error.
             let succeeded = result.matches(&format!("{operation}: \\n")).count();
-            assert_eq!(succeeded, if kind == revoked { 1 } else { 2 }, "{grant}, without {revoked}: {result}");
+            assert_eq!(succeeded, if index == revoked { 1 } else { 2 }, "{grant}, without {revoked}: {result}");
         }
         let sent = server.requests.load(Ordering::SeqCst) - before;
         assert_eq!(sent, if revoked == 1 { 1 } else { 2 }, "without {revoked}: {result}");

@@ -1,4 +1,5 @@
-//! The host's model for plugins: used by grant, within a token budget per turn, and counted in the turn (P5, L5).
+//! Plugins can ask the host's model if they have a grant, within a token budget per turn. The tokens are counted in the
+//! turn (P5, L5).
 
 use crate::support::{TestHost, call_reply, events, records, results, run_turn, script, text_reply};
 use agent_core::event::EventKind;
@@ -39,7 +40,8 @@ async fn costs(test_host: &TestHost, session: &Session) -> Vec<CallCost> {
     events(test_host, session).await.into_iter().filter_map(|event| cost(event.kind)).collect()
 }
 
-/// P5, L5, D1: The model sees only the plugin's question; its tokens count for the turn and are on the call's event.
+/// P5, L5, D1: The model receives only the plugin's question. The tokens are counted in the turn and in the call's
+/// event.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_a_plugin_asks_the_agents_model() {
     let test_host = TestHost::new(&["summarize"]).await;
@@ -49,7 +51,9 @@ async fn p5_a_plugin_asks_the_agents_model() {
     answer["expect"] = expect;
     let replies = [call_reply(&[summarize_call("a long story")]), text_reply("Done.")];
     let mut session = test_host.session(agent(Some(1_000)), script_with_answers(&replies, &[answer])).await;
-    let TurnResult::Finished(output) = run_turn(&mut session, "The secret prompt.").await else { panic!("it ends") };
+    let TurnResult::Finished(output) = run_turn(&mut session, "The secret prompt.").await else {
+        panic!("the turn did not finish")
+    };
     assert_eq!(results(&test_host, &session).await, [("summarize.text".to_owned(), false, "A ship.".to_owned())]);
     assert_eq!((output.usage.prompt_tokens, output.usage.completion_tokens), (240, 22));
     assert_eq!(output.execution_units, 262);
@@ -63,7 +67,7 @@ async fn p5_a_plugin_asks_the_agents_model() {
     assert_eq!(session.state().asks, 1);
 }
 
-/// P5, P6: Nothing is granted by default; the denial names the line to add, and no model is asked.
+/// P5, P6: Nothing is granted by default. The denial names the line to add, and no model is asked.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_without_a_grant_no_model_is_asked() {
     let test_host = TestHost::new(&["summarize"]).await;
@@ -76,7 +80,7 @@ async fn p6_without_a_grant_no_model_is_asked() {
     assert_eq!(session.state().asks, 0);
 }
 
-/// P5: The budget covers all calls of the turn and continues from the stored state; the next turn has a new budget.
+/// P5: The budget covers all calls of a turn and is restored from the stored state. The next turn has a new budget.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_an_exhausted_budget_is_a_typed_error() {
     let test_host = TestHost::new(&["summarize"]).await;
@@ -93,15 +97,16 @@ async fn p5_an_exhausted_budget_is_a_typed_error() {
     assert_eq!((usage.asks, usage.usage.total()), (1, 402));
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
-    // A process that continues the turn takes the next answer.
-    let again = test_host.agent(agent(Some(420)), script).await;
-    let mut session = Session::open(&test_host.host(), again, OpenSession::Existing(subject)).await.unwrap();
+    // A process that continues the session uses the next scripted answer.
+    let reopened_agent = test_host.agent(agent(Some(420)), script).await;
+    let mut session = Session::open(&test_host.host(), reopened_agent, OpenSession::Existing(subject)).await.unwrap();
     assert!(matches!(run_turn(&mut session, "Again.").await, TurnResult::Finished(_)));
     assert_eq!(results(&test_host, &session).await[2].2, "Second.");
     assert_eq!(session.state().asks, 2);
 }
 
-/// P5, M3: A busy model is asked again; if it does not answer, the plugin gets an error, and the turn continues.
+/// P5, M3: A question to a busy model is retried. If the model does not answer, the plugin gets an error, and the turn
+/// continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn m3_retries_a_question_and_reports_its_failure_to_the_call() {
     let test_host = TestHost::new(&["summarize"]).await;
@@ -113,11 +118,11 @@ async fn m3_retries_a_question_and_reports_its_failure_to_the_call() {
     let outcomes = results(&test_host, &session).await;
     assert_eq!((outcomes[0].1, outcomes[0].2.as_str()), (false, "At last."));
     assert!(outcomes[1].1 && outcomes[1].2.contains("did not answer the question"), "{outcomes:?}");
-    assert!(!outcomes[1].2.contains("script"), "what the host's models are is not the plugin's: {outcomes:?}");
+    assert!(!outcomes[1].2.contains("script"), "the error does not reveal the host's model: {outcomes:?}");
 }
 
-/// P8, L29: Waiting for the model counts towards the call's wall time; stopping the call stops the question, which is
-/// counted.
+/// P8, L29: Waiting for the model counts towards the call's wall time. Stopping the call also stops the question, which
+/// is still counted.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_a_question_ends_with_its_call() {
     let test_host = TestHost::new(&["summarize"]).await;
@@ -135,12 +140,12 @@ async fn p8_a_question_ends_with_its_call() {
         outcomes[0].1 && outcomes[0].2.contains("wall time of 300ms") && outcomes[0].2.contains("summarize@"),
         "{outcomes:?}"
     );
-    assert_eq!((outcomes[1].1, outcomes[1].2.as_str()), (false, "Quick."), "the next question has the next answer");
+    assert_eq!((outcomes[1].1, outcomes[1].2.as_str()), (false, "Quick."), "the next question gets the next answer");
     assert_eq!(session.state().turn.as_ref().unwrap().plugin_model_use["summarize"].asks, 2);
-    assert!(costs(&test_host, &session).await[0].cpu_us < 200_000, "waiting costs no fuel");
+    assert!(costs(&test_host, &session).await[0].cpu_us < 200_000, "waiting uses no processor time");
 }
 
-/// P5, L5: A context builder can ask the model; its question is committed before the prompt that uses the answer.
+/// P5, L5: A context builder can ask the model. Its question is committed before the prompt that uses the answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_a_context_builder_asks_the_model() {
     let test_host = TestHost::new(&["stateful-builder"]).await;

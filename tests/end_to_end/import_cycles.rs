@@ -65,7 +65,8 @@ fn imports(sources: &Path, files: &BTreeMap<Vec<String>, PathBuf>, inside: &[Str
         let mut paths = Paths { module: module.clone(), found: Vec::new() };
         paths.visit_file(&parsed);
         for path in paths.found {
-            // The longest part of the path that is a file; the rest is an item or an inline module.
+            // The target is the longest part of the path that is a file. The remaining parts name an item or an inline
+            // module.
             let target = (1..=path.len()).rev().map(|length| &path[..length]).find(|part| files.contains_key(*part));
             let Some(target) = target.filter(|target| target.len() > inside.len() && target.starts_with(inside)) else {
                 continue;
@@ -82,28 +83,28 @@ fn imports(sources: &Path, files: &BTreeMap<Vec<String>, PathBuf>, inside: &[Str
 
 /// Describes the modules that import each other, if there are any.
 fn cycle(imports: &Imports) -> Option<String> {
-    let mut left: BTreeSet<&String> = imports.keys().collect();
+    let mut remaining: BTreeSet<&String> = imports.keys().collect();
     // A module that imports no remaining module is in no cycle, and neither is one that no remaining module imports.
     loop {
         let imported: BTreeSet<&String> =
-            left.iter().flat_map(|from| imports[*from].keys()).filter(|to| left.contains(to)).collect();
+            remaining.iter().flat_map(|from| imports[*from].keys()).filter(|to| remaining.contains(to)).collect();
         let in_cycle = |module: &&&String| {
-            imported.contains(**module) && imports[**module].keys().any(|target| left.contains(target))
+            imported.contains(**module) && imports[**module].keys().any(|target| remaining.contains(target))
         };
-        let next: BTreeSet<&String> = left.iter().filter(in_cycle).copied().collect();
-        if next.len() == left.len() {
+        let next: BTreeSet<&String> = remaining.iter().filter(in_cycle).copied().collect();
+        if next.len() == remaining.len() {
             break;
         }
-        left = next;
+        remaining = next;
     }
     let mut lines = Vec::new();
-    for from in &left {
-        for (to, files) in imports[*from].iter().filter(|(to, _)| left.contains(to)) {
+    for from in &remaining {
+        for (to, files) in imports[*from].iter().filter(|(to, _)| remaining.contains(to)) {
             let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
             lines.push(format!("  {from} imports {to} in {}", files.join(", ")));
         }
     }
-    (!lines.is_empty()).then(|| format!("{left:?}\n{}", lines.join("\n")))
+    (!lines.is_empty()).then(|| format!("{remaining:?}\n{}", lines.join("\n")))
 }
 
 /// The source files below a folder by their module paths, without the crate's root and without test files.

@@ -1,5 +1,5 @@
-//! Row 49: Invisible characters are shown in visible form, to a model over the wire and to a person at the terminal;
-//! the stored text keeps them (invariant 4).
+//! Row 49: Invisible characters are shown in visible form, both in requests to a model and in the terminal. The stored
+//! text keeps the invisible characters (invariant 4).
 
 use crate::chat_server::{Answer, ChatServer, local_provider};
 use crate::support::{TestHost, results, run_turn};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// A tag character, a direction override, a joiner that joins nothing, and a control character.
 const HIDDEN: [&str; 4] = ["\u{e0049}", "\u{202e}", "\u{200b}", "\u{9b}"];
-/// Joiners that Persian text and a family emoji need.
+/// Text whose joiners are kept: a Persian word and an emoji that consists of two characters.
 const ORDINARY: &str = "می\u{200c}خواهم 👩\u{200d}💻";
 
 /// A server whose tool description and result contain the hidden characters in UTF-8.
@@ -43,33 +43,38 @@ done"#
 async fn row_49_a_model_gets_no_invisible_characters() {
     let test_host = TestHost::new(&[]).await;
     let hidden = HIDDEN.concat();
-    let server_of_models =
+    let model_server =
         ChatServer::start([Answer::Calls("", vec![("h_read", json!({"path": "a"}))]), Answer::Text("Done.")]).await;
     let mut config = AgentConfig { mcp: vec![server()], ..AgentConfig::new("test") };
     config.prompt.instructions = Some(format!("Be brief.{hidden}"));
-    let model = local_provider(&server_of_models.base_url).model("local/served", Path::new(".")).expect("a model");
+    let model = local_provider(&model_server.base_url).model("local/served", Path::new(".")).expect("a model");
     let agent = Agent::new(config, Models::from(model), test_host.generation().await).unwrap();
     let mut session = Session::open(&test_host.host(), Arc::new(agent), OpenSession::New).await.unwrap();
     let result = run_turn(&mut session, &format!("Read it.{hidden}")).await;
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
-    let sent = json!(server_of_models.requests()).to_string();
+    let sent = json!(model_server.requests()).to_string();
     for character in HIDDEN {
         let number = format!("u{{{:x}}}", u32::from(character.chars().next().unwrap()));
         assert!(!sent.contains(character), "{number} was sent");
-        // Instructions, input, two descriptions and the result.
+        // Each character is in the instructions, the input, two descriptions and the result.
         assert!(sent.matches(&number).count() >= 5, "{number}: {sent}");
     }
     assert!(sent.contains(ORDINARY), "{sent}");
     let stored = &results(&test_host, &session).await[0].2;
-    assert!(stored.contains(&format!("found{hidden}")), "the stored text keeps it: {}", stored.escape_unicode());
+    assert!(
+        stored.contains(&format!("found{hidden}")),
+        "the stored text keeps the hidden characters: {}",
+        stored.escape_unicode()
+    );
     let servers = session.agent().servers().clone();
     session.close().await.unwrap();
     servers.shutdown().await;
 }
 
-/// Row 49 at the terminal: descriptions of tools, and names of models that a server lists.
+/// Row 49: In the terminal, invisible characters in tool descriptions are shown in visible form. Models with such names
+/// are not listed.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_49_the_terminal_shows_invisible_characters() {
+async fn row_49_the_terminal_shows_invisible_characters_in_visible_form() {
     let folder = tempfile::tempdir().unwrap();
     let hidden = HIDDEN.concat();
     let names = [

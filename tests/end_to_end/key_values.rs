@@ -1,5 +1,5 @@
-//! `wasi:keyvalue` by grant over the store (P5, P8), the validator `grounded`, and special files in a granted tree (row
-//! 33).
+//! `wasi:keyvalue`, which needs a grant and uses the store (P5, P8), the validator `grounded`, and special files in a
+//! granted tree (row 33).
 
 use crate::support::{TestHost, call_reply, results, run_turn, script, text_reply, with_tree_grant};
 use agent_plugins::Grants;
@@ -33,14 +33,14 @@ async fn p5_values_persist_and_belong_to_one_agent() {
     let (is_error, text) = call(&test_host, granted(), "notes.add", add("Ada likes tea")).await;
     assert!(!is_error && text.contains("\"number\":1"), "{text}");
     let (_, text) = call(&test_host, granted(), "notes.find", json!({"words": "tea"})).await;
-    assert!(text.contains("Ada likes tea"), "another session finds it: {text}");
+    assert!(text.contains("Ada likes tea"), "another session finds the value: {text}");
     let (_, text) = call(&test_host, agent("b", Some(4096)), "notes.list", json!({})).await;
-    assert!(!text.contains("Ada"), "another agent does not: {text}");
+    assert!(!text.contains("Ada"), "another agent does not find the value: {text}");
     let (is_error, text) = call(&test_host, granted(), "notes.add", add(&"x".repeat(5000))).await;
     assert!(is_error && text.contains("4096"), "{text}");
 }
 
-/// P5: Increments are atomic, however many calls run at once.
+/// P5: Increments are atomic, even if many calls run at the same time.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_concurrent_increments_are_atomic() {
     let test_host = TestHost::new(&["notes"]).await;
@@ -58,7 +58,8 @@ async fn p5_concurrent_increments_are_atomic() {
     assert_eq!(numbers, (1..=16).collect::<Vec<_>>());
 }
 
-/// L12: A quote that is in no tool result goes back to the model; one from a tool result ends the turn.
+/// L12: A reply with a quote that is in no tool result is returned to the model. A reply with a quote from a tool
+/// result ends the turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn l12_quotes_must_be_in_a_tool_result() {
     let test_host = TestHost::new(&["files", "grounded"]).await;
@@ -76,7 +77,7 @@ async fn l12_quotes_must_be_in_a_tool_result() {
     assert_eq!(session.state().turns, 1);
 }
 
-/// Row 33: A named pipe and a device in a granted tree are refused before they are opened, also through a link.
+/// Row 33: A named pipe in a granted tree is refused before it is opened, also through a link.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn row_33_refuses_a_pipe_in_a_granted_tree() {
@@ -94,14 +95,14 @@ async fn row_33_refuses_a_pipe_in_a_granted_tree() {
             Duration::from_secs(20),
             call(&test_host, with_tree_grant(&test_host, "files"), tool, arguments),
         );
-        let (is_error, text) = called.await.expect("refused at once, not at the end of its time");
+        let (is_error, text) = called.await.expect("the call is refused at once and does not wait for its time limit");
         assert!(is_error && !text.contains("wall time"), "{tool} {path}: {text}");
     }
     let (is_error, text) =
         call(&test_host, with_tree_grant(&test_host, "files"), "files.read", json!({"path": "file"})).await;
     assert!(!is_error && text.contains("words"), "{text}");
-    // A thread that still waits to read would be a reader, and would let this open of the other end succeed.
+    // If a thread still waited to read from the pipe, opening the pipe for writing would succeed.
     let nonblocking = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
     let writer = rustix::fs::open(&pipe, nonblocking, rustix::fs::Mode::empty());
-    assert_eq!(writer.err(), Some(rustix::io::Errno::NXIO), "nothing waits on the pipe");
+    assert_eq!(writer.err(), Some(rustix::io::Errno::NXIO), "no thread waits on the pipe");
 }

@@ -1,5 +1,5 @@
-//! `kill -9` before and after each commit that a person, a service or a plugin causes (row 27). Afterwards the database
-//! is intact, every call has one result or its turn says what it waits for, and the session can continue.
+//! `kill -9` before and after each commit that a user, a service or a plugin causes (row 27). Afterwards, the database
+//! is intact, every call has one result or its turn waits for that result, and the session can continue.
 
 use crate::support::{call_reply, components, script, text_reply};
 use agent_core::event::EventKind;
@@ -21,11 +21,12 @@ struct Case {
     /// The lines of `agent.toml` after the name and the model.
     agent: &'static str,
     replies: Vec<Value>,
-    /// Commands that run before and must succeed or wait, and `EDIT TEXT` for an edit of `agent.toml`. `{session}` is
-    /// replaced by the session, and `{call}` by its first call without a result.
-    before: Vec<Vec<&'static str>>,
+    /// The steps before the killed command: a command that must succeed or suspend, `EDIT TEXT` to write `agent.toml`,
+    /// `KILL POINT` to run a turn that is killed at this point, or `WAIT`. In a command, `{session}` is replaced by the
+    /// session, and `{call}` by its first call without a result.
+    setup_steps: Vec<Vec<&'static str>>,
     /// The command that is killed.
-    killed: Vec<&'static str>,
+    killed_command: Vec<&'static str>,
 }
 
 struct TestCli {
@@ -75,7 +76,8 @@ impl TestCli {
         SqliteStore::open(self.path("data/agent-host.db"), Options::default()).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The session, and its first call without a result.
+    /// Returns the session and its first call without a result. A text is empty if the session or the call does not
+    /// exist.
     fn session(&self) -> (String, String) {
         if !self.path("data/agent-host.db").exists() {
             return Default::default();
@@ -89,15 +91,15 @@ impl TestCli {
         })
     }
 
-    /// Checks what must hold at any moment.
+    /// Checks the invariants of the stored session that are always true.
     fn check(&self, context: &str) {
         block_on(async {
             let store = self.store();
             store.integrity_check().await.unwrap_or_else(|error| panic!("{context}: {error}"));
             let session = store.sessions(SessionFilter::default(), 1).await.unwrap().remove(0);
             let is_open = session.state.is_open();
-            let all = MessageRange::After { id: 0, limit: 1_000 };
-            let messages = store.messages(&session.subject, all).await.unwrap();
+            let range = MessageRange::After { id: 0, limit: 1_000 };
+            let messages = store.messages(&session.subject, range).await.unwrap();
             let parts: Vec<_> = messages.iter().flat_map(|message| &message.parts).collect();
             for turn in 1..=session.turns {
                 for call in store.calls(&session.subject, CallFilter::Turn(turn)).await.unwrap() {
@@ -121,13 +123,13 @@ impl TestCli {
     fn check_effects(&self, context: &str) {
         let effects = std::fs::read_to_string(self.path("tree/effects.txt")).unwrap_or_default();
         let mut lines: Vec<&str> = effects.lines().collect();
-        let all = lines.len();
+        let count = lines.len();
         lines.sort_unstable();
         lines.dedup();
-        assert_eq!(lines.len(), all, "{context}: an effect was repeated: {effects}");
+        assert_eq!(lines.len(), count, "{context}: an effect was repeated: {effects}");
     }
 
-    /// Continues until a new turn has ended. A turn that waits for a person is cancelled.
+    /// Continues the session until a new turn has ended. A turn that waits for the user is cancelled.
     fn continue_to_end(&self, context: &str) {
         for _ in 0..6 {
             let output = self.run(&[&AGENT[..], &["--continue", "And now?"]].concat(), None);
@@ -163,57 +165,81 @@ const PLUGINS: &str = "plugin_directory = \"plugins\"\n[plugins.probe.grants]\nw
                        events = [\"com.example.probe.v1\"]\n[plugins.summarize.grants]\nmodel_tokens = 10000\n";
 
 fn cases() -> Vec<Case> {
-    let go = || [&AGENT[..], &["Go."]].concat();
-    let done = || [text_reply("Done."), text_reply("Done."), text_reply("Done."), text_reply("Done.")];
-    let after = |call: Value| [&[call][..], &done()].concat();
-    let pay = || after(call_reply(&[("pay", json!({}))]));
-    let on = [&AGENT[..], &["--continue"]].concat();
+    let start_turn = || [&AGENT[..], &["Go."]].concat();
+    let final_replies = || [text_reply("Done."), text_reply("Done."), text_reply("Done."), text_reply("Done.")];
+    let with_final_replies = |call: Value| [&[call][..], &final_replies()].concat();
+    let pay = || with_final_replies(call_reply(&[("pay", json!({}))]));
+    let continue_turn = [&AGENT[..], &["--continue"]].concat();
     let approve = vec!["session", "approve", "{session}", "--no-run", "--agent", "agent.toml"];
-    let count = || after(call_reply(&[("probe.count", json!({"path": "tree/effects.txt", "ms": 0}))]));
-    let asks = "finish = \"tool\"\nanswer_within_ms = 300\n";
+    let count = || with_final_replies(call_reply(&[("probe.count", json!({"path": "tree/effects.txt", "ms": 0}))]));
+    let asks_config = "finish = \"tool\"\nanswer_within_ms = 300\n";
     let question = call_reply(&[("ask_question", json!({"question": "Which?"}))]);
     let complete = || call_reply(&[("task_completion", json!({"result": "Done."}))]);
-    let case = |input, agent, replies, before, killed| Case { input, agent, replies, before, killed };
+    let case = |input, agent, replies, setup_steps, killed_command| Case {
+        input,
+        agent,
+        replies,
+        setup_steps,
+        killed_command,
+    };
     vec![
-        case("cancel", SERVICE, pay(), vec![go()], vec!["session", "cancel", "{session}"]),
-        case("undo", SERVICE, done().to_vec(), vec![go()], vec!["session", "undo", "{session}"]),
-        case("keep", SERVICE, pay(), vec![go()], [&AGENT[..], &["--continue", "And?"]].concat()),
-        case("expire", asks, vec![question, complete(), complete()], vec![go(), vec!["WAIT"]], on.clone()),
-        case("approval", ASK_FIRST, pay(), vec![go()], approve.clone()),
-        case("forbidden", ASK_FIRST, pay(), vec![go(), approve, vec![EDIT_TO_DENY]], on.clone()),
-        case("ask_again", SERVICE, pay(), vec![vec!["KILL before-commit:dispatched"], vec![EDIT_TO_ASK]], on.clone()),
+        case("cancel", SERVICE, pay(), vec![start_turn()], vec!["session", "cancel", "{session}"]),
+        case("undo", SERVICE, final_replies().to_vec(), vec![start_turn()], vec!["session", "undo", "{session}"]),
+        case("keep", SERVICE, pay(), vec![start_turn()], [&AGENT[..], &["--continue", "And?"]].concat()),
+        case(
+            "expire",
+            asks_config,
+            vec![question, complete(), complete()],
+            vec![start_turn(), vec!["WAIT"]],
+            continue_turn.clone(),
+        ),
+        case("approval", ASK_FIRST, pay(), vec![start_turn()], approve.clone()),
+        case("forbidden", ASK_FIRST, pay(), vec![start_turn(), approve, vec![EDIT_TO_DENY]], continue_turn.clone()),
+        case(
+            "ask_again",
+            SERVICE,
+            pay(),
+            vec![vec!["KILL before-commit:dispatched"], vec![EDIT_TO_ASK]],
+            continue_turn.clone(),
+        ),
         case(
             "denied",
             SERVICE,
             pay(),
             vec![vec!["KILL before-commit:dispatched"], vec![EDIT_TO_OTHER_DESCRIPTION]],
-            on.clone(),
+            continue_turn.clone(),
         ),
-        case("pending", PLUGINS, after(call_reply(&[("probe.pending", json!({"text": "x"}))])), vec![], go()),
+        case(
+            "pending",
+            PLUGINS,
+            with_final_replies(call_reply(&[("probe.pending", json!({"text": "x"}))])),
+            vec![],
+            start_turn(),
+        ),
         case(
             "asked",
             PLUGINS,
-            after(call_reply(&[("summarize.text", json!({"text": "x", "words": 10}))])),
+            with_final_replies(call_reply(&[("summarize.text", json!({"text": "x", "words": 10}))])),
             vec![],
-            go(),
+            start_turn(),
         ),
         case(
             "resolve",
             PLUGINS,
             count(),
-            vec![["KILL after-call:probe.count"].to_vec(), on],
+            vec![["KILL after-call:probe.count"].to_vec(), continue_turn],
             vec!["session", "resolve", "{session}/{call}", "result", "counted"],
         ),
     ]
 }
 
-/// Row 27, D3: Killed around every commit that is caused from outside the turn.
+/// Row 27, D3: The process is killed around every commit that is caused from outside the turn.
 #[test]
-fn row_27_killed_around_decisions_from_outside() {
+fn row_27_a_session_is_intact_after_a_kill_around_an_outside_decision() {
     for case in &cases() {
         for moment in ["before-commit", "after-commit"] {
             let (cli, point) = (TestCli::new(case), format!("{moment}:{}", case.input));
-            for command in &case.before {
+            for command in &case.setup_steps {
                 match command[0].split_once(' ') {
                     Some(("EDIT", agent)) => cli.write_agent(agent),
                     Some(("KILL", point)) => drop(cli.run(&[&AGENT[..], &["Go."]].concat(), Some(point))),
@@ -224,7 +250,7 @@ fn row_27_killed_around_decisions_from_outside() {
                     }
                 }
             }
-            let output = cli.run(&case.killed, Some(&point));
+            let output = cli.run(&case.killed_command, Some(&point));
             assert_eq!(output.status.signal(), Some(9), "{point} is passed: {}", status_and_stderr(&output));
             cli.check(&point);
             cli.continue_to_end(&point);

@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// Messages of a turn of [`sample_session`].
-const MESSAGES: u64 = 4;
+/// Number of messages in a turn of [`sample_session`].
+const MESSAGES_PER_TURN: u64 = 4;
 
-/// Turns of the large session. With every repeat it has 100,000 messages.
+/// Returns the number of turns of the large session. With `AGENT_HOST_EVERY_REPEAT`, the session has 100,000 messages.
 fn turns() -> u64 {
     if every_repeat() { 25_000 } else { 2_000 }
 }
@@ -20,11 +20,12 @@ fn every_repeat() -> bool {
     std::env::var_os("AGENT_HOST_EVERY_REPEAT").is_some()
 }
 
-/// Memory in MiB for a program that runs no plugin (`ulimit -d`, which counts all writable memory), and for one that
-/// runs plugins.
+/// Memory limit of a command that runs no plugin, in MiB. The limit is set with `ulimit -d`, which counts all writable
+/// memory.
 const MEMORY: u32 = 120;
-const WITH_PLUGINS: u32 = 150;
-/// The same in MiB for a session of any length: 200 MB.
+/// Memory limit of a command that runs plugins, in MiB.
+const MEMORY_WITH_PLUGINS: u32 = 150;
+/// Memory limit of every command with `AGENT_HOST_EVERY_REPEAT`, in MiB. It is 200 MB for a session of any length.
 const MEMORY_AT_ANY_LENGTH: u32 = 190;
 
 /// Runs the program and returns its stdout.
@@ -34,12 +35,12 @@ fn run(folder: &Path, memory: u32, arguments: &str) -> String {
     let command = format!("ulimit -d {memory} && exec '{program}' {arguments} --data data");
     let mut shell = Command::new("sh");
     let output = shell.args(["-c", &command]).current_dir(folder).stdin(Stdio::null()).output().unwrap();
-    let output_text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{arguments}: {output_text}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments}: {stderr}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A folder with a session of one turn, and its document.
+/// Creates a folder with a session of one turn. Returns the folder and the exported session.
 fn sample_session() -> (TempDir, Value) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("plugins")).unwrap();
@@ -47,37 +48,37 @@ fn sample_session() -> (TempDir, Value) {
     let replies = [call_reply(&[("calc.evaluate", json!({"expression": "1+1"}))]), text_reply("It is two.")];
     std::fs::write(folder.path().join("script.json"), script(&replies).to_string()).unwrap();
     std::fs::write(folder.path().join("agent.toml"), "name = \"long\"\nmodel = \"scripted:script.json\"\n").unwrap();
-    run(folder.path(), WITH_PLUGINS, "--agent agent.toml --plugins plugins Go.");
+    run(folder.path(), MEMORY_WITH_PLUGINS, "--agent agent.toml --plugins plugins Go.");
     let document = serde_json::from_str(&run(folder.path(), MEMORY, "session export long")).unwrap();
     (folder, document)
 }
 
-/// A copy of the item for a later turn.
+/// Returns a copy of an item of the document for a later turn.
 fn repeated(item: &Value, turn: u64, events: u64, call: &str) -> Value {
     let text = item.to_string().replace(call, &format!("call_{turn}_1_1"));
     let mut item: Value = serde_json::from_str(&text).unwrap();
     let shift = |value: &mut Value, by: u64| *value = json!(value.as_u64().unwrap() + by);
-    for holder in ["", "/event"] {
-        let Some(holder) = item.pointer_mut(holder).and_then(Value::as_object_mut) else { continue };
-        if let Some(number) = holder.get_mut("turn") {
+    for object in ["", "/event"] {
+        let Some(object) = item.pointer_mut(object).and_then(Value::as_object_mut) else { continue };
+        if let Some(number) = object.get_mut("turn") {
             *number = json!(turn);
         }
-        if let Some(id) = holder.get_mut("id").filter(|id| id.is_u64()) {
-            shift(id, (turn - 1) * MESSAGES);
+        if let Some(id) = object.get_mut("id").filter(|id| id.is_u64()) {
+            shift(id, (turn - 1) * MESSAGES_PER_TURN);
         }
-        if let Some(sequence) = holder.get_mut("sequence") {
+        if let Some(sequence) = object.get_mut("sequence") {
             shift(sequence, (turn - 1) * events);
         }
     }
     item
 }
 
-/// Writes a document in which the turn is repeated this many times.
+/// Writes a copy of the document in which its turn is repeated `turns` times.
 fn write_document(path: &Path, document: &Value, turns: u64) {
     let call = document["calls"][0]["id"].as_str().unwrap();
     let events = document["events"].as_array().unwrap().len() as u64;
     let mut file = BufWriter::new(File::create(path).unwrap());
-    let mut list = |items: &Value, begin: &str, end: &str| {
+    let mut write_items = |items: &Value, begin: &str, end: &str| {
         write!(file, "{begin}").unwrap();
         for turn in 1..=turns {
             for (index, item) in items.as_array().unwrap().iter().enumerate() {
@@ -90,7 +91,7 @@ fn write_document(path: &Path, document: &Value, turns: u64) {
     let mut snapshot = document["snapshot"].clone();
     let view = snapshot["view"].take();
     snapshot.as_object_mut().unwrap().remove("view");
-    snapshot["next_message"] = json!(turns * MESSAGES + 1);
+    snapshot["next_message"] = json!(turns * MESSAGES_PER_TURN + 1);
     snapshot["sequence"] = json!(turns * events);
     (snapshot["turns"], snapshot["turn"]["number"]) = (json!(turns), json!(turns));
     snapshot["model_calls"] = json!(turns * 2);
@@ -98,12 +99,12 @@ fn write_document(path: &Path, document: &Value, turns: u64) {
     begin.pop();
     let mut snapshot = snapshot.to_string();
     snapshot.pop();
-    list(&view, &format!("{begin},\n\"snapshot\":{snapshot},\"view\":["), "},\n");
+    write_items(&view, &format!("{begin},\n\"snapshot\":{snapshot},\"view\":["), "},\n");
     for name in ["messages", "calls", "events", "records"] {
-        list(&document[name], &format!("\"{name}\":["), ",\n");
+        write_items(&document[name], &format!("\"{name}\":["), ",\n");
     }
-    let rest = json!({"hidden": [], "texts": document["texts"], "media": []}).to_string();
-    write!(file, "{}", &rest[1..]).unwrap();
+    let remaining_fields = json!({"hidden": [], "texts": document["texts"], "media": []}).to_string();
+    write!(file, "{}", &remaining_fields[1..]).unwrap();
     file.flush().unwrap();
 }
 
@@ -121,7 +122,7 @@ fn check_a_killed_import(folder: &Path) {
     import.args(["session", "import", "large.json", "--as", "long/large", "--data", "data"]).current_dir(folder);
     let mut importing = import.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     while state().as_deref() != Some("incomplete") {
-        assert!(importing.try_wait().unwrap().is_none(), "the process was killed before it ended");
+        assert!(importing.try_wait().unwrap().is_none(), "the import ended before it could be killed");
     }
     importing.kill().unwrap();
     importing.wait().unwrap();
@@ -135,21 +136,21 @@ fn check_a_killed_import(folder: &Path) {
             .current_dir(folder)
             .output()
             .unwrap();
-        let output_text = String::from_utf8_lossy(&program.stderr);
-        assert!(program.status.code() == Some(2) && output_text.contains("is incomplete"), "{command}: {output_text}");
+        let stderr = String::from_utf8_lossy(&program.stderr);
+        assert!(program.status.code() == Some(2) && stderr.contains("is incomplete"), "{command}: {stderr}");
     }
-    // The latest session is the previous one.
-    let shown = run(folder, WITH_PLUGINS, "--agent agent.toml --plugins plugins --continue");
+    // `--continue` does not select the incomplete session.
+    let output_text = run(folder, MEMORY_WITH_PLUGINS, "--agent agent.toml --plugins plugins --continue");
     assert!(
-        shown.is_empty()
-            || shown
+        output_text.is_empty()
+            || output_text
                 == "It is two.
 ",
-        "{shown}"
+        "{output_text}"
     );
 }
 
-/// D5, S6: None of these commands needs memory for the whole session.
+/// D5, S6: The commands that import, export, fork, list and replay a session never hold the whole session in memory.
 #[cfg(target_os = "linux")]
 #[test]
 fn d5_moves_and_replays_a_long_session_in_constant_memory() {
@@ -158,10 +159,10 @@ fn d5_moves_and_replays_a_long_session_in_constant_memory() {
     write_document(&folder.join("large.json"), &document, turns);
     check_a_killed_import(folder);
     let started = std::time::Instant::now();
-    // Not `eprintln!`, whose output the test runner captures.
-    let timed = |what: &str| {
+    // The test runner captures the output of `eprintln!`, so this writes to stderr directly.
+    let timed = |command_name: &str| {
         if every_repeat() {
-            let _ = writeln!(std::io::stderr(), "{what}, after {:.1} s", started.elapsed().as_secs_f64());
+            let _ = writeln!(std::io::stderr(), "{command_name}, after {:.1} s", started.elapsed().as_secs_f64());
         }
     };
 
@@ -173,17 +174,17 @@ fn d5_moves_and_replays_a_long_session_in_constant_memory() {
     timed("fork");
     let listed = run(folder, MEMORY, "session list --json");
     let counts = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["messages"].clone());
-    let counts: Vec<_> = counts.filter(|count| *count == json!(turns * MESSAGES)).collect();
+    let counts: Vec<_> = counts.filter(|count| *count == json!(turns * MESSAGES_PER_TURN)).collect();
     assert_eq!(counts.len(), 2, "{listed}");
-    // The last turn of each; each reads all turns before it.
+    // Replaying the last turn of a session reads all turns before it.
     for replayed in [imported.trim(), forked.trim(), "again.json"] {
-        let same = run(folder, WITH_PLUGINS, &format!("replay {replayed} --turn {turns}"));
+        let report = run(folder, MEMORY_WITH_PLUGINS, &format!("replay {replayed} --turn {turns}"));
         timed("replay of a turn");
-        assert!(same.contains("1 call of its plugins"), "{same}");
+        assert!(report.contains("1 call of its plugins"), "{report}");
     }
     if every_repeat() {
-        let same = run(folder, WITH_PLUGINS, &format!("replay {}", forked.trim()));
+        let report = run(folder, MEMORY_WITH_PLUGINS, &format!("replay {}", forked.trim()));
         timed("replay");
-        assert!(same.contains(&format!("{turns} calls of its plugins")), "{same}");
+        assert!(report.contains(&format!("{turns} calls of its plugins")), "{report}");
     }
 }

@@ -1,5 +1,5 @@
-//! The loop with loop-breaking tools as a sequence of steps (L18, L19, L28): tool calls, `task_completion`, questions
-//! and reminders; and persistence of effort (L23) with its nudges; with the real runtime and the real binary.
+//! The loop with loop-breaking tools (L18, L19, L28): tool calls, `task_completion`, questions and reminders. Also
+//! persistence of effort (L23) with its nudges. The tests use the real runtime and the real binary.
 
 mod drawn;
 
@@ -35,17 +35,17 @@ async fn continue_turn(session: &mut Session) -> TurnResult {
     session.run(None, CancellationToken::new()).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The events of a turn, without those of every step.
+/// Returns the types of the session's events, without the events that every step has.
 async fn turn_events(test_host: &TestHost, session: &Session) -> Vec<String> {
     let mut types = event_types(test_host, session).await;
     types.retain(|kind| !["loop_iteration", "context_built", "stream_complete"].contains(&kind.as_str()));
     types
 }
 
-/// The regular path: a regular tool is called, its result enters the history, the model is called again, and
-/// `task_completion` ends the turn.
+/// A regular tool is called, its result is added to the history, the model is called again, and `task_completion` ends
+/// the turn.
 #[tokio::test(flavor = "multi_thread")]
-async fn l18_a_regular_tool_then_task_completion() {
+async fn l18_task_completion_ends_a_turn_after_a_regular_tool() {
     let test_host = TestHost::new(&["probe"]).await;
     let mut first = call_reply(&[("probe.echo", json!({"text": "hello"}))]);
     first["expect"] = json!({"offers": ["task_completion", "ask_question", "converse"]});
@@ -62,7 +62,7 @@ async fn l18_a_regular_tool_then_task_completion() {
     assert_eq!(roles, expected);
 }
 
-/// L18, L12: The result is checked against the output schema; a violation becomes the error result of the call.
+/// L18, L12: The result is checked against the output schema. A violation becomes the error result of the call.
 #[tokio::test(flavor = "multi_thread")]
 async fn l18_checks_the_result_against_the_output_schema() {
     let test_host = TestHost::new(&[]).await;
@@ -124,7 +124,9 @@ async fn l18_a_question_is_answered_in_another_process() {
     done["expect"] = json!({"last_contains": "meanwhile", "contains": "in 1984"});
     let agent = test_host.agent(finishing_by_tool(), script(&[ask, done])).await;
     let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::New).await.unwrap();
-    let TurnResult::Suspended(suspension) = run_turn(&mut session, "Find it.").await else { panic!("it asks") };
+    let TurnResult::Suspended(suspension) = run_turn(&mut session, "Find it.").await else {
+        panic!("the turn does not ask a question")
+    };
     let (call, question_text) = question(&suspension).expect("a question is open");
     assert_eq!((base_call_id(&call.0).as_str(), question_text), ("call_1_1_1", "Which year?"));
     let subject = session.subject().to_owned();
@@ -135,7 +137,7 @@ async fn l18_a_question_is_answered_in_another_process() {
     let call = CallId("call_1_1_1".to_owned());
     assert!(
         session.answer(CallId("call_1_1_2".to_owned()), "no".to_owned()).await.is_err(),
-        "no question was asked there"
+        "this call asked no question"
     );
     session.answer(call.clone(), "in 1984".to_owned()).await.unwrap();
     assert!(session.answer(call, "in 1985".to_owned()).await.is_err(), "a second answer changes nothing");
@@ -157,9 +159,9 @@ async fn l18_a_question_is_answered_in_another_process() {
     );
 }
 
-/// The path without a tool call: an event, a reminder, and the next model call.
+/// A reply without a tool call causes an event, a reminder, and the next model call.
 #[tokio::test(flavor = "multi_thread")]
-async fn l19_a_reply_without_a_tool_call_is_reminded() {
+async fn l19_a_reply_without_a_tool_call_causes_a_reminder() {
     let test_host = TestHost::new(&[]).await;
     let mut done = call_reply(&[("task_completion", json!({"result": "Done."}))]);
     done["expect"] =
@@ -177,12 +179,13 @@ async fn l19_five_replies_without_a_tool_call_are_a_typed_error() {
     let test_host = TestHost::new(&[]).await;
     let replies: Vec<Value> = (0..5).map(|_| text_reply("Let me think.")).collect();
     let mut session = test_host.session(finishing_by_tool(), script(&replies)).await;
-    let TurnResult::Failed(error) = run_turn(&mut session, "Do it.").await else { panic!("it has failed") };
+    let TurnResult::Failed(error) = run_turn(&mut session, "Do it.").await else { panic!("the turn did not fail") };
     assert_eq!(error, TurnError::NoToolCall { replies: 5 });
 }
 
-/// L18, L19, L20: The same sequence in the XML text dialect: the tool is looked up by server, unreadable JSON gives an
-/// error and then counts as no tool call, an unknown tool is reported, and the loop-breaking tool ends the loop.
+/// L18, L19, L20: The loop also works in the XML text dialect. A tool is looked up by its server, unreadable JSON is an
+/// error and counts as a reply without a tool call, an unknown tool is reported, and the loop-breaking tool ends the
+/// loop.
 #[tokio::test(flavor = "multi_thread")]
 async fn l20_runs_the_tool_flow_in_the_text_dialect() {
     let tagged = |server: &str, tool: &str, arguments: Value| {
@@ -221,7 +224,7 @@ async fn l20_runs_the_tool_flow_in_the_text_dialect() {
     assert_eq!(turn_events(&test_host, &session).await, expected);
 }
 
-/// L19, L20: Calls that cannot be parsed count as replies without a tool call; five in a row of any kind are too many.
+/// L19, L20: Calls that cannot be parsed count as replies without a tool call. Five such replies in a row end the turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn l19_unreadable_calls_count_as_no_tool_call() {
     let test_host = TestHost::new(&[]).await;
@@ -230,18 +233,23 @@ async fn l19_unreadable_calls_count_as_no_tool_call() {
     let mut config = finishing_by_tool();
     config.tool_dialect = ToolDialect::Text;
     let mut session = test_host.session(config, script(&replies)).await;
-    let TurnResult::Failed(error) = run_turn(&mut session, "Do it.").await else { panic!("it has failed") };
+    let TurnResult::Failed(error) = run_turn(&mut session, "Do it.").await else { panic!("the turn did not fail") };
     assert_eq!(error, TurnError::NoToolCall { replies: 5 });
 }
 
-/// L19, L28: A real tool fails the same way each time: a warning after the third failure, then the tool is disabled,
-/// and the turn ends after the fifth.
+/// L19, L28: If a tool fails in the same way each time, the model gets a warning after the third failure, then the tool
+/// is disabled, and the turn ends after the fifth failure.
 #[tokio::test(flavor = "multi_thread")]
 async fn l28_disables_a_tool_that_keeps_failing() {
     let test_host = TestHost::new(&["probe"]).await;
-    let bad = || call_reply(&[("read_file", json!({"path": "absent"}))]);
-    let mut session = test_host.session(finishing_by_tool(), script(&[bad(), bad(), bad(), bad(), bad()])).await;
-    let TurnResult::Failed(error) = run_turn(&mut session, "Read.").await else { panic!("it has failed") };
+    let failing_call = || call_reply(&[("read_file", json!({"path": "absent"}))]);
+    let mut session = test_host
+        .session(
+            finishing_by_tool(),
+            script(&[failing_call(), failing_call(), failing_call(), failing_call(), failing_call()]),
+        )
+        .await;
+    let TurnResult::Failed(error) = run_turn(&mut session, "Read.").await else { panic!("the turn did not fail") };
     assert!(matches!(error, TurnError::SameError { replies: 5, .. }), "{error}");
     let results = results(&test_host, &session).await;
     assert!(results[2].2.starts_with("[the same call") && results[2].2.ends_with(&results[0].2), "{results:?}");
@@ -250,9 +258,10 @@ async fn l28_disables_a_tool_that_keeps_failing() {
     assert_eq!(disabled.iter().filter(|event| matches!(event.kind, EventKind::ToolDisabled { .. })).count(), 1);
 }
 
-/// L23: nudges for an unfinished reply, a deflection and an empty reply, then the forced summary without tools.
+/// L23: An unfinished reply, a refusal and an empty reply each cause a nudge. Then the model is forced to write a
+/// summary without tools.
 #[tokio::test(flavor = "multi_thread")]
-async fn l23_nudges_and_a_forced_summary() {
+async fn l23_unfinished_replies_cause_nudges_and_a_forced_summary() {
     let test_host = TestHost::new(&["probe"]).await;
     let mut config = AgentConfig::new("test");
     config.bounds = LoopConfig { persistence: true, max_interactions: 40, ..LoopConfig::default() };
@@ -291,14 +300,14 @@ async fn l23_nudges_and_a_forced_summary() {
     ];
     assert_eq!(turn_events(&test_host, &session).await, expected);
     let texts = visible_messages(&test_host, &session).await;
-    let output_text = |text: &str| texts.iter().any(|message| message.parts.contains(&Part::Text(text.to_owned())));
+    let is_stored = |text: &str| texts.iter().any(|message| message.parts.contains(&Part::Text(text.to_owned())));
     assert!(
-        output_text("I've renamed 3 files. There are 4 remaining...") && output_text("I can't do that."),
+        is_stored("I've renamed 3 files. There are 4 remaining...") && is_stored("I can't do that."),
         "replies are stored"
     );
 }
 
-/// A folder, and the binary in it, with the agents of `tests/agents`.
+/// Runs the binary with the agents of `tests/agents` and with a data folder of its own.
 struct CliUser {
     data: TempDir,
 }
@@ -313,24 +322,25 @@ impl CliUser {
     }
 }
 
-/// L18, L19: The agent of `tests/agents` unchanged: a reminder, a question over two processes, a correction.
+/// L18, L19: The example agent `finish-with-tool` runs unchanged. It gets a reminder, asks a question that is answered
+/// by another process, and corrects its output.
 #[test]
 fn l18_the_finish_with_tool_example_runs_unchanged() {
     const AGENT: [&str; 2] = ["--agent", "tests/agents/finish-with-tool.toml"];
-    let person = CliUser { data: tempfile::tempdir().unwrap() };
-    let (code, stdout, stderr) = person.run(&[&AGENT[..], &["Plan my visit."]].concat());
+    let user = CliUser { data: tempfile::tempdir().unwrap() };
+    let (code, stdout, stderr) = user.run(&[&AGENT[..], &["Plan my visit."]].concat());
     assert_eq!((code, stdout.as_str()), (Some(3), ""), "{stderr}");
     assert!(stderr.contains("? Which day do you come?") && stderr.contains("session answer"), "{stderr}");
     assert!(stderr.contains("the reply called no tool"), "{stderr}");
-    let (_, shown, _) = person.run(&["session", "show"]);
+    let (_, shown, _) = user.run(&["session", "show"]);
     assert!(shown.contains("waits for your answer"), "{shown}");
     let session = shown.split_whitespace().next().unwrap().to_owned();
-    let (code, _, stderr) = person.run(&["session", "answer", &session, "On Monday, for three hours."]);
+    let (code, _, stderr) = user.run(&["session", "answer", &session, "On Monday, for three hours."]);
     assert_eq!(code, Some(0), "{stderr}");
-    let (code, _, stderr) = person.run(&["session", "answer", &session, "Or Tuesday."]);
+    let (code, _, stderr) = user.run(&["session", "answer", &session, "Or Tuesday."]);
     assert_eq!(code, Some(2), "{stderr}");
     assert!(stderr.contains("does not wait for an answer"), "{stderr}");
-    let (code, stdout, stderr) = person.run(&[&AGENT[..], &["--continue", "--json"]].concat());
+    let (code, stdout, stderr) = user.run(&[&AGENT[..], &["--continue", "--json"]].concat());
     assert_eq!(code, Some(0), "{stderr}");
     let output: Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
     assert_eq!((&output["data"], &output["finish"]), (&json!({"day": "Monday", "hours": 3}), &json!("completed")));
@@ -341,27 +351,27 @@ fn l18_the_finish_with_tool_example_runs_unchanged() {
 #[test]
 fn l18_the_next_prompt_is_the_answer() {
     const AGENT: [&str; 2] = ["--agent", "tests/agents/finish-with-tool.toml"];
-    let person = CliUser { data: tempfile::tempdir().unwrap() };
-    person.run(&[&AGENT[..], &["Plan my visit."]].concat());
-    let (code, stdout, stderr) = person.run(&[&AGENT[..], &["--continue", "On Monday, for three hours."]].concat());
+    let user = CliUser { data: tempfile::tempdir().unwrap() };
+    user.run(&[&AGENT[..], &["Plan my visit."]].concat());
+    let (code, stdout, stderr) = user.run(&[&AGENT[..], &["--continue", "On Monday, for three hours."]].concat());
     assert_eq!(code, Some(0), "{stderr}");
     assert!(stdout.contains("\"hours\": 3"), "{stdout}");
 }
 
-/// L23: The agent of `tests/agents` unchanged.
+/// L23: The example agent `persistence` runs unchanged.
 #[test]
 fn l23_the_persistence_example_runs_unchanged() {
-    let person = CliUser { data: tempfile::tempdir().unwrap() };
-    let (code, stdout, stderr) = person.run(&["--agent", "tests/agents/persistence.toml", "Rename all screenshots."]);
+    let user = CliUser { data: tempfile::tempdir().unwrap() };
+    let (code, stdout, stderr) = user.run(&["--agent", "tests/agents/persistence.toml", "Rename all screenshots."]);
     assert_eq!((code, stdout.trim()), (Some(0), "All 7 screenshots have been renamed."), "{stderr}");
     for line in ["refuses or asks", "leaves work undone", "the reply is empty"] {
         assert!(stderr.contains(line), "{line}: {stderr}");
     }
 }
 
-/// L18: Without the mode, the loop-breaking tools do not exist.
+/// L18: The loop-breaking tools exist only if the agent is configured to finish by tool.
 #[tokio::test(flavor = "multi_thread")]
-async fn l18_without_the_mode_there_are_no_loop_breaking_tools() {
+async fn l18_loop_breaking_tools_exist_only_if_the_agent_finishes_by_tool() {
     let test_host = TestHost::new(&[]).await;
     let mut completion_call = call_reply(&[("task_completion", json!({"result": "x"}))]);
     completion_call["expect"] = json!({"withholds": ["task_completion", "ask_question", "converse"]});

@@ -1,5 +1,5 @@
-//! End-to-end tests: the real runtime and the real binary, real components, a real SQLite file. Only the model's
-//! replies are scripted.
+//! End-to-end tests: they use the real runtime and the real binary, real components, and a real SQLite file. Only the
+//! model's replies are scripted.
 
 mod agents;
 mod approvals;
@@ -78,7 +78,7 @@ mod support;
 mod swap;
 #[cfg(target_os = "linux")]
 mod terminal;
-#[allow(dead_code, reason = "the tests of the room use the rest")]
+#[allow(dead_code, reason = "the registry's own tests use the other items")]
 #[path = "../../host/registry/tests/registry/registry.rs"]
 mod test_registry;
 mod text_dialect;

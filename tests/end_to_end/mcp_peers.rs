@@ -1,5 +1,5 @@
-//! I5 with third-party servers, from `agent.toml` and the binary: over stdio and over HTTP in one turn. If they are not
-//! installed, the tests say so and are skipped.
+//! The binary with third-party MCP servers from `agent.toml`, over stdio and over HTTP in one turn (I5). If the servers
+//! are not installed, the tests report that and are skipped.
 
 use crate::peers::{mcp_package, node};
 use crate::support::{call_reply, text_reply};
@@ -19,7 +19,7 @@ impl Drop for Server {
     }
 }
 
-/// The reference server over streamable HTTP, and its port.
+/// Starts the reference server over streamable HTTP. Returns the server and its port.
 fn serve_everything(node: &Path, entry: &Path) -> (Server, u16) {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command = Command::new(node);
@@ -39,8 +39,8 @@ fn run(folder: &Path, arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// I5, L7, L17: The reference server over HTTP and the file server over stdio in one turn: names, pictures, errors,
-/// files that are really written, and one write that needs an approval.
+/// I5, L7, L17: A turn uses the reference server over HTTP and the file server over stdio. The calls cover names,
+/// images, errors, and a write that needs an approval.
 #[test]
 fn i5_real_servers_over_stdio_and_http_in_one_turn() {
     let Some(node) = node() else { return };
@@ -72,8 +72,8 @@ fn i5_real_servers_over_stdio_and_http_in_one_turn() {
     std::fs::write(folder.join("script.json"), json!({"replies": [call_reply(&calls), done]}).to_string()).unwrap();
 
     let waiting_run = run(&folder, &["--agent", "agent.toml", "--json", "Go."]);
-    let output_text = String::from_utf8_lossy(&waiting_run.stderr);
-    assert_eq!(waiting_run.status.code(), Some(3), "the file is not written without approval: {output_text}");
+    let stderr = String::from_utf8_lossy(&waiting_run.stderr);
+    assert_eq!(waiting_run.status.code(), Some(3), "the file is not written without approval: {stderr}");
     assert!(!tree.join("note.txt").exists());
     let events: Vec<Value> = String::from_utf8(waiting_run.stdout)
         .unwrap()
@@ -84,15 +84,14 @@ fn i5_real_servers_over_stdio_and_http_in_one_turn() {
     assert_eq!((of_type("tool_result"), of_type("tool_result_error")), (3, 1), "{events:?}");
     let session = events.last().unwrap()["session"].as_str().unwrap().to_owned();
     let allowed = run(&folder, &["session", "approve", &session, "--agent", "agent.toml"]);
-    let output_text = String::from_utf8_lossy(&allowed.stderr);
-    assert_eq!(String::from_utf8_lossy(&allowed.stdout), "Done.\n", "{output_text}");
+    let stderr = String::from_utf8_lossy(&allowed.stderr);
+    assert_eq!(String::from_utf8_lossy(&allowed.stdout), "Done.\n", "{stderr}");
     assert_eq!(std::fs::read_to_string(tree.join("note.txt")).unwrap(), "kept");
 }
 
-/// I5: If a server over HTTP is gone, its tools give errors; the turn continues, and `config check` still reads the
-/// file.
+/// I5: If an HTTP server does not run, calls of its tools return errors, and the turn continues.
 #[test]
-fn i5_the_tools_of_a_stopped_http_server_give_errors() {
+fn i5_the_tools_of_a_stopped_http_server_return_errors() {
     let directory = tempfile::tempdir().unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let agent = format!("model = \"scripted:script.json\"\n[mcp.every]\nurl = \"http://127.0.0.1:{port}/mcp\"\n");
@@ -102,10 +101,10 @@ fn i5_the_tools_of_a_stopped_http_server_give_errors() {
     let replies = json!({"replies": [call_reply(&[("every.echo", json!({}))]), done]});
     std::fs::write(directory.path().join("script.json"), replies.to_string()).unwrap();
     let output = run(directory.path(), &["--agent", "agent.toml", "Go."]);
-    let output_text = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(
         (output.status.code(), String::from_utf8_lossy(&output.stdout).as_ref()),
         (Some(0), "Without it.\n"),
-        "{output_text}"
+        "{stderr}"
     );
 }

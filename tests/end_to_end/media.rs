@@ -1,4 +1,4 @@
-//! Media from end to end (P4): real pictures, the plugin `image`, the policies, and what a provider receives.
+//! Media from end to end (P4): real images, the plugin `image`, the media policies, and the requests to a provider.
 
 use crate::support::{
     TestHost, call_reply, records, results, run_turn, script, text_reply, visible_messages, with_tree_grant,
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A provider that records each request with its media bytes and answers from a script.
 struct RecordingProvider {
-    facts: ModelInfo,
+    info: ModelInfo,
     script: Arc<dyn Provider>,
     sent: Mutex<Vec<SentRequest>>,
 }
@@ -33,7 +33,7 @@ struct SentRequest {
 #[async_trait::async_trait]
 impl Provider for RecordingProvider {
     fn info(&self) -> &ModelInfo {
-        &self.facts
+        &self.info
     }
 
     async fn reply(
@@ -43,9 +43,9 @@ impl Provider for RecordingProvider {
         deltas: &Sender<Delta>,
     ) -> Result<RawReply, ModelError> {
         let mut media = BTreeMap::new();
-        for medium in request.messages.iter().flat_map(media_of) {
-            let bytes = context.media.read(medium).await.unwrap_or_else(|error| panic!("{error}"));
-            media.insert(medium.digest.clone(), bytes);
+        for media_item in request.messages.iter().flat_map(media_of) {
+            let bytes = context.media.read(media_item).await.unwrap_or_else(|error| panic!("{error}"));
+            media.insert(media_item.digest.clone(), bytes);
         }
         self.sent.lock().unwrap().push(SentRequest { request: request.clone(), media });
         self.script.reply(request, context, deltas).await
@@ -53,15 +53,15 @@ impl Provider for RecordingProvider {
 }
 
 impl RecordingProvider {
-    /// A provider named `kind/name` with this script.
+    /// Creates a provider named `kind/name` that replies from the script `words`.
     fn new(test_host: &TestHost, (kind, name): (&str, &str), words: Value) -> Arc<Self> {
         let file = test_host.directory.path().join(format!("{kind}-{name}.json"));
         std::fs::write(&file, words.to_string()).unwrap();
         let script = agent_models::provider(&format!("scripted:{}", file.display()), test_host.directory.path());
         let script = script.unwrap_or_else(|error| panic!("{error}"));
-        let mut facts = script.info().clone();
-        (facts.model.provider, facts.model.name) = (kind.to_owned(), name.to_owned());
-        Arc::new(Self { facts, script, sent: Mutex::default() })
+        let mut info = script.info().clone();
+        (info.model.provider, info.model.name) = (kind.to_owned(), name.to_owned());
+        Arc::new(Self { info, script, sent: Mutex::default() })
     }
 
     fn sent(&self) -> Vec<SentRequest> {
@@ -97,8 +97,8 @@ fn png(width: u32, height: u32, seed: u32) -> Vec<u8> {
     bytes.into_inner()
 }
 
-/// A PNG of 67 bytes whose header claims 60,000 × 60,000 pixels.
-fn bomb() -> Vec<u8> {
+/// Creates a PNG of 67 bytes whose header claims 60,000 × 60,000 pixels.
+fn image_bomb() -> Vec<u8> {
     let mut bytes = Cursor::new(Vec::new());
     DynamicImage::new_luma8(1, 1).write_to(&mut bytes, ImageFormat::Png).unwrap();
     let mut bytes = bytes.into_inner();
@@ -121,8 +121,8 @@ async fn open(test_host: &TestHost, agent: Arc<Agent>) -> Session {
 }
 
 async fn attach(session: &Session, bytes: Vec<u8>, name: &str) -> Media {
-    let medium = MediumToStore { bytes, mime_type: "image/png".to_owned(), name: Some(name.to_owned()) };
-    session.attach(medium).await.unwrap()
+    let media_item = MediumToStore { bytes, mime_type: "image/png".to_owned(), name: Some(name.to_owned()) };
+    session.attach(media_item).await.unwrap()
 }
 
 async fn turn_with(session: &mut Session, text: &str, media: &[&Media]) -> TurnResult {
@@ -132,7 +132,8 @@ async fn turn_with(session: &mut Session, text: &str, media: &[&Media]) -> TurnR
     session.run(input, CancellationToken::new()).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Every request begins as the one before it, except for media that have been masked since. Masked media stay masked.
+/// Checks that every request begins like the previous request, except for media that have been masked since. Also
+/// checks that masked media stay masked.
 fn check_prefixes(sent: &[SentRequest]) {
     for (number, pair) in sent.windows(2).enumerate() {
         let (before, after) = (&pair[0].request, &pair[1].request);
@@ -140,14 +141,14 @@ fn check_prefixes(sent: &[SentRequest]) {
         assert!(after.messages.len() >= before.messages.len(), "request {number}");
         for (index, (old, new)) in before.messages.iter().zip(&after.messages).enumerate() {
             let index = format!("request {number}, message {index}: {old:?} became {new:?}");
-            let (was, is) = (media_of(old), media_of(new));
-            assert!(is.iter().all(|media| was.contains(media)), "a mask was removed: {index}");
-            if was.len() == is.len() {
+            let (media_before, media_after) = (media_of(old), media_of(new));
+            assert!(media_after.iter().all(|media| media_before.contains(media)), "a mask was removed: {index}");
+            if media_before.len() == media_after.len() {
                 assert_eq!(old.parts, new.parts, "{index}");
             } else {
                 assert_eq!(
                     old.seen_count, 0,
-                    "only what the model has just seen for the first time is masked: {index}"
+                    "only media that the model has just seen for the first time are masked: {index}"
                 );
                 assert!(new.seen_count > 0, "{index}");
             }
@@ -155,9 +156,8 @@ fn check_prefixes(sent: &[SentRequest]) {
     }
 }
 
-/// P4: Pictures from the user and from tools are sent once and then masked, in the outgoing copy only, across steps,
-/// turns and a restart. The stored picture is named by its digest, however often it is opened, and the prompt keeps its
-/// beginning.
+/// P4: Images from the user and from tools are sent once and then masked across steps, turns and a restart. Only the
+/// outgoing copy is masked. Equal images have the same digest, and the beginning of the prompt stays the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_masks_seen_media_and_keeps_the_prompt_prefix() {
     let test_host = TestHost::new(&["image", "mask-openai"]).await;
@@ -169,7 +169,7 @@ async fn p4_masks_seen_media_and_keeps_the_prompt_prefix() {
         "image.crop",
         json!({"from": {"digest": digest}, "x": 50, "y": 0, "width": 10, "height": 10, "unit": "percent"}),
     );
-    let words = script(&[
+    let model_script = script(&[
         call_reply(&[open_plan.clone(), open_plan]),
         call_reply(&[crop]),
         text_reply("Seen."),
@@ -179,7 +179,7 @@ async fn p4_masks_seen_media_and_keeps_the_prompt_prefix() {
     let mut config = with_tree_grant(&test_host, "image");
     config.plugins.get_mut("image").unwrap().grants.media = true;
     config.media_policies.insert("openai".to_owned(), "mask-openai".to_owned());
-    let model = RecordingProvider::new(&test_host, ("openai", "gpt-4o"), words);
+    let model = RecordingProvider::new(&test_host, ("openai", "gpt-4o"), model_script);
     let models = || Models::new(model.clone(), []);
     let mut session = open(&test_host, agent(&test_host, config.clone(), models()).await).await;
     let attached = attach(&session, photo.clone(), "photo.png").await;
@@ -190,24 +190,26 @@ async fn p4_masks_seen_media_and_keeps_the_prompt_prefix() {
     let subject = session.subject().to_owned();
     let masks = session.state().masks.clone();
     session.close().await.unwrap();
-    let which = OpenSession::Existing(subject);
-    let mut session = Session::open(&test_host.host(), agent(&test_host, config, models()).await, which).await.unwrap();
+    let open_session = OpenSession::Existing(subject);
+    let mut session =
+        Session::open(&test_host.host(), agent(&test_host, config, models()).await, open_session).await.unwrap();
     assert_eq!(session.state().masks, masks, "masks are stored");
     run_turn(&mut session, "And after a restart?").await;
 
     let sent = model.sent();
-    let seen: Vec<usize> = sent.iter().map(|sent| sent.request.messages.iter().flat_map(media_of).count()).collect();
-    assert_eq!(seen, [1, 2, 1, 0, 0], "the user's picture, both of the tool's, the crop, none");
+    let image_counts: Vec<usize> =
+        sent.iter().map(|sent| sent.request.messages.iter().flat_map(media_of).count()).collect();
+    assert_eq!(image_counts, [1, 2, 1, 0, 0], "the user's image, then both images of the tool, the crop, and no image");
     check_prefixes(&sent);
     let text = serde_json::to_string(&sent[0].request).unwrap();
     assert!(text.contains(&format!("[photo.png: image/png, 2600 × 1300 pixels; {digest}]")), "{text}");
     let smaller = image::load_from_memory(&sent[0].media[&digest].bytes).unwrap();
-    assert_eq!((smaller.width(), smaller.height()), (2_048, 1_024), "the request to gpt-4o");
+    assert_eq!((smaller.width(), smaller.height()), (2_048, 1_024), "the image is scaled down for gpt-4o");
     let crops = results(&test_host, &session).await;
     assert!(crops.iter().all(|(_, is_error, _)| !is_error), "{crops:?}");
     let history: Vec<Media> = visible_messages(&test_host, &session).await.iter().flat_map(media_of).cloned().collect();
     assert_eq!(history.len(), 4, "the history keeps the originals");
-    assert_eq!((&history[0], &history[1].digest), (&attached, &history[2].digest), "equal bytes, one digest");
+    assert_eq!((&history[0], &history[1].digest), (&attached, &history[2].digest), "equal bytes have the same digest");
     assert_eq!(
         history[3].dimensions.map(|size| (size.width, size.height)),
         Some((260, 130)),
@@ -218,15 +220,15 @@ async fn p4_masks_seen_media_and_keeps_the_prompt_prefix() {
     assert_eq!(stored, photo);
 }
 
-/// P4: A masked medium stays masked, with its text, even if the policy decides otherwise later, across turns and a
-/// restart.
+/// P4: A masked media item stays masked with the same text across turns and a restart, even if the policy later decides
+/// otherwise.
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_a_mask_stays_when_the_policy_changes_its_decision() {
     let test_host = TestHost::new(&["bad-policy"]).await;
     let mut config = AgentConfig::new("test");
     config.media_policies.insert("openai".to_owned(), "bad-policy".to_owned());
-    let words = script(&[text_reply("One."), text_reply("Two."), text_reply("Three."), text_reply("Four.")]);
-    let model = RecordingProvider::new(&test_host, ("openai", "gpt-4o"), words);
+    let model_script = script(&[text_reply("One."), text_reply("Two."), text_reply("Three."), text_reply("Four.")]);
+    let model = RecordingProvider::new(&test_host, ("openai", "gpt-4o"), model_script);
     let models = || Models::new(model.clone(), []);
     let mut session = open(&test_host, agent(&test_host, config.clone(), models()).await).await;
     let attached = attach(&session, png(8, 8, 1), "fickle").await;
@@ -235,28 +237,29 @@ async fn p4_a_mask_stays_when_the_policy_changes_its_decision() {
     run_turn(&mut session, "Three.").await;
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
-    let which = OpenSession::Existing(subject);
-    let mut session = Session::open(&test_host.host(), agent(&test_host, config, models()).await, which).await.unwrap();
+    let open_session = OpenSession::Existing(subject);
+    let mut session =
+        Session::open(&test_host.host(), agent(&test_host, config, models()).await, open_session).await.unwrap();
     run_turn(&mut session, "Four.").await;
-    let shown = model.sent().into_iter().map(|sent| sent.request.messages[0].parts[1].clone()).collect::<Vec<_>>();
+    let sent_parts = model.sent().into_iter().map(|sent| sent.request.messages[0].parts[1].clone()).collect::<Vec<_>>();
     let mask = Part::Text("[seen once]".to_owned());
-    assert_eq!(shown, [Part::Media(attached), mask.clone(), mask.clone(), mask]);
+    assert_eq!(sent_parts, [Part::Media(attached), mask.clone(), mask.clone(), mask]);
 }
 
-/// P4: The policy gets position, role, seen count, type, size, dimensions, digest and earlier masks of each medium, and
-/// never its bytes.
+/// P4: The policy gets the position, role, seen count, type, size, dimensions, digest and earlier masks of each media
+/// item. It never gets the bytes.
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_the_policy_gets_descriptions_and_no_bytes() {
     let test_host = TestHost::new(&["image", "masker"]).await;
     std::fs::write(test_host.tree().join("plan.png"), png(40, 30, 1)).unwrap();
-    let words = script(&[
+    let model_script = script(&[
         call_reply(&[("image.open", json!({"path": "plan.png"}))]),
         text_reply("Seen."),
         text_reply("Again."),
     ]);
     let mut config = with_tree_grant(&test_host, "image");
     config.media_policies.insert("openai".to_owned(), "masker".to_owned());
-    let model = RecordingProvider::new(&test_host, ("openai", "gpt-4o"), words);
+    let model = RecordingProvider::new(&test_host, ("openai", "gpt-4o"), model_script);
     let mut session = open(&test_host, agent(&test_host, config, Models::new(model, [])).await).await;
     let attached = attach(&session, png(50, 20, 2), "photo.png").await;
     turn_with(&mut session, "Look.", &[&attached]).await;
@@ -283,8 +286,8 @@ async fn p4_the_policy_gets_descriptions_and_no_bytes() {
     assert_eq!(turns.1[0], expected);
 }
 
-/// Row 22: A policy that traps, hangs, fails or returns an invalid decision ends the turn with an error that names it,
-/// and nothing is sent; the session can continue.
+/// Row 22: A policy that traps, hangs, fails or returns an invalid decision ends the turn with an error that names the
+/// policy, and no request is sent. The session can continue.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_22_sends_nothing_when_a_policy_fails() {
     let test_host = TestHost::new(&["bad-policy"]).await;
@@ -335,19 +338,23 @@ async fn p4_masks_media_separately_for_a_fallback() {
     let to_first: Vec<_> = first.sent().iter().map(names).collect();
     assert_eq!(to_first, [vec![], vec!["icon.png".to_owned(), "photo.png".to_owned()], vec!["icon.png".to_owned()]]);
     let to_second = second.sent();
-    assert_eq!((to_second.len(), names(&to_second[0])), (1, vec![]), "the model has seen both");
+    assert_eq!((to_second.len(), names(&to_second[0])), (1, vec![]), "both images have already been seen");
     assert_eq!(to_second[0].request.model.provider, "other");
     let masks: Vec<_> = session.state().masks.iter().map(|mask| mask.text.as_str()).collect();
-    assert_eq!(masks, ["[icon.png seen before]", "[photo.png seen before]"], "the decisions for the answered request");
+    assert_eq!(
+        masks,
+        ["[icon.png seen before]", "[photo.png seen before]"],
+        "the masks come from the decisions for the answered request"
+    );
 }
 
-/// Row 34: A picture that claims to be enormous costs nothing: the policy wants it smaller, and the model gets a note
-/// that it is not shown. The plugin `image` refuses it, and for a picture that exceeds a call's memory the error names
-/// the limit to raise.
+/// Row 34: An image whose header claims enormous dimensions is not decoded. Instead of the image, the model gets a
+/// note, and the plugin `image` refuses the image. For an image that exceeds a call's memory, the error names the limit
+/// to raise.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_34_refuses_image_bombs() {
     let test_host = TestHost::new(&["image", "mask-openai"]).await;
-    std::fs::write(test_host.tree().join("bomb.png"), bomb()).unwrap();
+    std::fs::write(test_host.tree().join("bomb.png"), image_bomb()).unwrap();
     let mut white = Cursor::new(Vec::new());
     DynamicImage::new_rgba8(5_000, 4_000).write_to(&mut white, ImageFormat::Png).unwrap();
     std::fs::write(test_host.tree().join("white.png"), white.into_inner()).unwrap();
@@ -355,17 +362,17 @@ async fn row_34_refuses_image_bombs() {
     let opening = || call_reply(&[("image.open", json!({"path": "bomb.png"})), scale("bomb.png"), scale("white.png")]);
     let mut config = with_tree_grant(&test_host, "image");
     config.media_policies.insert("openai".to_owned(), "mask-openai".to_owned());
-    let words = script(&[opening(), text_reply("Refused."), text_reply("Again.")]);
-    let model = RecordingProvider::new(&test_host, ("openai", "gpt-4o"), words);
+    let model_script = script(&[opening(), text_reply("Refused."), text_reply("Again.")]);
+    let model = RecordingProvider::new(&test_host, ("openai", "gpt-4o"), model_script);
     let mut session = open(&test_host, agent(&test_host, config.clone(), Models::new(model.clone(), [])).await).await;
-    let attached = attach(&session, bomb(), "bomb.png").await;
+    let attached = attach(&session, image_bomb(), "bomb.png").await;
     let result = turn_with(&mut session, "Look.", &[&attached]).await;
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
     run_turn(&mut session, "Again.").await;
     let sent = model.sent();
     check_prefixes(&sent);
     for sent in &sent {
-        assert!(sent.media.is_empty(), "its bytes are not sent");
+        assert!(sent.media.is_empty(), "the bytes of the image are not sent");
         let expected = format!(
             "[not shown: bomb.png: image/png, 60000 × 60000 pixels; it cannot be made smaller: its header declares \
              60000 × 60000 pixels, which take more than 256 MiB of memory; {}]",
@@ -379,7 +386,7 @@ async fn row_34_refuses_image_bombs() {
     }
     let (_, is_error, text) = &refused[2];
     assert!(*is_error && text.contains("20.0 megapixels") && text.contains("raise `memory_mib`"), "{text}");
-    // With a higher limit, it works.
+    // With a higher limit, the call succeeds.
     config.plugins.get_mut("image").unwrap().limits.memory = 128 << 20;
     let model = RecordingProvider::new(&test_host, ("other", "raised"), script(&[opening(), text_reply("Done.")]));
     let mut session = open(&test_host, agent(&test_host, config, Models::new(model, [])).await).await;
@@ -403,7 +410,7 @@ async fn p8_processes_a_twelve_megapixel_photograph_in_64_mib() {
     assert!(photo.len() > 4 << 20, "{} bytes", photo.len());
     std::fs::write(test_host.tree().join("photo.jpg"), photo).unwrap();
     let from = json!({"path": "photo.jpg"});
-    let words = script(&[
+    let model_script = script(&[
         call_reply(&[
             ("image.open", from.clone()),
             ("image.scale", json!({"from": from, "width": 1_024, "height": 1_024})),
@@ -411,7 +418,7 @@ async fn p8_processes_a_twelve_megapixel_photograph_in_64_mib() {
         ]),
         text_reply("Done."),
     ]);
-    let mut session = test_host.session(with_tree_grant(&test_host, "image"), words).await;
+    let mut session = test_host.session(with_tree_grant(&test_host, "image"), model_script).await;
     run_turn(&mut session, "Look.").await;
     for (name, is_error, text) in results(&test_host, &session).await {
         assert!(!is_error, "{name}: {text}");

@@ -25,13 +25,13 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-async fn remembered(test_host: &TestHost, user: &str) -> Vec<StoredMemory> {
+async fn memories_of(test_host: &TestHost, user: &str) -> Vec<StoredMemory> {
     let mut facts = Memories::list(&*test_host.store, user, "", 99).await.unwrap();
     facts.reverse();
     facts
 }
 
-/// The kind and the key (turn, word and step) of each memory of the session.
+/// Returns the kind and the key (turn, name and step) of each memory of the session.
 fn memory_keys<'f>(session: &Session, facts: &'f [StoredMemory]) -> Vec<(MemoryKind, &'f str)> {
     let key = |fact: &'f StoredMemory| fact.id.strip_prefix(session.subject()).and_then(|id| id.strip_prefix('/'));
     facts.iter().map(|fact| (fact.memory.kind, key(fact).expect("an id begins with its session"))).collect()
@@ -53,11 +53,11 @@ async fn d4_stores_tool_interactions_once() {
     let replies = [call_reply(&calls), call_reply(&[search]), call_reply(&[long]), text_reply("Done.")];
     let mut session = test_host.session(for_user(with_tree_grant(&test_host, "probe"), "ada"), script(&replies)).await;
     assert!(matches!(run_turn(&mut session, "Echo the walrus.").await, TurnResult::Finished(_)));
-    let facts = remembered(&test_host, "ada").await;
+    let facts = memories_of(&test_host, "ada").await;
     assert_eq!(
         memory_keys(&session, &facts),
         [(MemoryKind::Tool, "1/tool/1"), (MemoryKind::Tool, "1/tool/3"), (MemoryKind::Final, "1/final")],
-        "what only reads memory is not remembered once more"
+        "a call that only reads memories is not stored as a memory"
     );
     let text = &facts[0].memory.text;
     let begins = "Asked: Echo the walrus.\nCalled: probe.echo {\"text\":\"walrus\"}\nResult: {\"text\":\"walrus\"";
@@ -66,17 +66,17 @@ async fn d4_stores_tool_interactions_once() {
     let length = facts[1].memory.text.chars().count();
     assert!((1_000..2_000).contains(&length), "a long result is cut: {length}");
     assert!(facts.iter().all(|fact| fact.memory.session == session.subject() && fact.memory.written.is_some()));
-    assert!(remembered(&test_host, "bob").await.is_empty());
+    assert!(memories_of(&test_host, "bob").await.is_empty());
 
-    // A later session of the same agent and user gets it in its prompt.
+    // A later session of the same agent and user gets the memory in its prompt.
     let mut reply = text_reply("Known.");
     reply["expect"] = json!({"contains": ["retrieved-memory", "Called: probe.echo"]});
     let mut second = test_host.session(for_user(AgentConfig::new("test"), "ada"), script(&[reply])).await;
     assert!(matches!(run_turn(&mut second, "What about the walrus?").await, TurnResult::Finished(_)));
 }
 
-/// D4: However a turn ends at the interaction limit, its last interaction and a memory of kind `Limit` are stored. A
-/// rejected output is not stored as an answer.
+/// D4: In every case in which a turn ends at the interaction limit, its last interaction and a memory of kind `Limit`
+/// are stored. A rejected output is not stored as an answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_stores_endings_at_the_interaction_limit() {
     let schema = json!({"type": "object"});
@@ -97,13 +97,14 @@ async fn d4_stores_endings_at_the_interaction_limit() {
         let replies = [call_reply(&[("probe.echo", json!({"text": "walrus"}))]), text_reply("So far.")];
         let mut session = test_host.session(config, script(&replies)).await;
         run_turn(&mut session, "Loop.").await;
-        let facts = remembered(&test_host, "ada").await;
+        let facts = memories_of(&test_host, "ada").await;
         assert_eq!(memory_keys(&session, &facts), [(MemoryKind::Tool, "1/tool/1"), (MemoryKind::Limit, "1/limit")]);
         assert_eq!(facts[1].memory.text, expected);
     }
 }
 
-/// D4: However a batch ends, its calls are stored once. A call that only ends the turn is not stored as an interaction.
+/// D4: For every outcome of a batch, its calls are stored once. A call that only ends the turn is not stored as an
+/// interaction.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_stores_the_last_interaction_of_a_turn() {
     let with = |call: (&str, Value)| call_reply(&[("probe.echo", json!({"text": "walrus"})), call]);
@@ -122,7 +123,7 @@ async fn d4_stores_the_last_interaction_of_a_turn() {
         config.output_schema = Some(json!({"type": "string"}));
         let mut session = test_host.session(config, script(&replies)).await;
         run_turn(&mut session, "Echo the walrus.").await;
-        let facts = remembered(&test_host, "ada").await;
+        let facts = memories_of(&test_host, "ada").await;
         let ids: Vec<&str> = memory_keys(&session, &facts).into_iter().map(|(_, key)| key).collect();
         assert_eq!(ids, expected, "{replies:?}");
         let text = &facts[0].memory.text;
@@ -130,7 +131,7 @@ async fn d4_stores_the_last_interaction_of_a_turn() {
     }
 }
 
-/// D4, L29: Of a cancelled turn, the finished calls are stored and the aborted ones are not.
+/// D4, L29: When a turn is cancelled, its finished calls are stored as memories, and its aborted calls are not.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_stores_finished_calls_of_a_cancelled_turn() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -139,11 +140,11 @@ async fn d4_stores_finished_calls_of_a_cancelled_turn() {
     let calls = call_reply(&[("probe.echo", json!({"text": "walrus"})), ("payments", json!({}))]);
     let mut session = test_host.session(config, script(&[calls])).await;
     assert!(matches!(run_turn(&mut session, "Pay the walrus.").await, TurnResult::Suspended(_)));
-    assert!(remembered(&test_host, "ada").await.is_empty(), "not before the batch is complete");
+    assert!(memories_of(&test_host, "ada").await.is_empty(), "no memory is stored before the batch is complete");
     let cancelled = CancellationToken::new();
     cancelled.cancel();
     assert_eq!(session.run(None, cancelled).await.unwrap(), TurnResult::Cancelled);
-    let facts = remembered(&test_host, "ada").await;
+    let facts = memories_of(&test_host, "ada").await;
     assert_eq!(memory_keys(&session, &facts), [(MemoryKind::Tool, "1/tool/1")]);
     let text = &facts[0].memory.text;
     assert!(text.contains("probe.echo") && !text.contains("payments"), "{text}");
@@ -157,11 +158,11 @@ async fn d4_writes_a_memory_after_a_crash_before_the_write() {
     let agent = test_host.agent(for_user(with_tree_grant(&test_host, "probe"), "ada"), script(&replies)).await;
     let cancel = CancellationToken::new();
     let (stop, stopped) = (cancel.clone(), Arc::new(tokio::sync::Notify::new()));
-    let tell = stopped.clone();
-    // Drop the driver as soon as the result is stored, before it asks for the next action.
+    let notify_commit = stopped.clone();
+    // The driver is dropped while it stores the result, before it asks for the next action.
     let observer = move |checkpoint: Checkpoint<'_>| {
         if checkpoint == Checkpoint::BeforeCommit("outcome") {
-            tell.notify_one();
+            notify_commit.notify_one();
         }
     };
     let host = Host { checkpoint: Some(Arc::new(observer)), ..test_host.host() };
@@ -190,7 +191,7 @@ async fn d4_writes_a_memory_after_a_crash_before_the_write() {
     }
     assert!(matches!(waiting, TurnResult::Finished(_)), "{waiting:?}");
     session.run(None, CancellationToken::new()).await.unwrap();
-    let ids: Vec<String> = remembered(&test_host, "ada").await.into_iter().map(|fact| fact.id).collect();
+    let ids: Vec<String> = memories_of(&test_host, "ada").await.into_iter().map(|fact| fact.id).collect();
     assert_eq!(ids, [format!("{subject}/1/tool/1"), format!("{subject}/1/final")]);
 }
 
@@ -208,9 +209,9 @@ async fn d4_a_failed_memory_write_does_not_fail_the_turn() {
     let found = results(&test_host, &session).await;
     assert!(
         !found[0].1 && found[1].1 && found[1].2.contains("no space left"),
-        "only who asks for it is told: {found:?}"
+        "only the call that uses memory reports the error: {found:?}"
     );
-    assert!(remembered(&test_host, "ada").await.is_empty());
+    assert!(memories_of(&test_host, "ada").await.is_empty());
 }
 
 /// D4, D6: A memory that could not be written waits in the outbox and is stored later with the time of its commit. If
@@ -232,7 +233,7 @@ async fn d6_an_unwritten_memory_waits_in_the_outbox() {
         let pending = test_host.store.outbox(Some(&subject), OutboxFilter::Pending, 0, 9).await.unwrap();
         assert_eq!(pending.len(), 2, "{pending:?}");
         let session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject.clone())).await.unwrap();
-        let facts = remembered(&test_host, "ada").await;
+        let facts = memories_of(&test_host, "ada").await;
         let expected: &[(MemoryKind, &str)] = match undone {
             false => &[(MemoryKind::Tool, "1/tool/1"), (MemoryKind::Final, "1/final")],
             true => &[],
@@ -241,13 +242,13 @@ async fn d6_an_unwritten_memory_waits_in_the_outbox() {
         for (fact, item) in facts.iter().zip(&pending) {
             assert_eq!(fact.memory.written.as_ref(), Some(&item.created));
         }
-        let left = test_host.store.outbox(Some(&subject), OutboxFilter::Pending, 0, 9).await.unwrap();
-        assert_eq!(left, [], "nothing is done twice");
+        let pending = test_host.store.outbox(Some(&subject), OutboxFilter::Pending, 0, 9).await.unwrap();
+        assert_eq!(pending, [], "no item is left in the outbox");
     }
 }
 
-/// D4: A turn works for the user of the request; if there is none, for the user of the agent. The turn keeps that user
-/// over a restart.
+/// D4: A turn works for the user of its request. If the request has no user, the turn works for the user of the agent.
+/// The turn keeps its user across a restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_stores_memories_for_the_user_of_the_request() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -270,11 +271,11 @@ async fn d4_stores_memories_for_the_user_of_the_request() {
     session.respond(CloudEvent::parse(paid.to_string().as_bytes()).unwrap()).await.unwrap();
     let result = session.run(None, CancellationToken::new()).await.unwrap();
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
-    assert!(remembered(&test_host, "ada").await.is_empty());
-    let facts = remembered(&test_host, "bob").await;
+    assert!(memories_of(&test_host, "ada").await.is_empty());
+    let facts = memories_of(&test_host, "bob").await;
     assert_eq!(memory_keys(&session, &facts), [(MemoryKind::Tool, "1/tool/1"), (MemoryKind::Final, "1/final")]);
     assert!(matches!(run_turn(&mut session, "And mine?").await, TurnResult::Finished(_)));
-    let facts = remembered(&test_host, "ada").await;
+    let facts = memories_of(&test_host, "ada").await;
     assert_eq!(
         memory_keys(&session, &facts),
         [(MemoryKind::Final, "2/final")],
@@ -282,7 +283,7 @@ async fn d4_stores_memories_for_the_user_of_the_request() {
     );
 }
 
-/// The memories that were recalled for the context of a turn.
+/// Returns the memories that were recalled for the context of a turn.
 async fn recalled(test_host: &TestHost, session: &Session, turn: u32) -> Vec<Recollection> {
     let records = records(test_host, session, turn).await;
     let context = records.iter().find(|stored| stored.record.kind == "context").expect("the context is recorded");
@@ -290,7 +291,7 @@ async fn recalled(test_host: &TestHost, session: &Session, turn: u32) -> Vec<Rec
 }
 
 /// D4, L26: A session does not recall its own memories, which are in its history. Memories of other sessions get a
-/// small part of the window, however long and many they are, so a small window keeps working.
+/// small part of the window, even if there are many long memories, so a small window still works.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_recall_is_bounded_and_excludes_the_own_session() {
     let test_host = TestHost::new(&[]).await;
@@ -323,9 +324,9 @@ async fn d4_recall_is_bounded_and_excludes_the_own_session() {
         let input = *session.state().view.iter().rfind(|entry| entry.role == Some(Role::User)).expect("the input");
         assert!(input.tokens < 700, "turn {number}: the input has {} tokens", input.tokens);
     }
-    let own = Memories::list(&*test_host.store, "ada", "", 99).await.unwrap();
+    let memories = Memories::list(&*test_host.store, "ada", "", 99).await.unwrap();
     assert_eq!(
-        own.iter().filter(|fact| fact.memory.session == session.subject()).count(),
+        memories.iter().filter(|fact| fact.memory.session == session.subject()).count(),
         8,
         "the memories of the session are stored"
     );
@@ -351,13 +352,13 @@ async fn d4_tool_results_are_not_recalled_by_other_agents() {
         config.memory = memory;
         let mut search = call_reply(&[("memory_search", json!({"query": "walrus 4711"}))]);
         search["expect"] = expected;
-        let before = remembered(&test_host, "ada").await.len();
+        let before = memories_of(&test_host, "ada").await.len();
         let mut session = test_host.session(config, script(&[search, text_reply("So it is.")])).await;
         let result = run_turn(&mut session, "Do you know the walrus?").await;
         assert!(matches!(result, TurnResult::Finished(_)), "{name} {memory:?}: {result:?}");
         let found = results(&test_host, &session).await.remove(0);
         assert_eq!((found.1, found.2.contains("4711")), (false, finds), "{name} {memory:?}: {}", found.2);
-        let written = remembered(&test_host, "ada").await.len() - before;
+        let written = memories_of(&test_host, "ada").await.len() - before;
         assert_eq!(written, usize::from(memory != MemoryUse::Off), "{name} {memory:?}");
     }
 }
@@ -396,15 +397,16 @@ async fn d5_deletes_memories_of_an_undone_turn() {
     let mut session = test_host.session(for_user(with_tree_grant(&test_host, "probe"), "ada"), script(&replies)).await;
     run_turn(&mut session, "One.").await;
     run_turn(&mut session, "Two.").await;
-    assert_eq!(remembered(&test_host, "ada").await.len(), 3);
+    assert_eq!(memories_of(&test_host, "ada").await.len(), 3);
     session.undo().await.unwrap();
-    let left = async || remembered(&test_host, "ada").await.into_iter().map(|fact| fact.id).collect::<Vec<_>>();
+    let remaining_ids =
+        async || memories_of(&test_host, "ada").await.into_iter().map(|fact| fact.id).collect::<Vec<_>>();
     let first = format!("{}/1/final", session.subject());
-    assert_eq!(left().await, std::slice::from_ref(&first));
+    assert_eq!(remaining_ids().await, std::slice::from_ref(&first));
     session.run(None, CancellationToken::new()).await.unwrap();
-    assert_eq!(left().await, [first]);
+    assert_eq!(remaining_ids().await, [first]);
     session.undo().await.unwrap();
-    assert_eq!(left().await, Vec::<String>::new());
+    assert_eq!(remaining_ids().await, Vec::<String>::new());
 }
 
 /// A store whose long-term memory is full. Deleting still works.
@@ -433,7 +435,7 @@ impl Memories for FullMemoryStore {
     }
 }
 
-/// All other methods forward to the real store.
+/// Implements traits of the store by forwarding each method to the real store.
 macro_rules! forward_to_real_store {
     ($($trait:ident { $(fn $name:ident($($argument:ident: $type:ty),*) -> $out:ty;)* })*) => {
         $(#[async_trait]

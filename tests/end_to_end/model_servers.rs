@@ -95,20 +95,20 @@ fn finished_output(result: TurnResult) -> Output {
     }
 }
 
-/// The arguments that `probe.echo` received.
+/// Returns the text that `probe.echo` received.
 fn echoed_text(result: &str) -> Value {
     serde_json::from_str::<Value>(result).expect("the probe answers with JSON")["text"].clone()
 }
 
-/// The streamed events, as watchers saw them.
+/// Runs a turn. Returns its result and the events that a watcher received.
 async fn streamed_events(session: &mut Session, prompt: &str) -> (TurnResult, Vec<EventKind>) {
     let mut watching = session.subscribe();
     let result = run_turn(session, prompt).await;
-    let mut seen = Vec::new();
+    let mut received = Vec::new();
     while let Ok(event) = watching.try_recv() {
-        seen.push(event.kind);
+        received.push(event.kind);
     }
-    (result, seen)
+    (result, received)
 }
 
 fn tools() -> Value {
@@ -122,13 +122,14 @@ fn tools() -> Value {
     ]})
 }
 
-/// M1, L14, L21: Parallel calls, their results, a streamed answer with thinking, and the usage that the server counted.
+/// M1, L14, L21: A turn runs parallel calls, streams an answer with thinking, and reports the usage that the server
+/// counted.
 #[tokio::test(flavor = "multi_thread")]
-async fn m1_aimock_gives_parallel_calls_and_an_answer() {
+async fn m1_runs_parallel_calls_and_an_answer_of_aimock() {
     let test_host = TestHost::new(&["probe"]).await;
     let Some(server) = Server::aimock(&test_host, &tools(), &["--chunk-size", "5"]) else { return };
     let mut session = server.session(&test_host, 1).await;
-    let (result, seen) = streamed_events(&mut session, "echo twice").await;
+    let (result, received) = streamed_events(&mut session, "echo twice").await;
     let output = finished_output(result);
     assert_eq!(output.data, json!("Both words are back: one, two."));
     assert_eq!((output.model.as_str(), output.interactions), ("openai/gpt-mock", 2));
@@ -136,24 +137,25 @@ async fn m1_aimock_gives_parallel_calls_and_an_answer() {
     let results: Vec<Value> =
         results(&test_host, &session).await.iter().map(|(_, _, text)| echoed_text(text)).collect();
     assert_eq!(results, ["one", "two"]);
-    let pieces = seen.iter().filter_map(|kind| match kind {
+    let pieces = received.iter().filter_map(|kind| match kind {
         EventKind::StreamToken { text } => Some(text.as_str()),
         _ => None,
     });
     let pieces: Vec<&str> = pieces.collect();
-    assert!(pieces.len() > 2, "streamed in pieces: {pieces:?}");
+    assert!(pieces.len() > 2, "the answer is streamed in pieces: {pieces:?}");
     assert_eq!(pieces.concat(), "Both words are back: one, two.");
-    let thinking = seen.iter().filter_map(|kind| match kind {
+    let thinking = received.iter().filter_map(|kind| match kind {
         EventKind::ThinkingContent { text } => Some(text.as_str()),
         _ => None,
     });
     assert_eq!(thinking.collect::<String>(), "They came back.");
-    assert!(seen.contains(&EventKind::ThinkingStart) && seen.contains(&EventKind::ThinkingEnd));
+    assert!(received.contains(&EventKind::ThinkingStart) && received.contains(&EventKind::ThinkingEnd));
 }
 
-/// M3: A server that is always busy is asked as often as allowed, and the turn ends with its message.
+/// M3: A request to a server that is always busy is repeated as often as allowed. Then the turn ends with the server's
+/// message.
 #[tokio::test(flavor = "multi_thread")]
-async fn m3_aimock_is_always_busy() {
+async fn m3_a_turn_fails_if_aimock_is_always_busy() {
     let test_host = TestHost::new(&[]).await;
     let Some(server) = Server::aimock(&test_host, &tools(), &["--chaos-ratelimit", "1"]) else { return };
     let mut session = server.session(&test_host, 3).await;
@@ -165,12 +167,12 @@ async fn m3_aimock_is_always_busy() {
         EventKind::Retry { wait_ms, .. } => Some(wait_ms),
         _ => None,
     });
-    assert_eq!(waits.collect::<Vec<_>>(), [1000, 1000], "as its Retry-After says");
+    assert_eq!(waits.collect::<Vec<_>>(), [1000, 1000], "the waits follow the server's `Retry-After` header");
 }
 
-/// M3, row 31: Whatever random faults occur, an answer is complete or there is none.
+/// M3, row 31: If random faults occur, a turn ends with a complete answer or with an error.
 #[tokio::test(flavor = "multi_thread")]
-async fn m3_aimock_with_random_faults() {
+async fn m3_answers_are_complete_despite_random_faults_of_aimock() {
     let test_host = TestHost::new(&[]).await;
     let chaos = ["--chunk-size", "3", "--chaos-drop", "0.3", "--chaos-malformed", "0.2", "--chaos-disconnect", "0.3"];
     let Some(server) = Server::aimock(&test_host, &tools(), &chaos) else { return };
@@ -190,7 +192,7 @@ async fn m3_aimock_with_random_faults() {
     assert!(answers > 0, "some turns succeed within six attempts");
 }
 
-/// L29: A cancelled turn leaves a slow stream at once, and the session continues.
+/// L29: A cancelled turn immediately stops reading a slow stream.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_cancels_a_slow_stream_of_aimock() {
     let test_host = TestHost::new(&[]).await;
@@ -214,9 +216,9 @@ async fn l29_cancels_a_slow_stream_of_aimock() {
     assert_eq!(types[types.len() - 2..], ["stream_clear", "loop_end"]);
 }
 
-/// M3, M1: Two refusals, then a call, then the answer, from another server program.
+/// M3, M1: Another server program refuses two requests, then returns a call, and then the answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn m3_stubllm_is_busy_twice() {
+async fn m3_retries_stubllm_that_is_busy_twice() {
     let test_host = TestHost::new(&["probe"]).await;
     let busy = json!({"http_status": 429, "error_message": "Rate limit exceeded."});
     let arguments = json!({"text": "hello"}).to_string();
@@ -234,9 +236,9 @@ async fn m3_stubllm_is_busy_twice() {
     assert_eq!(types.iter().filter(|kind| *kind == "retry").count(), 2);
 }
 
-/// M5: The reason of a server that refuses the key is reported, and the request is not repeated.
+/// M5: If a server refuses the key, its reason is reported, and the request is not repeated.
 #[tokio::test(flavor = "multi_thread")]
-async fn m5_stubllm_refuses_the_key() {
+async fn m5_reports_that_stubllm_refuses_the_key() {
     let test_host = TestHost::new(&[]).await;
     let refused = json!({"http_status": 401, "error_message": "Incorrect API key provided."});
     let fixtures = json!({"fixtures": [{"name": "all", "match": {"provider": "openai"}, "response": refused}]});

@@ -38,13 +38,14 @@ async fn open(test_host: &TestHost, config: AgentConfig, models: Models) -> Sess
     Session::open(&test_host.host(), Arc::new(agent), OpenSession::New).await.unwrap()
 }
 
-/// Row 31, M3: Without retries, each fault is a typed error and never a truncated reply.
+/// Row 31, M3: Without retries, each fault is a typed error and never a truncated reply. With a retry, the turn
+/// finishes if the fault is temporary.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_31_every_fault_is_an_error_or_a_retry() {
     let html = "<!doctype html><html><body>Sign in to the proxy</body></html>".to_owned();
     let error = json!({"message": "The server had an error", "type": "server_error", "code": null});
     let in_body = json!({"error": {"message": "overloaded", "type": "overloaded_error"}}).to_string();
-    // The fault, a part of its message, and whether a retry is allowed.
+    // Each entry is a fault, a part of its error message, and whether a retry is allowed.
     let faults = [
         (Answer::Cut(STORY, 30), "ended early", true),
         (Answer::Stall(STORY, 30), "", true),
@@ -58,14 +59,14 @@ async fn row_31_every_fault_is_an_error_or_a_retry() {
     ];
     let test_host = TestHost::new(&[]).await;
     for (fault, message_part, is_retryable) in faults {
-        let shown = format!("{fault:?}").chars().take(60).collect::<String>();
+        let fault_text = format!("{fault:?}").chars().take(60).collect::<String>();
         let server = ChatServer::start([fault.clone(), Answer::Text(STORY)]).await;
         let mut session = open(&test_host, AgentConfig::new("test"), models(&server, 1)).await;
         match run_turn(&mut session, "Tell.").await {
             TurnResult::Failed(TurnError::ModelFailed { message, .. }) => {
-                assert!(message.contains(message_part), "{shown}: {message}")
+                assert!(message.contains(message_part), "{fault_text}: {message}")
             }
-            other => panic!("{shown}: {other:?}"),
+            other => panic!("{fault_text}: {other:?}"),
         }
         session.close().await.unwrap();
         let server = ChatServer::start([fault, Answer::Text(STORY)]).await;
@@ -73,20 +74,21 @@ async fn row_31_every_fault_is_an_error_or_a_retry() {
         let result = run_turn(&mut session, "Tell.").await;
         match (result, is_retryable) {
             (TurnResult::Finished(output), true) => {
-                assert_eq!(output.data, json!(STORY), "{shown}");
-                assert!(event_types(&test_host, &session).await.contains(&"retry".to_owned()), "{shown}");
+                assert_eq!(output.data, json!(STORY), "{fault_text}");
+                assert!(event_types(&test_host, &session).await.contains(&"retry".to_owned()), "{fault_text}");
             }
             (TurnResult::Failed(TurnError::ModelFailed { .. }), false) => {}
-            (other, _) => panic!("{shown}: {other:?}"),
+            (other, _) => panic!("{fault_text}: {other:?}"),
         }
-        assert_eq!(server.requests().len(), if is_retryable { 2 } else { 1 }, "{shown}");
+        assert_eq!(server.requests().len(), if is_retryable { 2 } else { 1 }, "{fault_text}");
         session.close().await.unwrap();
     }
 }
 
-/// L3, L9, L14, L22: Across turns and faults, every request has complete pairs and begins as the previous one.
+/// L3, L9, L14, L22: Across turns and faults, every request has complete pairs of calls and results, and begins like
+/// the previous request.
 #[tokio::test(flavor = "multi_thread")]
-async fn l22_every_request_begins_as_the_previous_one() {
+async fn l22_every_request_begins_like_the_previous_one() {
     let test_host = TestHost::new(&["probe"]).await;
     let echo = |text: &str| ("probe_echo", json!({"text": text}));
     let server = ChatServer::start([
@@ -116,7 +118,7 @@ async fn l22_every_request_begins_as_the_previous_one() {
     assert!(offered.into_iter().any(|name| name == "probe_echo"), "{}", requests[0]["tools"]);
 }
 
-/// P4, D1: An image is sent once as it is, and as a text from then on; nothing else in the requests changes.
+/// P4, D1: An image is sent once. Later requests contain a text instead of the image, and nothing else in them changes.
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_sends_an_image_over_the_wire_once() {
     let test_host = TestHost::new(&["mask-openai", "probe"]).await;
@@ -132,9 +134,9 @@ async fn p4_sends_an_image_over_the_wire_once() {
     let mut bytes = std::io::Cursor::new(Vec::new());
     image::GrayImage::new(1600, 1200).write_to(&mut bytes, image::ImageFormat::Png).unwrap();
     let bytes = bytes.into_inner();
-    let medium =
+    let media_item =
         MediumToStore { bytes: bytes.clone(), mime_type: "image/png".to_owned(), name: Some("grey.png".to_owned()) };
-    let media = session.attach(medium).await.unwrap();
+    let media = session.attach(media_item).await.unwrap();
     let parts = vec![Part::Text("What is this?".to_owned()), Part::Media(media.clone())];
     let result = session.run(Some(TurnInput::Message(parts)), CancellationToken::new()).await.unwrap();
     assert!(matches!(&result, TurnResult::Finished(output) if output.data == json!("A grey picture.")), "{result:?}");
@@ -146,9 +148,9 @@ async fn p4_sends_an_image_over_the_wire_once() {
     assert_eq!(has_image, [true, false, false]);
     assert!(
         requests.iter().all(|request| request.contains(media.digest.as_str())),
-        "the model can still ask a tool for it"
+        "the model can still ask a tool for the image"
     );
-    // From the second request on, the messages are identical to the byte.
+    // The third request begins with exactly the same messages as the second.
     let messages = |request: &Value| request["messages"].as_array().unwrap().clone();
     let (second, third) = (messages(&server.requests()[1]), messages(&server.requests()[2]));
     assert_eq!(second[..], third[..second.len()]);

@@ -1,5 +1,5 @@
 //! Models that fail: retries, the fallback chain, the fixed text, cooldowns, and an undone turn. The replies are
-//! scripted; the loop, the store and the plugins are real.
+//! scripted. The loop, the store and the plugins are real.
 
 use crate::support::{TestHost, call_reply, event_types, events, results, run_turn, script, text_reply, view_summary};
 use agent_core::event::EventKind;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// A scripted model with this name.
+/// Creates a scripted model with this name.
 fn scripted(test_host: &TestHost, name: &str, replies: &[Value]) -> Arc<dyn Provider> {
     let file = test_host.directory.path().join(format!("{name}.json"));
     std::fs::write(&file, script(replies).to_string()).unwrap();
@@ -63,7 +63,7 @@ async fn m3_retries_a_busy_model() {
     assert!(reason.contains("429") && reason.contains("slow down"), "{reason}");
 }
 
-/// M3: The next model of the chain gets the work that the first one has done; nothing runs twice.
+/// M3: The next model of the chain gets the results of the calls of the first model. No call runs twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn m3_the_next_model_continues_the_work() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -93,7 +93,7 @@ async fn m3_the_next_model_continues_the_work() {
     assert_eq!(tail, expected);
 }
 
-/// M3: A model that kept failing is paused: the next turn asks the other one at once, and says so.
+/// M3: A model that failed is paused. The next turn uses the other model immediately, and an event reports the reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn m3_pauses_a_model_that_failed() {
     let test_host = TestHost::new(&[]).await;
@@ -119,7 +119,8 @@ async fn m3_pauses_a_model_that_failed() {
     assert_eq!(reasons[1], "scripted/one.json scripted/two.json it failed less than 60 s ago");
 }
 
-/// M3: The fixed text is the last resort; with an output schema it is data, which is checked when the agent is created.
+/// M3: If every model fails, the turn ends with the fixed text. With an output schema, the fixed text must be valid
+/// JSON, which is checked when the agent is created.
 #[tokio::test(flavor = "multi_thread")]
 async fn m3_the_fixed_text_is_the_last_resort() {
     let test_host = TestHost::new(&[]).await;
@@ -156,7 +157,7 @@ async fn m5_the_last_error_of_the_provider_ends_the_turn() {
     assert!(!event_types(&test_host, &session).await.contains(&"retry".to_owned()), "a wrong key is not retried");
 }
 
-/// L29: Cancelling ends the wait before another attempt at once.
+/// L29: Cancelling a turn immediately ends its wait for another attempt.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_cancels_a_wait_before_a_retry() {
     let test_host = TestHost::new(&[]).await;
@@ -174,7 +175,8 @@ async fn l29_cancels_a_wait_before_a_retry() {
     });
     let input = agent_core::message::TurnInput::Text("Hello?".to_owned());
     let running = session.run(Some(input), cancel);
-    let result = tokio::time::timeout(Duration::from_secs(20), running).await.expect("it does not wait").unwrap();
+    let result =
+        tokio::time::timeout(Duration::from_secs(20), running).await.expect("the cancelled turn ends at once").unwrap();
     assert_eq!(result, TurnResult::Cancelled);
     session.close().await.unwrap();
     watcher.await.unwrap();

@@ -1,5 +1,4 @@
-//! Row 55: A plugin or an MCP server that offers a tool name that already exists is left out, and the agent still
-//! works.
+//! Row 55: A plugin or an MCP server that offers a tool name that already exists is left out. The agent still works.
 
 use crate::support::{TestHost, call_reply, components, results, run_turn, script, text_reply};
 use agent_mcp::{ChildCommand, ServerConfig, Transport};
@@ -9,13 +8,13 @@ use serde_json::json;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The plugin `text` under another name.
+/// Creates a copy of the plugin `text` with another name.
 fn text_plugin_named(name: &str) -> Vec<u8> {
     let manifest = Manifest { name: name.to_owned(), ..Manifest::default() };
     with_manifest(&std::fs::read(components().join("text.wasm")).unwrap(), &manifest).unwrap()
 }
 
-fn run_merged(folder: &Path, arguments: &[&str]) -> (bool, String) {
+fn run_with_merged_output(folder: &Path, arguments: &[&str]) -> (bool, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
     command.current_dir(folder).args(arguments).env("AGENT_HOST_DATA", folder.join("data")).stdin(Stdio::null());
     let output = command.output().unwrap();
@@ -23,7 +22,8 @@ fn run_merged(folder: &Path, arguments: &[&str]) -> (bool, String) {
     (output.status.success(), text)
 }
 
-/// Row 55 for plugins: the plugin that the agent's file names keeps its tools, otherwise the first by name.
+/// Row 55: If two plugins offer the same tool, the plugin that the agent's file names keeps its tools. If the file
+/// names neither, the first plugin by name keeps them.
 #[test]
 fn row_55_leaves_out_a_plugin_with_an_existing_tool_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -33,11 +33,11 @@ fn row_55_leaves_out_a_plugin_with_an_existing_tool_name() {
     std::fs::write(path.join("plugins/aaa.wasm"), text_plugin_named("aaa")).unwrap();
     std::fs::write(path.join("replies.json"), script(&[text_reply("I still work.")]).to_string()).unwrap();
     let file = "model = \"scripted:replies.json\"\nplugin_directory = \"plugins\"\n";
-    for (rest, left_out) in
+    for (plugin_settings, left_out) in
         [("", "text"), ("[plugins.text.grants]\nread = [\".\"]\n", "aaa"), ("[plugins.text]\n", "aaa")]
     {
-        std::fs::write(path.join("agent.toml"), format!("{file}{rest}")).unwrap();
-        let (done, text) = run_merged(path, &["--agent", "agent.toml", "hello"]);
+        std::fs::write(path.join("agent.toml"), format!("{file}{plugin_settings}")).unwrap();
+        let (done, text) = run_with_merged_output(path, &["--agent", "agent.toml", "hello"]);
         assert!(done && text.contains("I still work."), "{text}");
         assert!(text.contains(&format!("the plugin `{left_out}` is left out: two tools are named `text.")), "{text}");
     }
@@ -45,11 +45,11 @@ fn row_55_leaves_out_a_plugin_with_an_existing_tool_name() {
     let service = "[services.\"text.count\"]\ntype = \"com.example.count\"\n";
     std::fs::remove_file(path.join("plugins/aaa.wasm")).unwrap();
     std::fs::write(path.join("agent.toml"), format!("{file}{service}")).unwrap();
-    let (done, text) = run_merged(path, &["--agent", "agent.toml", "hello"]);
+    let (done, text) = run_with_merged_output(path, &["--agent", "agent.toml", "hello"]);
     assert!(done && text.contains("the plugin `text` is left out") && text.contains("com.example.count"), "{text}");
 }
 
-/// A server for `sh -c` with the tools `count` and `other`.
+/// The script of an MCP server with the tools `count` and `other`. It runs with `sh -c`.
 pub(crate) const SERVER: &str = r#"while IFS= read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9][0-9]*\).*/\1/p')
   [ -n "$id" ] || continue
@@ -64,7 +64,8 @@ pub(crate) const SERVER: &str = r#"while IFS= read -r line; do
   printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$outcome"
 done"#;
 
-/// Row 55 for servers: an MCP server that has a tool name of a plugin loses all of its tools, and nothing else changes.
+/// Row 55: An MCP server that offers a tool name of a plugin is left out with all its tools. The plugin and the other
+/// server keep their tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_55_leaves_out_a_server_with_an_existing_tool_name() {
     let test_host = TestHost::new(&["text"]).await;
@@ -77,9 +78,9 @@ async fn row_55_leaves_out_a_server_with_an_existing_tool_name() {
     let result = run_turn(&mut session, "Go.").await;
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
     let results = results(&test_host, &session).await;
-    assert!(!results[0].2.contains("the server answers"), "the plugin's tool stays the plugin's: {results:?}");
+    assert!(!results[0].2.contains("the server answers"), "the plugin's tool is called: {results:?}");
     assert!(results[1].1 && results[1].2.contains("there is no tool `text.other`"), "{results:?}");
-    assert_eq!(results[2].2, "the server answers", "other servers serve: {results:?}");
+    assert_eq!(results[2].2, "the server answers", "the other server answers: {results:?}");
     let source = session.agent().registry().get("text.count").unwrap().source.to_string();
     assert!(source.contains("text@"), "{source}");
     let servers = session.agent().servers().clone();

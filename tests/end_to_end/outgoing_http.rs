@@ -1,5 +1,5 @@
-//! `wasi:http` by grant, with real components and real servers on loopback: which requests are sent, to which
-//! addresses, with which secrets, and where responses are cut (P6, P7; rows 7, 15 and 16).
+//! Outgoing HTTP requests (`wasi:http`) with real components and real servers on loopback. The tests cover grants,
+//! addresses, secrets, connections, and limits on responses (P6, P7; rows 7, 15 and 16).
 
 use crate::support::{TestHost, call_reply, components, events, results, run_turn, scratch, script, text_reply};
 use agent_plugins::{
@@ -24,7 +24,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let address = listener.local_addr().expect("bound");
         let heads = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&heads);
+        let recorder = Arc::clone(&heads);
         std::thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
                 let (mut head, mut byte) = (Vec::new(), [0]);
@@ -33,8 +33,8 @@ impl Server {
                 }
                 let head = String::from_utf8_lossy(&head).into_owned();
                 let answer = answer(&head);
-                seen.lock().unwrap().push(head);
-                // The guest's host hangs up early when it reaches its limit.
+                recorder.lock().unwrap().push(head);
+                // The host closes the connection early when a response exceeds its limit.
                 let _ = stream.write_all(&answer);
             }
         });
@@ -66,14 +66,14 @@ fn agent(grants: Grants) -> AgentConfig {
     config
 }
 
-/// The tool result of one fetch.
+/// Runs a turn that fetches the URL. Returns whether the result is an error, and its text.
 async fn fetch(test_host: &TestHost, grants: Grants, url: &str) -> (bool, String) {
     let call = call_reply(&[("web.fetch", json!({"url": url}))]);
     let mut session = test_host.session(agent(grants), script(&[call, text_reply("Done.")])).await;
     run_turn(&mut session, "Go.").await;
     let (_, is_error, text) = results(test_host, &session).await.remove(0);
     session.close().await.unwrap();
-    // Errors are JSON for the model.
+    // An error is JSON, in which quotation marks are escaped.
     (is_error, text.replace("\\\"", "\""))
 }
 
@@ -107,8 +107,8 @@ async fn test_host_with_resolver(answers: Vec<Vec<SocketAddr>>) -> (TestHost, Ar
     (test_host, resolver)
 }
 
-/// P6: Without a grant nothing is sent, and the denial names plugin, request and the line to add; with that line, the
-/// request works.
+/// P6: Without a grant, no request is sent, and the denial names the plugin, the request and the line to add. With that
+/// line, the request is sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_a_request_needs_a_grant() {
     let test_host = TestHost::new(&["web"]).await;
@@ -117,14 +117,14 @@ async fn p6_a_request_needs_a_grant() {
     let (is_error, text) = fetch(&test_host, http_grants(&["GET http://127.0.0.2"]), &url).await;
     let line = format!("http = [\"GET http://{}\"]", server.address);
     assert!(is_error && text.contains("[plugins.web.grants]") && text.contains(&line), "{text}");
-    assert!(!text.contains("token"), "queries are not repeated: {text}");
+    assert!(!text.contains("token"), "the denial does not contain the query: {text}");
     assert_eq!(server.heads(), Vec::<String>::new());
     let granted = format!("GET http://{}", server.address);
     let (is_error, text) = fetch(&test_host, http_grants(&[&granted]), &url).await;
     assert!(!is_error && text.contains("The light is lit."), "{text}");
     assert!(server.heads()[0].starts_with("GET /a?token=123 HTTP/1.1\r\n"), "{:?}", server.heads());
     let (is_error, _) = fetch(&test_host, http_grants(&[&granted.replace("GET", "POST")]), &url).await;
-    assert!(is_error, "another method is granted");
+    assert!(is_error, "only another method is granted");
     let (is_error, _) = fetch(&test_host, http_grants(&[&format!("{granted}/b/")]), &server.url("/b/../a")).await;
     assert!(is_error, "the path leaves the granted prefix");
     assert_eq!(server.heads().len(), 1);
@@ -144,7 +144,7 @@ async fn row_15_refuses_names_with_internal_addresses() {
         assert!(is_error && text.contains("rebind.example"), "{text}");
         assert!(text.contains("http = [\"") && text.contains(" is a") && !text.contains("*:*"), "{text}");
     }
-    assert_eq!(server.heads(), Vec::<String>::new(), "nothing connected");
+    assert_eq!(server.heads(), Vec::<String>::new(), "no connection was made");
     for url in [
         format!("http://2130706433:{port}/"),
         format!("http://[::ffff:127.0.0.1]:{port}/"),
@@ -154,7 +154,7 @@ async fn row_15_refuses_names_with_internal_addresses() {
         let (is_error, text) = fetch(&test_host, http_grants(&["GET http://*:*"]), &url).await;
         assert!(is_error, "{url}: {text}");
     }
-    assert_eq!(server.heads(), Vec::<String>::new(), "nothing connected");
+    assert_eq!(server.heads(), Vec::<String>::new(), "no connection was made");
     let (test_host, _) = test_host_with_resolver(vec![vec![server.address]]).await;
     let (is_error, text) =
         fetch(&test_host, http_grants(&["private GET http://*.example:*"]), &format!("http://in.example:{port}/"))
@@ -162,8 +162,8 @@ async fn row_15_refuses_names_with_internal_addresses() {
     assert!(!is_error && text.contains("inside"), "{text}");
 }
 
-/// Row 15: A name is resolved once, and the host connects to the address that it checked, whatever the name resolves to
-/// later.
+/// Row 15: A name is resolved once, and the host connects to the address that it checked, even if the name resolves to
+/// another address later.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_15_connects_to_the_checked_address() {
     let (good, evil) = (Server::new(|_| page("", "good")), Server::new(|_| page("", "evil")));
@@ -174,7 +174,7 @@ async fn row_15_connects_to_the_checked_address() {
     assert_eq!((resolver.lookups.load(Ordering::SeqCst), evil.heads().len()), (1, 0));
 }
 
-/// Row 15: The host follows no redirect; the plugin's own request for the target is checked like any other.
+/// Row 15: The host follows no redirects. The plugin's own request for the target is checked like any other request.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_15_does_not_follow_a_redirect_to_an_internal_address() {
     let test_host = TestHost::new(&["web"]).await;
@@ -189,8 +189,8 @@ async fn row_15_does_not_follow_a_redirect_to_an_internal_address() {
     assert_eq!((outside.heads().len(), inside.heads().len()), (1, 0));
 }
 
-/// P7, row 16: The host adds a secret to requests for its hosts and for no others. If a server repeats the secret, it
-/// is masked, and it is not in anything that is stored.
+/// P7, row 16: The host adds a secret only to requests for the hosts of that secret. If a server returns the secret,
+/// the secret is masked, and it is never stored.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_16_the_host_adds_secrets_to_requests() {
     const SECRET: &str = "zX81-very-secret-value";
@@ -218,7 +218,7 @@ async fn row_16_the_host_adds_secrets_to_requests() {
     assert!(results[0].2.contains(&format!("you sent {stars}")), "{results:?}");
     let events = format!("{:?}", events(&test_host, &session).await);
     assert!(events.contains(&stars) && !results[0].2.contains(SECRET), "{results:?}");
-    // Every known secret of the agent is masked, whichever server sends it, even one that never received it.
+    // Every secret of the agent is masked in every response, even if the server never received the secret.
     assert!(results[1].2.contains(&format!("you sent {stars}")) && !results[1].2.contains(SECRET), "{results:?}");
     session.close().await.unwrap();
     let stored = stored_bytes(test_host.directory.path());
@@ -232,7 +232,7 @@ fn stored_bytes(directory: &std::path::Path) -> Vec<u8> {
     files.flat_map(|entry| std::fs::read(entry.path()).unwrap()).collect()
 }
 
-/// A server that keeps its connections open, and counts all of them and the open ones.
+/// A server that keeps its connections open. It counts all connections and the open ones.
 struct KeepAliveServer {
     address: SocketAddr,
     connection_count: Arc<AtomicUsize>,
@@ -244,9 +244,9 @@ impl KeepAliveServer {
         Self::answering(usize::MAX)
     }
 
-    /// A server that answers at most this many requests on a connection, reads one more, and closes the connection
-    /// without an answer.
-    fn answering(most: usize) -> Self {
+    /// Starts a server that answers at most `max_requests` requests on a connection. When it reads one more request, it
+    /// closes the connection without an answer.
+    fn answering(max_requests: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let address = listener.local_addr().expect("bound");
         let (connection_count, open) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -257,16 +257,16 @@ impl KeepAliveServer {
                 counted_open.fetch_add(1, Ordering::SeqCst);
                 let open = Arc::clone(&counted_open);
                 std::thread::spawn(move || {
-                    let (mut head, mut byte, mut heard) = (Vec::new(), [0], 0);
+                    let (mut head, mut byte, mut request_count) = (Vec::new(), [0], 0);
                     while stream.read(&mut byte).is_ok_and(|read| read == 1) {
                         head.push(byte[0]);
                         if head.ends_with(b"\r\n\r\n") {
                             head.clear();
-                            heard += 1;
-                            if heard > most {
+                            request_count += 1;
+                            if request_count > max_requests {
                                 break;
                             }
-                            stream.write_all(&page("", "still here")).expect("it is read");
+                            stream.write_all(&page("", "still here")).expect("the client reads the answer");
                         }
                     }
                     open.fetch_sub(1, Ordering::SeqCst);
@@ -282,12 +282,12 @@ impl KeepAliveServer {
 
     /// Waits until no connection is open.
     async fn wait_until_idle(&self) {
-        let alone = async {
+        let no_open_connection = async {
             while self.open.load(Ordering::SeqCst) > 0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(10), alone).await.expect("all connections are closed");
+        tokio::time::timeout(Duration::from_secs(10), no_open_connection).await.expect("all connections are closed");
     }
 }
 
@@ -313,7 +313,7 @@ async fn p8_reuses_connections_for_one_agents_plugin_only() {
     }
     assert_eq!(server.connection_count(), 1, "three calls, one connection");
     assert!(fetched(&granted, "two").await.is_ok());
-    assert_eq!(server.connection_count(), 2, "another agent has its own");
+    assert_eq!(server.connection_count(), 2, "another agent has its own connection");
     let revoked = setup(&["GET http://127.0.0.2:*"]);
     assert!(fetched(&revoked, "one").await.is_err());
     drop(granted);
@@ -321,32 +321,32 @@ async fn p8_reuses_connections_for_one_agents_plugin_only() {
     assert_eq!(server.connection_count(), 2);
 }
 
-/// P8: If a server closes a connection, no request fails: neither if the connection was idle, nor if it closes just
-/// when it is used again.
+/// P8: No request fails because a server closes a connection, whether the server closes an idle connection or a
+/// connection that is just used again.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_reconnects_after_the_server_closed_a_connection() {
     let test_host = TestHost::new(&["web"]).await;
-    let (at_once, when_used) = (Server::new(|_| page("", "once")), KeepAliveServer::answering(1));
+    let (closes_after_answer, closes_on_reuse) = (Server::new(|_| page("", "once")), KeepAliveServer::answering(1));
     let plugin = test_host.generation().await.plugin("web").expect("loaded").clone();
     let setup =
         agent_plugins::PluginSetup::new(plugin, http_grants(&["GET http://127.0.0.1:*"]), CallLimits::default());
-    for url in [server_url(&when_used), at_once.url("/")] {
+    for url in [server_url(&closes_on_reuse), closes_after_answer.url("/")] {
         for _ in 0..20 {
             let request = request("one", json!({"url": url}));
             let report = test_host.sandbox.call_tool(&setup, request, &agent_plugins::Ports::default()).await;
             assert!(report.result.as_ref().is_ok_and(Result::is_ok), "{url}: {report:?}");
         }
     }
-    assert_eq!(when_used.connection_count(), 20, "each was made again once");
+    assert_eq!(closes_on_reuse.connection_count(), 20, "each call opened one connection");
 }
 
 fn server_url(server: &KeepAliveServer) -> String {
     format!("http://{}/", server.address)
 }
 
-/// P5: Requests carry the turn's trace context.
+/// P5: Requests contain the turn's trace context.
 #[tokio::test(flavor = "multi_thread")]
-async fn p5_requests_carry_the_trace_context() {
+async fn p5_requests_contain_the_trace_context() {
     let test_host = TestHost::new(&["web"]).await;
     let server = Server::new(|_| page("", "seen"));
     let (is_error, text) = fetch(&test_host, http_grants(&["GET http://127.0.0.1:*"]), &server.url("/")).await;
@@ -357,7 +357,7 @@ async fn p5_requests_carry_the_trace_context() {
     assert_eq!(parts, [2, 32, 16, 2], "{head}");
 }
 
-/// Row 7: An endless response is cut, and so are endless headers; the call ends with an error and nothing hangs.
+/// Row 7: A response with an endless body or endless headers is cut. The call ends with an error and does not hang.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_7_cuts_endless_responses() {
     let test_host = TestHost::new(&["web"]).await;
@@ -374,8 +374,8 @@ async fn row_7_cuts_endless_responses() {
     assert!(is_error, "{text}");
 }
 
-/// Row 7: A response that is not HTTP fails its call, and the error shows nothing of the host's own code, however the
-/// host was started.
+/// Row 7: A response that is not HTTP fails its call. The error shows no backtrace of the host, even if
+/// `RUST_BACKTRACE` is set.
 #[test]
 fn row_7_an_invalid_response_reveals_no_host_code() {
     let broken = Server::new(|_| {
@@ -392,14 +392,14 @@ fn row_7_an_invalid_response_reveals_no_host_code() {
         .env("RUST_BACKTRACE", "1")
         .output()
         .unwrap();
-    let output_text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(!output.status.success() && output_text.contains("the response was interrupted"), "{output_text}");
-    assert!(!output_text.contains("backtrace") && !output_text.contains(".rs:"), "{output_text}");
+    let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(!output.status.success() && printed.contains("the response was interrupted"), "{printed}");
+    assert!(!printed.contains("backtrace") && !printed.contains(".rs:"), "{printed}");
 }
 
-/// Limits: 60 requests a minute for each agent and plugin.
+/// A plugin of an agent can send 60 requests per minute.
 #[tokio::test(flavor = "multi_thread")]
-async fn limits_requests_per_minute() {
+async fn requests_per_minute_are_limited() {
     let test_host = TestHost::new(&["web"]).await;
     let server = Server::new(|_| page("", "ok"));
     let generation: Generation = test_host.generation().await;
@@ -414,10 +414,10 @@ async fn limits_requests_per_minute() {
     for number in 0..60 {
         assert!(matches!(fetched("one").await, Ok(Ok(_))), "request {number}");
     }
-    let refused = fetched("one").await.expect_err("one too many");
+    let refused = fetched("one").await.expect_err("the 61st request is refused");
     let expected = format!("{} was stopped at its limit: 60 requests per minute", setup.plugin().identity());
     assert!(refused.to_string().contains(&expected), "{refused}");
-    assert!(matches!(fetched("two").await, Ok(Ok(_))), "another agent has its own");
+    assert!(matches!(fetched("two").await, Ok(Ok(_))), "another agent has its own limit");
     assert_eq!(server.heads().len(), 61);
 }
 

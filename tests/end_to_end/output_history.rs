@@ -9,7 +9,7 @@ use agent_runtime::{AgentConfig, Emission, Session, SummaryWriter, TurnResult};
 use agent_store::{Outbox, OutboxFilter};
 use serde_json::json;
 
-/// About 2,500 tokens with a distinct word.
+/// Creates a text of about 2,500 tokens that begins with a distinct word.
 fn long_text(word: &str) -> String {
     format!("{word} {}", "and so on ".repeat(1_000))
 }
@@ -21,9 +21,9 @@ async fn run_for_output(session: &mut Session, prompt: &str) -> Output {
     }
 }
 
-/// The first word of each message, with its seen count.
+/// Returns the first word of each message of the output, with the seen count of the message.
 fn first_words(output: &Output) -> Vec<String> {
-    let messages = output.messages.as_deref().expect("the output carries the messages");
+    let messages = output.messages.as_deref().expect("the output contains the messages");
     let word = |message: &Message| message.plain_text().split(' ').next().unwrap_or_default().to_owned();
     messages.iter().map(|message| format!("{} {}", word(message), message.seen_count)).collect()
 }
@@ -37,8 +37,8 @@ async fn last_event(test_host: &TestHost, session: &Session) -> CloudEvent {
     events.next_back().expect("an event")
 }
 
-/// L13, L27, D5: The output contains all messages of the session in order, also those of earlier turns and evicted
-/// ones, but not those of undone turns. The event at the end of the turn contains the same.
+/// L13, L27, D5: The output contains all messages of the session in order. It includes messages of earlier turns and
+/// evicted messages, but not messages of undone turns. The event at the end of the turn contains the same output.
 #[tokio::test(flavor = "multi_thread")]
 async fn l13_the_output_contains_the_whole_conversation() {
     let test_host = TestHost::new(&[]).await;
@@ -53,13 +53,9 @@ async fn l13_the_output_contains_the_whole_conversation() {
     let mut session = test_host.session(config, json!({"window": 8_000, "replies": replies})).await;
     assert_eq!(first_words(&run_for_output(&mut session, &long_text("walrus")).await), ["walrus 1", "Noted. 1"]);
     let second = run_for_output(&mut session, &long_text("otter")).await;
-    assert_eq!(session.state().view.len(), 2, "the first turn has left the prompt");
+    assert_eq!(session.state().view.len(), 2, "the first turn is evicted from the prompt");
     assert_eq!(first_words(&second), ["walrus 1", "Noted. 1", "otter 1", "Seen. 1"]);
-    assert_eq!(
-        last_event(&test_host, &session).await.data,
-        Some(json!(second)),
-        "the event before its commit is the same"
-    );
+    assert_eq!(last_event(&test_host, &session).await.data, Some(json!(second)), "the event contains the same output");
     run_for_output(&mut session, "Forget this.").await;
     session.undo().await.unwrap();
     let last = run_for_output(&mut session, "And now?").await;

@@ -1,17 +1,18 @@
-//! Third-party programs that some tests use ("peers"). If one is not installed, the test says so and is skipped;
-//! `tests/install-peers` installs them, and with `AGENT_HOST_REQUIRE_PEERS=1` a missing one is a failure.
+//! Third-party programs that some tests use ("peers"). If a peer is not installed, the test reports that and is
+//! skipped. `tests/install-peers` installs all peers. With `AGENT_HOST_REQUIRE_PEERS=1`, a missing peer is a failure.
 
 use crate::support::repository;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A Python program; prints a note and returns `None` if it is missing.
+/// Returns the path of a Python program. If it is missing, prints a note and returns `None`.
 pub(crate) fn python_peer(program: &str) -> Option<PathBuf> {
     peer("python/bin", program)
 }
 
-/// Python with this package; prints a note and returns `None` if it is missing.
+/// Returns the path of a Python interpreter with this package. If the package is missing, prints a note and returns
+/// `None`.
 pub(crate) fn python_with(package: &str) -> Option<PathBuf> {
     let python = python_peer("python")?;
     let library =
@@ -20,32 +21,33 @@ pub(crate) fn python_with(package: &str) -> Option<PathBuf> {
     Some(python)
 }
 
-/// A Node.js program; prints a note and returns `None` if it is missing.
+/// Returns the path of a Node.js program. If it is missing, prints a note and returns `None`.
 pub(crate) fn node_peer(program: &str) -> Option<PathBuf> {
     peer("node/node_modules/.bin", program)
 }
 
-/// Node.js in the version that the servers need; prints a note and returns `None` if it is missing.
+/// Returns the path of Node.js in the version that the MCP servers need. If it is missing, prints a note and returns
+/// `None`.
 pub(crate) fn node() -> Option<PathBuf> {
     peer("node/node_modules/node/bin", "node")
 }
 
-/// The entry script of an MCP server's package; prints a note and returns `None` if it is missing.
+/// Returns the path of the entry script of an MCP server's package. If it is missing, prints a note and returns `None`.
 pub(crate) fn mcp_package(package: &str) -> Option<PathBuf> {
     peer(&format!("node/node_modules/@modelcontextprotocol/{package}/dist"), "index.js")
 }
 
-/// A public component; prints a note and returns `None` if it is missing.
+/// Returns the path of a public component. If it is missing, prints a note and returns `None`.
 pub(crate) fn public_component(name: &str) -> Option<PathBuf> {
     peer("components", &format!("{name}.wasm"))
 }
 
-/// A Debian program; prints a note and returns `None` if it is missing.
+/// Returns the path of a program from a Debian package. If it is missing, prints a note and returns `None`.
 pub(crate) fn debian(program: &str) -> Option<PathBuf> {
     peer("debian/usr/bin", program)
 }
 
-/// A command for the program with the libraries that were unpacked with it.
+/// Creates a command that runs a program from a Debian package with the libraries that were unpacked with it.
 pub(crate) fn debian_program(program: &Path) -> Command {
     let libraries = program.ancestors().nth(2).map(|usr| usr.join("lib")).unwrap_or_default();
     let folders = std::fs::read_dir(&libraries).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -54,7 +56,7 @@ pub(crate) fn debian_program(program: &Path) -> Command {
     command
 }
 
-/// A file in a folder of peers; prints a note and returns `None` if it is missing.
+/// Returns the path of a file in a folder of peers. If it is missing, prints a note and returns `None`.
 pub(crate) fn peer(folder: &str, file: &str) -> Option<PathBuf> {
     let path = repository().join("tests/.peers").join(folder).join(file);
     if path.exists() {
@@ -62,7 +64,7 @@ pub(crate) fn peer(folder: &str, file: &str) -> Option<PathBuf> {
     }
     let required = std::env::var_os("AGENT_HOST_REQUIRE_PEERS").is_some();
     assert!(!required, "{file} is required here and not installed: run tests/install-peers");
-    // Not `eprintln!`, whose output the test runner captures.
+    // The test runner captures the output of `eprintln!`, so this writes to stderr directly.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {file} is not installed (tests/install-peers installs it)");
     None
 }

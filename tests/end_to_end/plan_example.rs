@@ -1,4 +1,5 @@
-//! The example agents unchanged with the real binary, and a plan that is killed at every point (L20, L24, L25, D3).
+//! The example agents of the guide run unchanged with the real binary, and a plan continues after a kill at any point
+//! (L20, L24, L25, D3).
 
 use crate::support::repository;
 use agent_core::event::EventKind;
@@ -22,7 +23,7 @@ fn answer(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// L20, L24, L25: The examples of the guide.
+/// L20, L24, L25: The guide shows the command of each example, and each command prints the expected answer.
 #[test]
 fn l24_the_examples_run_unchanged() {
     let page = std::fs::read_to_string(repository().join("host/docs/guide/models.md")).unwrap();
@@ -38,9 +39,9 @@ fn l24_the_examples_run_unchanged() {
     }
 }
 
-/// L30: The `--json` events of each example, and the terminal output of a plan.
+/// L30: A plan is reported as an event with `--json`, and as text in the terminal.
 #[test]
-fn l30_reports_plans_and_errors() {
+fn l30_reports_plans() {
     let data = tempfile::tempdir().unwrap();
     let output = run("planner.toml", data.path(), &["--json", "Is the harbour open?"], None);
     let lines = String::from_utf8(output.stdout).unwrap();
@@ -52,8 +53,8 @@ fn l30_reports_plans_and_errors() {
     assert!(stderr.contains("the plan:") && stderr.contains("2. read_file Read that file."), "{stderr}");
 }
 
-/// D3, L24: Killed at every named point, a plan continues where it was: the plan is made once, and each of its calls
-/// runs once.
+/// D3, L24: After a kill at any named point, the plan continues. The plan is made once, and each of its calls runs
+/// once.
 #[test]
 fn d3_a_killed_plan_continues() {
     let mut points: Vec<String> = Vec::new();
@@ -72,11 +73,11 @@ fn d3_a_killed_plan_continues() {
         let output = run("planner.toml", data.path(), &["--continue"], None);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{point}: {stderr}");
-        check(data.path(), &point);
+        check_plan_ran_once(data.path(), &point);
     }
 }
 
-fn check(data: &Path, point: &str) {
+fn check_plan_ran_once(data: &Path, point: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let store = SqliteStore::open(data.join("agent-host.db"), Options::default()).unwrap();

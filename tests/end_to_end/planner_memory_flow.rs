@@ -1,5 +1,5 @@
-//! A planner with long-term memory as a sequence of steps: memory is searched before the first step, the planner gets
-//! the tools once, and every interaction is remembered (L24, D4, L4).
+//! A planner with long-term memory. Memory is searched before the first step, the planner gets the tools once, and
+//! every interaction is stored as a memory (L24, D4, L4).
 
 use crate::chat_server::{Answer, ChatServer, local_provider};
 use crate::support::{TestHost, call_reply, events, records, script};
@@ -50,19 +50,18 @@ impl PlannerSetup {
         Session::open(&self.test_host.host(), Arc::new(agent), OpenSession::New).await.unwrap()
     }
 
-    /// The memories of the session, the oldest first.
+    /// Returns the memories of the session, oldest first.
     async fn remembered(&self, session: &Session) -> Vec<(MemoryKind, String)> {
         let facts = Memories::list(&*self.test_host.store, USER, "", 50).await.unwrap().into_iter().rev();
-        let own = facts.filter(|fact| fact.memory.session == session.subject());
-        own.map(|fact| (fact.memory.kind, fact.memory.text)).collect()
+        let session_facts = facts.filter(|fact| fact.memory.session == session.subject());
+        session_facts.map(|fact| (fact.memory.kind, fact.memory.text)).collect()
     }
 }
 
 fn plan() -> Value {
     json!({
         "text": r#"{"steps": [{"tool": "probe.echo", "task": "echo the name"}]}"#,
-        // The sequence query(user_id, user_input) → memory_context; get_schemas() → tool_schemas. The schemas are text,
-        // and are sent once.
+        // The prompt contains the recalled memory and the tool schemas. The schemas are text and are sent once.
         "expect": {"tools": [], "contains": ["retrieved-memory", "Narcissus"], "last_contains": "- `probe.echo`: Returns its text"},
     })
 }
@@ -73,26 +72,26 @@ fn echo() -> Value {
     call
 }
 
-/// L4, D4: The loop of the sequence: `choose_action` runs again after each tool with the tool's result, and each
-/// interaction is remembered; at the limit, the answer is forced and remembered as forced.
+/// L4, D4: After each tool call, the model is called again with the tool's result, and the interaction is stored as a
+/// memory. At the limit, the answer is forced and stored as a memory of kind `Limit`.
 #[tokio::test(flavor = "multi_thread")]
 async fn l4_remembers_each_interaction_up_to_the_limit() {
-    let choosing = |mut reply: Value, expect: Value| {
+    let expecting = |mut reply: Value, expect: Value| {
         reply["expect"] = expect;
         reply
     };
     let echo = |text: &str| call_reply(&[("probe.echo", json!({"text": text}))]);
     let first =
-        || choosing(echo("one"), json!({"offers": "probe.echo", "contains": ["retrieved-memory", "Narcissus"]}));
-    let second = || choosing(echo("two"), json!({"offers": "probe.echo", "last_contains": "\"text\":\"one\""}));
+        || expecting(echo("one"), json!({"offers": "probe.echo", "contains": ["retrieved-memory", "Narcissus"]}));
+    let second = || expecting(echo("two"), json!({"offers": "probe.echo", "last_contains": "\"text\":\"one\""}));
     for (max_interactions, kind) in [(10, MemoryKind::Final), (2, MemoryKind::Limit)] {
         let setup = PlannerSetup::new().await;
-        // The forced answer is one without tools.
+        // The request for the forced answer offers no tools.
         let expect = match kind {
             MemoryKind::Limit => json!({"tools": [], "contains": "\"text\":\"two\""}),
             _ => json!({"offers": "probe.echo", "last_contains": "\"text\":\"two\""}),
         };
-        let answer = choosing(json!({"text": "Both came back."}), expect);
+        let answer = expecting(json!({"text": "Both came back."}), expect);
         let mut config = AgentConfig::new("test");
         config.user = Some(USER.to_owned());
         config.bounds.max_interactions = max_interactions;
@@ -103,17 +102,17 @@ async fn l4_remembers_each_interaction_up_to_the_limit() {
         let TurnResult::Finished(output) = result else { panic!("{result:?}") };
         assert_eq!((output.data, output.limit_reached), (json!("Both came back."), kind == MemoryKind::Limit));
         let remembered = setup.remembered(&session).await;
-        let [(MemoryKind::Tool, one), (MemoryKind::Tool, two), (last, answer)] = &remembered[..] else {
+        let [(MemoryKind::Tool, one), (MemoryKind::Tool, two_steps), (last, answer)] = &remembered[..] else {
             panic!("{remembered:?}")
         };
-        assert!(one.contains("{\"text\":\"one\"}") && two.contains("{\"text\":\"two\"}"), "{remembered:?}");
+        assert!(one.contains("{\"text\":\"one\"}") && two_steps.contains("{\"text\":\"two\"}"), "{remembered:?}");
         assert!(*last == kind && answer.contains("Answered: Both came back."), "{remembered:?}");
     }
 }
 
-/// The sequence run(user_input) … FinalAnswer.
+/// A plan with one tool call is executed, and the turn ends with a final answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn l24_a_tool_call_and_a_final_answer() {
+async fn l24_a_plan_runs_a_tool_call_and_a_final_answer() {
     let setup = PlannerSetup::new().await;
     let answer =
         json!({"text": "She is called Narcissus.", "expect": {"tools": [], "contains": "\"text\":\"Narcissus\""}});
@@ -130,21 +129,21 @@ async fn l24_a_tool_call_and_a_final_answer() {
         .map(|stored| stored.record.body["text"].as_str().unwrap())
         .collect();
     assert_eq!(prompts.iter().filter(|prompt| prompt.contains("- `probe.echo`:")).count(), 1);
-    // The steps add(user_id, tool_interaction_data) → ack and add(user_id, final_interaction_data) → ack.
+    // The tool interaction and the final answer are stored as memories.
     let remembered = setup.remembered(&session).await;
     let [(MemoryKind::Tool, tool), (MemoryKind::Final, answer)] = &remembered[..] else { panic!("{remembered:?}") };
     assert!(tool.contains("Called: probe.echo {\"text\":\"Narcissus\"}\nResult: "), "{tool}");
     assert!(answer.contains("Answered: She is called Narcissus."), "{answer}");
 }
 
-/// When LOOP_LIMIT is reached: force_finish(state) → forced_response, which is remembered as forced.
+/// When the interaction limit is reached, the answer is forced, and it is stored as a memory of kind `Limit`.
 #[tokio::test(flavor = "multi_thread")]
 async fn l4_the_limit_forces_an_answer() {
     let setup = PlannerSetup::new().await;
     let forced = json!({"text": "Narcissus, I think.", "expect": {"tools": []}});
-    let two =
+    let two_steps =
         json!({"text": r#"{"steps": [{"tool": "probe.echo", "task": "a"}, {"tool": "probe.echo", "task": "b"}]}"#});
-    let mut session = setup.session(&[two, echo(), forced], 2).await;
+    let mut session = setup.session(&[two_steps, echo(), forced], 2).await;
     let input = TurnInput::Text("What is my echo called?".into());
     let result = session.run(Some(input), CancellationToken::new()).await.unwrap();
     let TurnResult::Finished(output) = result else { panic!("{result:?}") };
@@ -165,15 +164,19 @@ async fn l22_the_message_of_a_turn_has_its_sections_in_order() {
     const CALL: &str =
         r#"<tool>{"server_name": "local", "tool_name": "probe.echo", "arguments": {"text": "a"}}</tool>"#;
     let setup = PlannerSetup::new().await;
-    let two = r#"{"steps": [{"tool": "probe.echo", "task": "a"}, {"tool": "probe.echo", "task": "b"}]}"#;
-    let server =
-        ChatServer::start([Answer::Text(two), Answer::Text(CALL), Answer::Text(CALL), Answer::Text("Narcissus.")])
-            .await;
+    let two_steps = r#"{"steps": [{"tool": "probe.echo", "task": "a"}, {"tool": "probe.echo", "task": "b"}]}"#;
+    let server = ChatServer::start([
+        Answer::Text(two_steps),
+        Answer::Text(CALL),
+        Answer::Text(CALL),
+        Answer::Text("Narcissus."),
+    ])
+    .await;
     let model = local_provider(&server.base_url).model("local/tiny", setup.test_host.directory.path()).unwrap();
     let mut config = AgentConfig::new("test");
     config.user = Some(USER.to_owned());
     config.tool_dialect = ToolDialect::Text;
-    // All tools of the fixture in each step.
+    // Every step offers all tools of the fixture.
     config.offered_tools = 100;
     config.prompt.tool_rules = Some("Echo before you guess.".to_owned());
     config.prompt.chain_of_thought = Some("Think of the nymph.".to_owned());
@@ -186,12 +189,12 @@ async fn l22_the_message_of_a_turn_has_its_sections_in_order() {
     assert!(matches!(&result, TurnResult::Finished(output) if output.data == json!("Narcissus.")), "{result:?}");
 
     let requests: Vec<String> = server.bodies().iter().map(|request| request["messages"].to_string()).collect();
-    let order = |request: &str, pieces: &[&str]| {
-        let places: Vec<_> =
-            pieces.iter().map(|piece| request.find(piece).unwrap_or_else(|| panic!("{piece}"))).collect();
-        assert!(places.is_sorted(), "{pieces:?} at {places:?}: {request}");
+    let check_order = |request: &str, sections: &[&str]| {
+        let positions: Vec<_> =
+            sections.iter().map(|section| request.find(section).unwrap_or_else(|| panic!("{section}"))).collect();
+        assert!(positions.is_sorted(), "{sections:?} at {positions:?}: {request}");
     };
-    order(
+    check_order(
         &requests[1],
         &[
             "## capabilities",
@@ -205,14 +208,14 @@ async fn l22_the_message_of_a_turn_has_its_sections_in_order() {
             "Step 1 of 2",
         ],
     );
-    order(
+    check_order(
         &requests[0],
         &["## tool-rules", "## planning-context", "## retrieved-memory", "## plan-part", "Make a plan"],
     );
     // The second step's prompt begins with the whole prompt of the first step except its instructions.
     let shared = requests[1].find("## plan-part").expect("the section is there");
-    let same = requests[1].bytes().zip(requests[2].bytes()).take_while(|(one, other)| one == other).count();
+    let same_bytes = requests[1].bytes().zip(requests[2].bytes()).take_while(|(one, other)| one == other).count();
     let ended = requests[1][..shared].rfind("What is my echo called?").expect("the input");
-    assert!(same >= ended, "{same} of {shared} bytes are the same");
-    order(&requests[2], &["What is my echo called?", "Result of `probe.echo`", "## plan-part", "Step 2 of 2"]);
+    assert!(same_bytes >= ended, "{same_bytes} of {shared} bytes are the same");
+    check_order(&requests[2], &["What is my echo called?", "Result of `probe.echo`", "## plan-part", "Step 2 of 2"]);
 }

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// A scripted model with this name. Every script counts the model calls of the session, so each has an entry for all of
-/// them.
+/// Creates a scripted model with this name. Every script counts all model calls of the session, so it has an entry for
+/// each of these calls.
 fn scripted(test_host: &TestHost, name: &str, replies: &[Value]) -> Arc<dyn Provider> {
     let file = test_host.directory.path().join(format!("{name}.json"));
     std::fs::write(&file, script(replies).to_string()).unwrap();
@@ -33,7 +33,7 @@ fn plan_reply(steps: &[(&str, &str)]) -> Value {
     json!({"text": text, "expect": {"tools": [], "output_schema": true, "last_contains": ["Make a plan", "- `probe.echo`: Returns its text"]}})
 }
 
-/// A session whose planner, executor and single model use these scripts.
+/// Opens a session whose planner, executor and single model use these scripts.
 async fn open(test_host: &TestHost, config: AgentConfig, scripts: [&[Value]; 3]) -> Session {
     Session::open(&test_host.host(), planner(test_host, config, scripts).await, OpenSession::New).await.unwrap()
 }
@@ -94,7 +94,8 @@ const TWO_STEPS: [&str; 20] = [
     "loop_end",
 ];
 
-/// L24, L25: The plan, for each step the nearest tools and one model call, and the streamed synthesis.
+/// L24, L25: The planner makes a plan. Each step gets the nearest tools and one model call. Then the synthesis is
+/// streamed.
 #[tokio::test(flavor = "multi_thread")]
 async fn l24_plans_executes_and_synthesizes() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -144,7 +145,7 @@ async fn l24_plans_executes_and_synthesizes() {
     assert_eq!(prompts, 4, "the prompt of each step is in its record");
 }
 
-/// L12, L24: The synthesis is checked against the output schema, with corrections.
+/// L12, L24: The synthesis is checked against the output schema, and the model can correct it.
 #[tokio::test(flavor = "multi_thread")]
 async fn l24_validates_the_synthesis() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -157,29 +158,31 @@ async fn l24_validates_the_synthesis() {
     assert!(fallbacks(&test_host, &session).await.is_empty());
 }
 
-/// Scripts of the planner, the executor and the single model, the reason of the fallback, and how many calls have run.
+/// Returns for each failure the scripts of the planner, the executor and the single model, the reason of the fallback,
+/// and the number of calls that run.
 fn failures() -> [([Vec<Value>; 3], &'static str, usize); 6] {
     let steps = plan_reply(&[("probe.echo", "return kept"), ("probe.fail", "fail")]);
     let echo = call_reply(&[("probe.echo", json!({"text": "kept"}))]);
     let fail = call_reply(&[("probe.fail", json!({"kind": "failed", "message": "disk full"}))]);
-    let goes_on = |contains: &str| json!({"text": "Alone.", "expect": {"offers": "read_result", "contains": contains}});
+    let continuing_reply =
+        |contains: &str| json!({"text": "Alone.", "expect": {"offers": "read_result", "contains": contains}});
     let refusing = json!({"text": "", "error": {"status": 400, "message": "no such model"}});
     [
         (
             [
                 vec![text_reply("First I would look.")],
                 vec![must_not_be_asked()],
-                vec![must_not_be_asked(), goes_on("Go.")],
+                vec![must_not_be_asked(), continuing_reply("Go.")],
             ],
             "is not a plan: it is not JSON",
             0,
         ),
-        ([vec![refusing], vec![must_not_be_asked()], vec![goes_on("Go.")]], "no such model", 0),
+        ([vec![refusing], vec![must_not_be_asked()], vec![continuing_reply("Go.")]], "no such model", 0),
         (
             [
                 vec![steps.clone()],
                 vec![must_not_be_asked(), echo.clone(), text_reply("I can't.")],
-                vec![must_not_be_asked(), must_not_be_asked(), must_not_be_asked(), goes_on("kept")],
+                vec![must_not_be_asked(), must_not_be_asked(), must_not_be_asked(), continuing_reply("kept")],
             ],
             "the executor called no tool in step 2 of 2",
             1,
@@ -188,7 +191,7 @@ fn failures() -> [([Vec<Value>; 3], &'static str, usize); 6] {
             [
                 vec![steps.clone()],
                 vec![must_not_be_asked(), echo.clone(), fail],
-                vec![must_not_be_asked(), must_not_be_asked(), must_not_be_asked(), goes_on("disk full")],
+                vec![must_not_be_asked(), must_not_be_asked(), must_not_be_asked(), continuing_reply("disk full")],
             ],
             "`probe.fail` failed in step 2 of 2",
             2,
@@ -197,7 +200,7 @@ fn failures() -> [([Vec<Value>; 3], &'static str, usize); 6] {
             [
                 vec![steps],
                 vec![must_not_be_asked(), call_reply(&[("no.such", json!({}))])],
-                vec![must_not_be_asked(), must_not_be_asked(), goes_on("no.such")],
+                vec![must_not_be_asked(), must_not_be_asked(), continuing_reply("no.such")],
             ],
             "no call of step 1 of 2 could run: `no.such`: there is no tool",
             0,
@@ -206,7 +209,7 @@ fn failures() -> [([Vec<Value>; 3], &'static str, usize); 6] {
             [
                 vec![plan_reply(&[("probe.echo", "return kept")]), must_not_be_asked(), text_reply(" ")],
                 vec![must_not_be_asked(), echo],
-                vec![must_not_be_asked(), must_not_be_asked(), must_not_be_asked(), goes_on("kept")],
+                vec![must_not_be_asked(), must_not_be_asked(), must_not_be_asked(), continuing_reply("kept")],
             ],
             "the planner's answer is empty",
             1,
@@ -214,7 +217,8 @@ fn failures() -> [([Vec<Value>; 3], &'static str, usize); 6] {
     ]
 }
 
-/// L24: After every kind of failure, one model continues with all tools and every result; nothing runs twice.
+/// L24: After every kind of failure, the single model continues with all tools and all results so far. No call runs
+/// twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn l24_every_failure_falls_back() {
     for (scripts, reason, calls) in failures() {
@@ -261,7 +265,7 @@ async fn l4_the_interaction_limit_applies_to_plans() {
 }
 
 /// L10, L24: A step whose tool is a service suspends the turn inside the plan. Another process accepts the answer from
-/// the stored state alone, and the plan continues with its next step: no new plan is made, and nothing runs twice.
+/// the stored state alone, and the plan continues with its next step. No new plan is made, and no call runs twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn l10_l24_a_step_waits_for_a_service_over_a_restart() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -285,7 +289,7 @@ async fn l10_l24_a_step_waits_for_a_service_over_a_restart() {
     let agent = planner(&test_host, config.clone(), scripts).await;
     let mut session = Session::open(&test_host.host(), agent, OpenSession::New).await.unwrap();
     let TurnResult::Suspended(suspension) = run_turn(&mut session, "Will it snow?").await else {
-        panic!("the turn waits")
+        panic!("the turn does not wait")
     };
     let [wait] = suspension.waits.as_slice() else { panic!("{suspension:?}") };
     assert!(wait.name == "weather.forecast" && matches!(wait.cause, WaitCause::Service { .. }), "{wait:?}");
@@ -309,8 +313,8 @@ async fn l10_l24_a_step_waits_for_a_service_over_a_restart() {
     assert_eq!(results, expected.map(|(name, error)| (name.to_owned(), error)));
 }
 
-/// L17, L24: A step that needs an approval also waits. If it is allowed, the plan continues with it; if it is denied,
-/// the single model continues with the results so far.
+/// L17, L24: A step that needs an approval also waits. If the call is allowed, the plan continues. If it is denied, the
+/// single model continues with the results so far.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_l24_a_step_waits_for_an_approval_over_a_restart() {
     for allowed in [true, false] {
@@ -328,7 +332,9 @@ async fn l17_l24_a_step_waits_for_an_approval_over_a_restart() {
         ];
         let agent = planner(&test_host, config.clone(), scripts).await;
         let mut session = Session::open(&test_host.host(), agent, OpenSession::New).await.unwrap();
-        let TurnResult::Suspended(suspension) = run_turn(&mut session, "Go.").await else { panic!("the turn waits") };
+        let TurnResult::Suspended(suspension) = run_turn(&mut session, "Go.").await else {
+            panic!("the turn does not wait")
+        };
         let call = suspension.waits[0].call.clone();
         let subject = session.subject().to_owned();
         session.close().await.unwrap();

@@ -28,7 +28,7 @@ impl TestCli {
         self.folder.path().join(name)
     }
 
-    /// Exit code, stdout and stderr.
+    /// Runs the binary. Returns its exit code, stdout and stderr.
     fn run(&self, arguments: &[&str], variables: &[(&str, PathBuf)]) -> (Option<i32>, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.args(arguments).arg("--data").arg(self.path("data")).current_dir(self.folder.path());
@@ -38,7 +38,7 @@ impl TestCli {
     }
 }
 
-/// S1: A new project prints the next steps; if it cannot be created, the error says what to do, and nothing is
+/// S1: `plugin new` prints the next steps. If the project cannot be created, the error suggests a fix, and nothing is
 /// overwritten.
 #[test]
 fn s1_a_new_project_prints_the_next_steps() {
@@ -63,9 +63,10 @@ fn s1_a_new_project_prints_the_next_steps() {
     assert!(code == Some(2) && stderr.contains("words && npm install\n"), "{stderr}");
 }
 
-/// S3: A good plugin passes. One that cannot be loaded or can never use its imports fails; `--json` reports the same.
+/// S3: A plugin without problems passes. A plugin that cannot be loaded or can never use its imports fails. `--json`
+/// reports the same findings.
 #[test]
-fn s3_check_reports_what_is_wrong() {
+fn s3_check_reports_the_problems_of_plugins() {
     let cli = TestCli::new();
     let (code, printed, stderr) =
         cli.run(&["plugin", "check", components().join("strict-json.wasm").to_str().unwrap()], &[]);
@@ -140,7 +141,7 @@ fn s1_updates_generated_project_files() {
     }
 }
 
-/// S4, P11: A missing file is named, with a suggestion of what may have been meant.
+/// S4, P11: The error about a missing file names the file and suggests a correction.
 #[test]
 fn s4_names_missing_files_with_suggestions() {
     let cli = TestCli::new();
@@ -171,7 +172,7 @@ fn s4_names_missing_files_with_suggestions() {
     assert!(!cli.path("p").exists());
 }
 
-/// S5: Without a terminal, `dev` asks for a prompt.
+/// S5: Without a terminal, `dev` requires a prompt.
 #[test]
 fn s5_dev_without_a_terminal_needs_a_prompt() {
     let cli = TestCli::new();
@@ -207,9 +208,9 @@ pub(crate) fn peer(language: &str) -> Option<Peer> {
     })
 }
 
-/// Creates a project of each kind, runs its own test, builds it, runs its scenario, and copies it to the test host's
-/// folder.
-fn projects(test_host: &TestHost, language: &str) -> bool {
+/// Creates a project of each kind, runs its own tests, builds it, runs its scenario, and copies the plugin to the test
+/// host's folder. Returns false if the toolchain is not installed.
+fn build_new_projects(test_host: &TestHost, language: &str) -> bool {
     let Some((variables, tests)) = peer(language) else { return false };
     let cli = TestCli::new();
     for kind in ["tool", "context-builder", "output-validator", "media-policy"] {
@@ -271,36 +272,36 @@ async fn check_new_projects_in_a_turn(test_host: &TestHost) {
     assert!(results[1].1 && results[1].2.contains("/word"), "{results:?}");
     let rejected = events(test_host, &session).await;
     let rejected = rejected.iter().filter(|event| matches!(event.kind, EventKind::OutputRejected { .. }));
-    assert_eq!(rejected.count(), 1, "the validator refused the unfinished answer");
+    assert_eq!(rejected.count(), 1, "the validator rejected the unfinished answer");
     let stored = records(test_host, &session, 1).await;
     let context = stored.iter().find(|stored| stored.record.kind == "context").expect("the builder was called");
     let body = context.record.body.to_string();
     assert!(body.contains("answering") && body.contains("You write for ada."), "{body}");
 }
 
-/// S1, S2, P1: Projects of every kind in Python.
+/// S1, S2, P1: New Python projects of every kind can be tested, built and used in a turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn s1_new_projects_in_python_work() {
     let test_host = TestHost::new(&[]).await;
-    if projects(&test_host, "python") {
+    if build_new_projects(&test_host, "python") {
         check_new_projects_in_a_turn(&test_host).await;
     }
 }
 
-/// S1, S2, P1: Projects of every kind in JavaScript.
+/// S1, S2, P1: New JavaScript projects of every kind can be tested, built and used in a turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn s1_new_projects_in_javascript_work() {
     let test_host = TestHost::new(&[]).await;
-    if projects(&test_host, "js") {
+    if build_new_projects(&test_host, "js") {
         check_new_projects_in_a_turn(&test_host).await;
     }
 }
 
-/// S1, S2, P1: Projects of every kind in C.
+/// S1, S2, P1: New C projects of every kind can be tested, built and used in a turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn s1_new_projects_in_c_work() {
     let test_host = TestHost::new(&[]).await;
-    if projects(&test_host, "c") {
+    if build_new_projects(&test_host, "c") {
         check_new_projects_in_a_turn(&test_host).await;
     }
 }

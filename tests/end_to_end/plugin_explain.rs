@@ -1,5 +1,5 @@
-//! `plugin explain`, `plugin list` and `config check`: what would be granted, and which versions would serve (P6, P10,
-//! S3).
+//! `plugin explain`, `plugin list` and `config check` show the permissions that would be granted and the plugin
+//! versions that would be used (P6, P10, S3).
 
 use crate::support::{SharedCompiledCode, components};
 use agent_plugins::{Access, Asks, Manifest, with_manifest};
@@ -17,12 +17,12 @@ fn plugin_folder(file: &str) -> TempDir {
     folder
 }
 
-fn put_manifest(folder: &Path, manifest: &Manifest) {
+fn write_plugin(folder: &Path, manifest: &Manifest) {
     let bytes = with_manifest(&std::fs::read(components().join("text.wasm")).unwrap(), manifest).unwrap();
     std::fs::write(folder.join(format!("plugins/{}.wasm", manifest.name)), bytes).unwrap();
 }
 
-/// Stdout followed by stderr.
+/// Runs the binary. Returns its stdout followed by its stderr.
 fn output(folder: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
     command.args(arguments).args(["--data", "data"]).current_dir(folder).env_remove("NO_COLOR");
@@ -55,15 +55,19 @@ const GRANTS: &str = "plugin_directory = \"plugins\"\n\n[plugins.wants.grants]\n
                       config = { region = \"north\" }\nevents = [\"com.example.paid\", \"com.example.other\"]\nhttp = [\"GET https://api.example.com/v1/\", \"https://elsewhere.example\"]\n\n\
                       [plugins.wants.secrets.TOKEN]\nenv = \"A_TOKEN\"\nhosts = [\"api.example.com\"]\n";
 
-/// P6, P7: Each request with its grant or denial on one line, with the line that would change it; values are not shown.
+/// P6, P7: `plugin explain` shows each request with its grant or denial on one line, followed by the line that would
+/// change it. Values are not shown.
 #[test]
 fn p6_explain_shows_every_kind_of_request() {
     let folder = plugin_folder(GRANTS);
-    put_manifest(folder.path(), &manifest_with_every_request());
-    let shown = output(folder.path(), &["plugin", "explain", "plugins/wants.wasm", "--agent", "agent.toml"]);
-    let (heading, rest) = shown.split_once('\n').unwrap();
-    assert!(heading.starts_with("wants ") && !shown.contains("north") && !shown.contains("0123456789"), "{shown}");
-    insta::assert_snapshot!(rest, @r#"
+    write_plugin(folder.path(), &manifest_with_every_request());
+    let output_text = output(folder.path(), &["plugin", "explain", "plugins/wants.wasm", "--agent", "agent.toml"]);
+    let (heading, requests) = output_text.split_once('\n').unwrap();
+    assert!(
+        heading.starts_with("wants ") && !output_text.contains("north") && !output_text.contains("0123456789"),
+        "{output_text}"
+    );
+    insta::assert_snapshot!(requests, @r#"
       always    clocks, random numbers and a limited number of log lines
       gets      reading below docs
       gets      the variable GRANTED
@@ -95,9 +99,9 @@ fn p6_explain_shows_every_kind_of_request() {
       unused    `wants` does not ask for the request https://elsewhere.example in its manifest, so this grant has no effect
       unused    `wants` does not ask for the service event com.example.other in its manifest, so this grant has no effect
     "#);
-    let alone = output(folder.path(), &["plugin", "explain", "plugins/wants.wasm"]);
-    assert_eq!(alone.matches("  denied ").count(), 14, "{alone}");
-    assert!(!alone.contains("gets"), "{alone}");
+    let without_agent = output(folder.path(), &["plugin", "explain", "plugins/wants.wasm"]);
+    assert_eq!(without_agent.matches("  denied ").count(), 14, "{without_agent}");
+    assert!(!without_agent.contains("gets"), "{without_agent}");
 }
 
 /// P10: A version that was rolled back is not listed as serving, neither for a folder nor for an agent.
@@ -105,17 +109,17 @@ fn p6_explain_shows_every_kind_of_request() {
 fn p10_lists_show_the_versions_that_would_serve() {
     let folder = plugin_folder("plugin_directory = \"plugins\"\n");
     let version = |number: &str| Manifest { name: "text".into(), version: number.into(), ..Manifest::default() };
-    let serve = |number| {
-        put_manifest(folder.path(), &version(number));
+    let use_version = |number| {
+        write_plugin(folder.path(), &version(number));
         output(folder.path(), &["--agent", "agent.toml", "Hello."])
     };
-    serve("1.0.0");
-    serve("2.0.0");
+    use_version("1.0.0");
+    use_version("2.0.0");
     let list = || output(folder.path(), &["plugin", "list", "plugins"]);
     assert!(list().contains("text 2.0.0"), "{}", list());
-    let back = output(folder.path(), &["plugin", "rollback", "text"]);
+    let rollback_output = output(folder.path(), &["plugin", "rollback", "text"]);
     for shown in [list(), output(folder.path(), &["plugin", "list", "--agent", "agent.toml"])] {
-        assert!(shown.contains("text 1.0.0") && !shown.contains("text 2.0.0"), "{back}{shown}");
+        assert!(shown.contains("text 1.0.0") && !shown.contains("text 2.0.0"), "{rollback_output}{shown}");
         assert!(shown.contains("is rolled back") && shown.contains("--undo"), "{shown}");
     }
     let checked = output(folder.path(), &["config", "check", "agent.toml"]);

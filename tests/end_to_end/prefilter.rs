@@ -1,5 +1,5 @@
-//! With many tools, the model is offered those nearest to the input: by words, or by meaning with an embedding model
-//! (L25).
+//! If an agent has many tools, the model is offered the tools that are nearest to the input: by words, or by meaning
+//! with an embedding model (L25).
 
 use crate::chat_server::local_provider;
 use crate::support::{TestHost, call_reply, events, records, results, run_turn, script, text_reply};
@@ -12,8 +12,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// An embedding server on loopback that gives one vector to all texts about echoes and repeating, and another one to
-/// all others.
+/// An embedding server on loopback. It returns one vector for all texts about echoes and repeating, and another vector
+/// for all other texts.
 pub(crate) struct EmbeddingServer {
     base_url: String,
     texts: Arc<Mutex<Vec<Vec<String>>>>,
@@ -41,7 +41,7 @@ impl EmbeddingServer {
         Arc::new(local_provider(&self.base_url).embedder("local/embedder").unwrap().with_retry(policy))
     }
 
-    /// The number of texts in each request.
+    /// Returns the number of texts in each request.
     pub(crate) fn requests(&self) -> Vec<usize> {
         self.texts.lock().unwrap().iter().map(Vec::len).collect()
     }
@@ -98,20 +98,20 @@ async fn run_to_answer(session: &mut Session, prompt: &str) {
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
 }
 
-/// L25: Selection by words happens once per turn, so that the prompt stays stable; `read_result` is always included;
-/// the next turn selects again.
+/// L25: Tools are selected by words once per turn, so that the prompt stays stable. `read_result` is always included.
+/// The next turn selects again.
 #[tokio::test(flavor = "multi_thread")]
 async fn l25_selects_tools_by_words_once_per_turn() {
     let test_host = TestHost::new(&["probe"]).await;
-    let two = |mut reply: Value, tools: [&str; 4]| {
+    let expecting_tools = |mut reply: Value, tools: [&str; 4]| {
         reply["expect"] = json!({"tools": tools});
         reply
     };
-    let sleepy = ["memory_search", "probe.sleep", "probe.slow", "read_result"];
+    let sleep_tools = ["memory_search", "probe.sleep", "probe.slow", "read_result"];
     let replies = [
-        two(call_reply(&[("probe.sleep", json!({"ms": 1}))]), sleepy),
-        two(text_reply("Slept."), sleepy),
-        two(text_reply("Read."), ["probe.env", "probe.file", "memory_search", "read_result"]),
+        expecting_tools(call_reply(&[("probe.sleep", json!({"ms": 1}))]), sleep_tools),
+        expecting_tools(text_reply("Slept."), sleep_tools),
+        expecting_tools(text_reply("Read."), ["probe.env", "probe.file", "memory_search", "read_result"]),
     ];
     let mut session = open(&test_host, None, &replies).await;
     run_to_answer(&mut session, "Sleep for some milliseconds").await;
@@ -123,11 +123,11 @@ async fn l25_selects_tools_by_words_once_per_turn() {
     assert_eq!(offered.collect::<Vec<_>>(), [Some(4); 3]);
     // L26: The budget counts only the offered tools.
     let budget = session.state().turn.as_ref().unwrap().budget.tools;
-    let all = session.agent().registry().tokens();
-    assert!(budget > 0 && budget < all / 2, "{budget} of {all}");
+    let all_tools = session.agent().registry().tokens();
+    assert!(budget > 0 && budget < all_tools / 2, "{budget} of {all_tools}");
     let records = records(&test_host, &session, 1).await;
     let context = records.iter().find(|stored| stored.record.kind == "context").unwrap();
-    assert_eq!(context.record.body["offered"], json!(sleepy));
+    assert_eq!(context.record.body["offered"], json!(sleep_tools));
 }
 
 /// L25: A tool that is not offered still runs, because the model may know it from the history.
@@ -141,8 +141,8 @@ async fn l25_a_tool_that_is_not_offered_still_runs() {
     assert!(!results(&test_host, &session).await[0].1);
 }
 
-/// L25: Selection by meaning, where no word matches; the tools are embedded once per generation, and the vectors are
-/// kept in the store.
+/// L25: Tools are selected by meaning even if no word matches. The tools are embedded once per generation, and the
+/// vectors are kept in the store.
 #[tokio::test(flavor = "multi_thread")]
 async fn l25_selects_tools_by_meaning() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -162,7 +162,7 @@ async fn l25_selects_tools_by_meaning() {
     assert_eq!(server.requests(), [tools, 1, 1, 1]);
 }
 
-/// L25: If the embedding model fails, words decide, and the turn continues.
+/// L25: If the embedding model fails, tools are selected by words, and the turn continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn l25_falls_back_to_words_when_the_embedding_model_fails() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -174,7 +174,7 @@ async fn l25_falls_back_to_words_when_the_embedding_model_fails() {
     assert_eq!(server.requests().len(), 1);
 }
 
-/// L25: K is 15 unless an agent configures another number.
+/// L25: An agent offers 15 tools by default.
 #[test]
 fn l25_fifteen_tools_are_offered_by_default() {
     assert_eq!(AgentConfig::new("test").offered_tools, 15);

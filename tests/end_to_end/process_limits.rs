@@ -1,5 +1,5 @@
-//! Machines with strict process limits: the host works with less, or reports in one line which limit is too low, and
-//! exits with code 2.
+//! Machines with strict process limits. The host works with fewer resources, or it reports in one line which limit is
+//! too low and exits with code 2.
 
 use crate::support::{call_reply, components, script, text_reply};
 use serde_json::json;
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// A folder with a plugin and a model that calls it.
+/// Creates a folder with a plugin and a model script that calls the plugin.
 fn plugin_folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("plugins")).unwrap();
@@ -17,7 +17,7 @@ fn plugin_folder() -> TempDir {
     folder
 }
 
-/// The exit code and all output, under limits that a shell sets.
+/// Runs the binary under limits that a shell sets. Returns its exit code, and its stdout followed by its stderr.
 fn run_with_limits(limits: &str, folder: &Path, arguments: &str) -> (Option<i32>, String) {
     let program = env!("CARGO_BIN_EXE_agent-host");
     let mut command = Command::new("sh");
@@ -29,18 +29,18 @@ fn run_with_limits(limits: &str, folder: &Path, arguments: &str) -> (Option<i32>
 
 const ASK: &str = "--plugins plugins --model scripted:script.json Go.";
 
-/// With a small stack, and without the address space that the engine reserves, plugins work.
+/// Plugins work with a small stack, and with less address space than the engine reserves by default.
 #[test]
 fn a_small_stack_or_address_space_is_enough() {
     let folder = plugin_folder();
     for limits in ["ulimit -s 256", "ulimit -v 4000000", "ulimit -v 4000000 && ulimit -s 256"] {
         let (code, text) = run_with_limits(limits, folder.path(), ASK);
         assert!(code == Some(0) && text.contains("It is two."), "{limits}: {text}");
-        assert_eq!(limits.contains("-v"), text.contains("`ulimit -v`"), "it is said: {text}");
+        assert_eq!(limits.contains("-v"), text.contains("`ulimit -v`"), "the limit is reported: {text}");
     }
 }
 
-/// If it cannot work, the message names the limit, and not the first thing that failed.
+/// If a limit is too low, the error names the limit and not the operation that failed first.
 #[test]
 fn names_a_limit_that_is_too_low() {
     for (limits, named) in [("ulimit -n 20", "`ulimit -n`"), ("ulimit -f 10", "`ulimit -f`")] {
@@ -51,8 +51,8 @@ fn names_a_limit_that_is_too_low() {
     }
 }
 
-/// If no threads can be started, one line names the limit. The limit does not apply to root, so root runs the program as
-/// another user, who needs a copy that everybody may execute.
+/// If no threads can be started, one line names the limit. The limit does not apply to root, so root runs the program
+/// as another user, who needs a copy that everyone may execute.
 #[test]
 #[cfg(target_os = "linux")]
 fn names_a_limit_of_threads_that_is_too_low() {
@@ -61,9 +61,10 @@ fn names_a_limit_of_threads_that_is_too_low() {
     let program = folder.path().join("agent-host");
     std::fs::copy(env!("CARGO_BIN_EXE_agent-host"), &program).unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-    // The first three limits stop different threads: the first one, a worker of the runtime, the thread that interrupts plugins.
+    // Each of the first three limits prevents another thread: the first thread, a worker of the runtime, or the thread
+    // that interrupts plugins.
     for (threads, expected) in [(1, Some(2)), (3, Some(2)), (8, Some(2)), (64, Some(0))] {
-        // Another process of the same user would count too; nobody else has this user id.
+        // Other processes of the same user would count too, so the test uses a user id that no other process has.
         let user = (700_000 + std::process::id()).to_string();
         let mut command = match rustix::process::geteuid().is_root() {
             true => {
@@ -71,7 +72,7 @@ fn names_a_limit_of_threads_that_is_too_low() {
                 command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--inh-caps=-all", "bash"]);
                 command
             }
-            // The limit counts all processes of this user, so only the low ones have a certain outcome.
+            // The limit counts all processes of the current user, so only the low limits have a certain outcome.
             false if expected == Some(0) => continue,
             false => Command::new("bash"),
         };
@@ -85,7 +86,7 @@ fn names_a_limit_of_threads_that_is_too_low() {
     }
 }
 
-/// Exhausted processor time is reported, even if the system would otherwise kill the process without a signal first.
+/// Exhausted processor time is reported, even if the system would otherwise kill the process without a warning signal.
 #[test]
 fn reports_exhausted_processor_time() {
     let folder = plugin_folder();

@@ -1,4 +1,4 @@
-//! What builders, models and validators receive, and what they may return (L2, L12).
+//! The input that builders, models and validators receive, and the output that they may return (L2, L12).
 
 use crate::support::{TestHost, call_reply, records, run_turn, script, text_reply, visible_messages};
 use agent_core::run::TurnError;
@@ -6,7 +6,7 @@ use agent_runtime::{AgentConfig, Delegate, SummaryWriter, TurnResult};
 use agent_store::{Memories, Memory, MemoryKind, SessionFilter, SessionIndex, SessionLog, StoredRecord};
 use serde_json::{Value, json};
 
-/// The input that the fixture's builder received in a turn.
+/// Returns the input that the fixture's builder received in a turn.
 fn builder_input(records: &[StoredRecord]) -> Value {
     let context = records.iter().find(|stored| stored.record.kind == "context").expect("the context is recorded");
     let sections = context.record.body["builder"]["answer"]["system"].as_array().expect("sections").clone();
@@ -14,12 +14,12 @@ fn builder_input(records: &[StoredRecord]) -> Value {
     serde_json::from_str(builder_input["text"].as_str().unwrap()).expect("JSON")
 }
 
-fn builder(name: &str) -> AgentConfig {
+fn config_with_builder(name: &str) -> AgentConfig {
     AgentConfig { context_builder: Some("stateful-builder".to_owned()), ..AgentConfig::new(name) }
 }
 
-/// L2, L22, L27, D4: A builder gets the lifecycle, the tools with their cost, the view, the number of evicted messages
-/// and their summary, the recalled memories of the user, and the room in the window.
+/// L2, L22, L27, D4: A builder receives the lifecycle, the tools with their cost, the view, the number of evicted
+/// messages and their summary, the recalled memories of the user, and the context budget.
 #[tokio::test(flavor = "multi_thread")]
 async fn l2_a_builder_receives_its_documented_input() {
     let test_host = TestHost::new(&["stateful-builder"]).await;
@@ -33,7 +33,8 @@ async fn l2_a_builder_receives_its_documented_input() {
         written: None,
     };
     Memories::add(&*test_host.store, "earlier/1/final", memory).await.unwrap();
-    let config = AgentConfig { user: Some("ada".to_owned()), summary: SummaryWriter::Extract, ..builder("test") };
+    let config =
+        AgentConfig { user: Some("ada".to_owned()), summary: SummaryWriter::Extract, ..config_with_builder("test") };
     let long = |word: &str| format!("{word} {}", "and so on ".repeat(1_000));
     let script = json!({"window": 8_000, "replies": [text_reply("Noted."), text_reply("Seen."), text_reply("Known.")]});
     let mut session = test_host.session(config, script).await;
@@ -49,7 +50,7 @@ async fn l2_a_builder_receives_its_documented_input() {
 
     run_turn(&mut session, &long("otter")).await;
     let second = builder_input(&records(&test_host, &session, 2).await);
-    assert_eq!(second["history"].as_array().unwrap().len(), 2, "the view without the input");
+    assert_eq!(second["history"].as_array().unwrap().len(), 2, "the view is passed without the input");
     assert_eq!(second["recollections"], json!(["The otter is called Ottilie."]));
     run_turn(&mut session, "And now?").await;
     let third = builder_input(&records(&test_host, &session, 3).await);
@@ -57,11 +58,11 @@ async fn l2_a_builder_receives_its_documented_input() {
     assert!(third["summary"].as_str().unwrap().contains("Asked: walrus and"), "{third}");
 }
 
-/// L2, L16: A builder also gets the delegating agent.
+/// L2, L16: The builder of a child agent also receives the session that delegated to it.
 #[tokio::test(flavor = "multi_thread")]
 async fn l2_a_builder_receives_the_delegating_agent() {
     let test_host = TestHost::new(&["stateful-builder"]).await;
-    let reader = test_host.agent(builder("reader"), script(&[text_reply("Read.")])).await;
+    let reader = test_host.agent(config_with_builder("reader"), script(&[text_reply("Read.")])).await;
     let mut lead = AgentConfig::new("lead");
     let delegate = Delegate { agent: reader.into(), description: "Reads.".to_owned(), input_schema: None };
     lead.delegates.insert("reader".to_owned(), delegate);
@@ -74,11 +75,11 @@ async fn l2_a_builder_receives_the_delegating_agent() {
     assert_eq!(builder_input(&records)["delegated_by"], json!(session.subject()));
 }
 
-/// L2: Each model call and each step gets the reason why its prompt is built; the record keeps it (D1).
+/// L2: Each model call and each step receives the reason why its prompt is built. The reason is recorded (D1).
 #[tokio::test(flavor = "multi_thread")]
 async fn l2_each_model_call_gets_the_lifecycle() {
     let test_host = TestHost::new(&["stateful-builder", "probe"]).await;
-    let mut config = builder("test");
+    let mut config = config_with_builder("test");
     config.output_schema = Some(json!({"type": "object"}));
     let expected = ["init", "tool_result", "output_error_feedback"];
     let echo = call_reply(&[("probe.echo", json!({"text": "x"}))]);
@@ -93,21 +94,21 @@ async fn l2_each_model_call_gets_the_lifecycle() {
     let result = run_turn(&mut session, "Go.").await;
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
     let records = records(&test_host, &session, 1).await;
-    let of = |kind: &'static str| records.iter().filter(move |stored| stored.record.kind == kind);
-    let prompts: Vec<_> = of("prompt").map(|stored| stored.record.body["lifecycle"].clone()).collect();
+    let records_of = |kind: &'static str| records.iter().filter(move |stored| stored.record.kind == kind);
+    let prompts: Vec<_> = records_of("prompt").map(|stored| stored.record.body["lifecycle"].clone()).collect();
     assert_eq!(prompts, expected.map(Value::from));
-    for (step, lifecycle) in of("step_context").zip(expected) {
+    for (step, lifecycle) in records_of("step_context").zip(expected) {
         let answer = step.record.body["answer"].to_string();
         assert!(answer.contains(&format!("for {lifecycle}")), "{answer}");
     }
 }
 
-/// L2: A builder's state has at most 64 KiB; one byte more ends the turn with an error that names the limit and the
+/// L2: A builder's state has at most 64 KiB. A larger state ends the turn with an error that names the limit and the
 /// plugin.
 #[tokio::test(flavor = "multi_thread")]
 async fn l2_limits_the_state_of_a_builder() {
     let test_host = TestHost::new(&["stateful-builder"]).await;
-    let mut session = test_host.session(builder("test"), script(&[text_reply("Kept.")])).await;
+    let mut session = test_host.session(config_with_builder("test"), script(&[text_reply("Kept.")])).await;
     assert!(matches!(run_turn(&mut session, "state 65536").await, TurnResult::Finished(_)));
     assert_eq!(session.state().turn.as_ref().unwrap().state.as_ref().map(Vec::len), Some(65_536));
     let result = run_turn(&mut session, "state 65537").await;
@@ -115,7 +116,8 @@ async fn l2_limits_the_state_of_a_builder() {
     assert!(plugin.starts_with("stateful-builder@") && message.contains("64 KiB"), "{plugin}: {message}");
 }
 
-/// L13: JSON from a validator is data if the agent has an output schema, and text otherwise; the message is the same.
+/// L13: If the agent has an output schema, JSON from a validator is returned as data. Otherwise, it is returned as
+/// text. The stored message is the same in both cases.
 #[tokio::test(flavor = "multi_thread")]
 async fn l13_without_a_schema_the_output_is_a_string() {
     let text = "{\"repaired\":true}";
@@ -132,14 +134,14 @@ async fn l13_without_a_schema_the_output_is_a_string() {
     }
 }
 
-/// L12: Validators run in the configured order; the second gets the output of the first.
+/// L12: Validators run in the configured order. The second validator gets the output of the first.
 #[tokio::test(flavor = "multi_thread")]
 async fn l12_the_second_validator_gets_the_output_of_the_first() {
-    let both = ["bad-validator", "strict-json"];
-    let test_host = TestHost::new(&both).await;
+    let validator_names = ["bad-validator", "strict-json"];
+    let test_host = TestHost::new(&validator_names).await;
     let mut config = AgentConfig::new("test");
     config.bounds.max_corrections = 0;
-    config.validators = both.map(str::to_owned).to_vec();
+    config.validators = validator_names.map(str::to_owned).to_vec();
     let mut session = test_host.session(config.clone(), script(&[text_reply("repair")])).await;
     let result = run_turn(&mut session, "Go.").await;
     let TurnResult::Finished(output) = &result else { panic!("{result:?}") };
@@ -148,7 +150,7 @@ async fn l12_the_second_validator_gets_the_output_of_the_first() {
     let verdicts = records.iter().filter(|stored| stored.record.kind == "verdict");
     let validators: Vec<&str> =
         verdicts.map(|stored| stored.record.body["plugin"].as_str().unwrap().split('@').next().unwrap()).collect();
-    assert_eq!(validators, both);
+    assert_eq!(validators, validator_names);
     config.validators.reverse();
     let mut session = test_host.session(config, script(&[text_reply("repair")])).await;
     let result = run_turn(&mut session, "Go.").await;

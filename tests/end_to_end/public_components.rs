@@ -6,7 +6,7 @@ use crate::support::{TestHost, call_reply, results, run_turn, script, text_reply
 use agent_runtime::{AgentConfig, TurnResult};
 use serde_json::{Value, json};
 
-/// A test host with these public components; `None` if one of them is not installed.
+/// Creates a test host with these public components. Returns `None` if a component is not installed.
 async fn test_host_with(components: &[&str]) -> Option<TestHost> {
     let files = components.iter().map(|name| public_component(name)).collect::<Option<Vec<_>>>()?;
     let test_host = TestHost::new(&[]).await;
@@ -16,7 +16,7 @@ async fn test_host_with(components: &[&str]) -> Option<TestHost> {
     Some(test_host)
 }
 
-/// The outcome of each call of one turn: whether it is an error, and its text.
+/// Runs a turn with these calls. Returns for each call whether its result is an error, and its text.
 async fn outcomes(test_host: &TestHost, calls: &[(&str, Value)]) -> Vec<(bool, String)> {
     let mut session =
         test_host.session(AgentConfig::new("test"), script(&[call_reply(calls), text_reply("Done.")])).await;
@@ -42,32 +42,32 @@ async fn p3_runs_components_from_crates_io() {
     assert_eq!(outcomes[1].1.trim_matches('"').len(), 4, "three bytes in base64: {}", outcomes[1].1);
 }
 
-/// P3: Codecs from PyPI: a resource without a constructor, which a static function creates from JSON; variants of
-/// lists.
+/// P3: Codecs from PyPI run. They use a resource without a constructor, which a static function creates from JSON, and
+/// variants of lists.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_runs_components_from_pypi() {
-    for (codec, config, lossy) in [
+    for (codec, config, tolerance) in [
         ("zlib", json!({"level": 9}), 0.0),
         ("round", json!({"precision": 0.5}), 0.25),
         ("zfp", json!({"mode": "reversible"}), 0.0),
         ("sz3", json!({"eb_mode": "abs", "eb_abs": 0.1}), 0.1),
     ] {
         let Some(test_host) = test_host_with(&[codec]).await else { return };
-        let own = json!({"config": config.to_string()});
+        let codec_self = json!({"config": config.to_string()});
         let values = [0.0, 1.25, 2.5, 3.75, 5.0, 6.25, 7.5, 8.75];
         let data = json!({"data": {"f64": values}, "shape": [values.len()]});
-        let encode = ("codec.codec.encode", json!({"self": own, "data": data}));
+        let encode = ("codec.codec.encode", json!({"self": codec_self, "data": data}));
         let encoded = &outcomes(&test_host, &[encode, ("codec.codec-id", json!({}))]).await;
         assert!(!encoded[0].0, "{codec}: {}", encoded[0].1);
         assert!(encoded[1].1.contains(codec), "{}", encoded[1].1);
         let encoded: Value = serde_json::from_str(&encoded[0].1).unwrap_or_else(|error| panic!("{error}: {encoded:?}"));
         let decoded =
-            &outcomes(&test_host, &[("codec.codec.decode", json!({"self": own, "encoded": encoded}))]).await[0];
+            &outcomes(&test_host, &[("codec.codec.decode", json!({"self": codec_self, "encoded": encoded}))]).await[0];
         assert!(!decoded.0, "{codec}: {}", decoded.1);
         let decoded: Value = serde_json::from_str(&decoded.1).unwrap();
         let decoded = decoded["data"]["f64"].as_array().unwrap_or_else(|| panic!("{codec}: {decoded}"));
         for (before, after) in values.iter().zip(decoded) {
-            assert!((before - after.as_f64().unwrap()).abs() <= lossy, "{codec}: {before} {after}");
+            assert!((before - after.as_f64().unwrap()).abs() <= tolerance, "{codec}: {before} {after}");
         }
     }
 }

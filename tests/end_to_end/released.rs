@@ -1,4 +1,4 @@
-//! Versions of the contract (P12): a released one never changes, and components that were built for it still run.
+//! Versions of the contract (P12). A released version never changes, and components that were built for it still run.
 
 use crate::support::{
     TestHost, call_reply, records, repository, results, run_turn, script, text_reply, visible_messages,
@@ -10,33 +10,37 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The WIT files of a folder.
-fn texts(folder: &Path) -> BTreeMap<String, String> {
+/// Returns the text of each WIT file in a folder.
+fn wit_texts(folder: &Path) -> BTreeMap<String, String> {
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "wit"));
     let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
     files.map(|path| (name(&path), std::fs::read_to_string(&path).unwrap())).collect()
 }
 
-/// P12: `wit/` is identical to what was released as 0.1.0. A change needs a new version in a new folder.
+/// P12: `wit/` is identical to the released version 0.1.0. A change needs a new version in a new folder.
 #[test]
 fn p12_the_released_text_has_not_changed() {
-    let (released, present) = (texts(&repository().join("wit/released/0.1.0")), texts(&repository().join("wit")));
+    let (released, current) =
+        (wit_texts(&repository().join("wit/released/0.1.0")), wit_texts(&repository().join("wit")));
     assert_eq!(released.len(), 7, "{:?}", released.keys());
     for (name, text) in &released {
         assert!(text.starts_with("package agent-host:plugin@0.1.0;"), "{name}");
-        assert!(present.get(name) == Some(text), "wit/{name} is not what was released as 0.1.0: see wit/CHANGELOG.md");
+        assert!(
+            current.get(name) == Some(text),
+            "wit/{name} differs from the released version 0.1.0: see wit/CHANGELOG.md"
+        );
     }
-    assert_eq!(present.len(), released.len(), "{:?}", present.keys());
+    assert_eq!(current.len(), released.len(), "{:?}", current.keys());
 }
 
-/// P12: The same for the package of the host's model.
+/// P12: The package of the host's model is identical to its released version 0.1.0.
 #[test]
 fn p12_the_released_model_package_has_not_changed() {
-    let (released, present) =
-        (texts(&repository().join("wit/released/model-0.1.0")), texts(&repository().join("wit/model")));
+    let (released, current) =
+        (wit_texts(&repository().join("wit/released/model-0.1.0")), wit_texts(&repository().join("wit/model")));
     assert!(released["host-model.wit"].starts_with("package agent-host:model@0.1.0;"));
-    assert_eq!(released, present, "wit/model is not what was released as 0.1.0: see wit/CHANGELOG.md");
+    assert_eq!(released, current, "wit/model differs from the released version 0.1.0: see wit/CHANGELOG.md");
 }
 
 /// P12: The stored component that was built for 0.1.0 loads and runs in all its kinds.
@@ -56,8 +60,8 @@ async fn p12_a_component_of_0_1_0_still_runs() {
         [("released.echo", json!({"a": [1, null]})), ("released.medium", json!({})), ("released.deny", json!({}))];
     let replies = [call_reply(&calls), text_reply("Done.")];
     let mut session = test_host.session(config, script(&replies)).await;
-    let TurnResult::Finished(output) = run_turn(&mut session, "Go.").await else { panic!("the turn ends") };
-    assert_eq!(output.data, json!("Done. (accepted)"), "the validator's own text");
+    let TurnResult::Finished(output) = run_turn(&mut session, "Go.").await else { panic!("the turn did not finish") };
+    assert_eq!(output.data, json!("Done. (accepted)"), "the output is the validator's text");
     let results = results(&test_host, &session).await;
     assert!(!results[0].1 && results[0].2.contains("keeper"), "{results:?}");
     assert!(!results[1].1, "{results:?}");
@@ -74,12 +78,12 @@ async fn p12_a_component_of_0_1_0_still_runs() {
     });
     assert_eq!(media.map(|media| media.name.as_deref()).collect::<Vec<_>>(), [Some("words.txt")]);
     let stored = records(&test_host, &session, 1).await;
-    let output_text = |kind: &str, words: &str| {
+    let record_contains = |kind: &str, words: &str| {
         stored.iter().any(|stored| stored.record.kind == kind && stored.record.body.to_string().contains(words))
     };
     assert!(
-        output_text("context", "You work for keeper") && output_text("step_context", "released-step"),
+        record_contains("context", "You work for keeper") && record_contains("step_context", "released-step"),
         "{stored:?}"
     );
-    assert!(output_text("media_policy", "[kept]") && output_text("verdict", "accepted"), "{stored:?}");
+    assert!(record_contains("media_policy", "[kept]") && record_contains("verdict", "accepted"), "{stored:?}");
 }

@@ -1,5 +1,5 @@
-//! `agent-host replay` (S6): the same plugins replay without differences, and another version is caught at its first
-//! difference.
+//! `agent-host replay` (S6). The same plugins replay without differences, and a replay with another version reports its
+//! first difference.
 
 use crate::support::{components, repository, scratch};
 use agent_plugins::{Manifest, with_manifest};
@@ -60,18 +60,21 @@ impl TestCli {
         (output.status.code(), output_text)
     }
 
-    /// The subject of the latest session.
+    /// Returns the subject of the latest session.
     pub(crate) fn session(&self) -> String {
         self.sessions().0
     }
 
-    /// The latest session, and the revision of every session.
+    /// Returns the latest session, and the revision and update time of every session.
     fn sessions(&self) -> (String, Vec<(u64, String)>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let store = SqliteStore::open(self.path("data/agent-host.db"), Options::default()).unwrap();
-            let all = store.sessions(SessionFilter::default(), 100).await.unwrap();
-            (all[0].subject.clone(), all.iter().map(|one| (one.revision, one.updated.clone())).collect())
+            let sessions = store.sessions(SessionFilter::default(), 100).await.unwrap();
+            (
+                sessions[0].subject.clone(),
+                sessions.iter().map(|session| (session.revision, session.updated.clone())).collect(),
+            )
         })
     }
 
@@ -94,13 +97,14 @@ pub(crate) fn text_reply(text: &str) -> Value {
     json!({ "text": text })
 }
 
-/// The tool of the README, built with this function body, tool description and manifest requests.
-pub(crate) fn shout(does: &str, describes: &str, asks: &str) -> Vec<u8> {
+/// Builds the tool of the README with this method instead of `to_uppercase`, this tool description, and these
+/// additional manifest lines. Returns the component.
+pub(crate) fn shout(method: &str, description: &str, asks: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
-    let block = |fence: &str, holds: &str| {
+    let block = |fence: &str, content: &str| {
         let mut blocks = readme.split(fence).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned());
-        blocks.find(|block| block.contains(holds)).unwrap()
+        blocks.find(|block| block.contains(content)).unwrap()
     };
     std::fs::create_dir(folder.path().join("src")).unwrap();
     let sdk = repository().join("sdk");
@@ -109,8 +113,8 @@ pub(crate) fn shout(does: &str, describes: &str, asks: &str) -> Vec<u8> {
     std::fs::copy(repository().join("Cargo.lock"), folder.path().join("Cargo.lock")).unwrap();
     std::fs::write(folder.path().join("plugin.toml"), block("```toml\n", "Text in capitals") + asks).unwrap();
     let source = block("```rust\n", "text.shout")
-        .replace("to_uppercase", does)
-        .replace("Returns the text in capitals.", describes);
+        .replace("to_uppercase", method)
+        .replace("Returns the text in capitals.", description);
     std::fs::write(folder.path().join("src/lib.rs"), source).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
     command.args(["plugin", "build"]).arg(folder.path()).env("CARGO_TARGET_DIR", scratch().join("scenario-target"));
@@ -119,18 +123,18 @@ pub(crate) fn shout(does: &str, describes: &str, asks: &str) -> Vec<u8> {
     std::fs::read(folder.path().join("shout.wasm")).unwrap()
 }
 
-/// S6: With the same plugin nothing differs. A version that answers differently gives the first difference and exit
-/// code 1; a changed tool description counts as a changed prompt. A version that was swapped in during the session is
-/// compared with the calls that it made itself.
+/// S6: A replay with the same plugin finds no difference. A replay with a version that returns other results reports
+/// the first difference and has exit code 1. A changed tool description counts as a changed prompt. Without `--with`,
+/// the calls of each version are replayed with that version.
 #[test]
 fn reports_the_first_difference_of_another_version() {
     let cli = TestCli::with(&[]);
-    let says = "Returns the text in capitals.";
-    std::fs::write(cli.path("plugins/shout.wasm"), shout("to_uppercase", says, "")).unwrap();
-    let [old, new, told] = ["old.wasm", "new.wasm", "told.wasm"].map(|name| cli.path(name));
+    let description = "Returns the text in capitals.";
+    std::fs::write(cli.path("plugins/shout.wasm"), shout("to_uppercase", description, "")).unwrap();
+    let [old, new, other_description] = ["old.wasm", "new.wasm", "told.wasm"].map(|name| cli.path(name));
     std::fs::copy(cli.path("plugins/shout.wasm"), &old).unwrap();
-    std::fs::write(&new, shout("to_lowercase", says, "")).unwrap();
-    std::fs::write(&told, shout("to_uppercase", "Shouts.", "")).unwrap();
+    std::fs::write(&new, shout("to_lowercase", description, "")).unwrap();
+    std::fs::write(&other_description, shout("to_uppercase", "Shouts.", "")).unwrap();
     let replies = [
         call_reply("text.shout", json!({"text": "One"})),
         text_reply("1"),
@@ -142,7 +146,7 @@ fn reports_the_first_difference_of_another_version() {
     assert_eq!(cli.turn(&replies, &["--continue"]), Some(0));
     let before = cli.sessions();
     let (code, output_text) = cli.replay(&[]);
-    assert_eq!(code, Some(0), "each version does what was recorded: {output_text}");
+    assert_eq!(code, Some(0), "each version returns the recorded results: {output_text}");
     assert!(output_text.contains("2 calls of its plugins"), "{output_text}");
     let with = |file: &Path| format!("shout={}", file.display());
     let (code, output_text) = cli.replay(&["--with", &with(&new)]);
@@ -152,7 +156,7 @@ fn reports_the_first_difference_of_another_version() {
             && output_text.contains("  -ONE\n  +one\n"),
         "{output_text}"
     );
-    assert!(!output_text.contains("Two"), "only the first: {output_text}");
+    assert!(!output_text.contains("Two"), "only the first difference is shown: {output_text}");
     let (code, output_text) = cli.replay(&["--with", &with(&old), "--all"]);
     assert_eq!(code, Some(1));
     assert!(
@@ -162,7 +166,7 @@ fn reports_the_first_difference_of_another_version() {
         "{output_text}"
     );
     assert_eq!(cli.replay(&["--with", &with(&new), "--turn", "2"]).0, Some(0));
-    let (code, output_text) = cli.replay(&["--with", &with(&told), "--turn", "1"]);
+    let (code, output_text) = cli.replay(&["--with", &with(&other_description), "--turn", "1"]);
     assert_eq!(code, Some(1));
     assert!(output_text.contains("turn 1: the tool definitions of shout in the prompt"), "{output_text}");
     assert!(
@@ -171,7 +175,7 @@ fn reports_the_first_difference_of_another_version() {
         "{output_text}"
     );
     assert_eq!(cli.sessions(), before, "nothing was written");
-    // The same with an exported document, on a machine that has never had the plugin.
+    // An exported document has the same difference on a machine that has never had the plugin.
     let session = cli.session();
     assert!(cli.run(&["session", "export", &session, "-o", "one.json"]).status.success());
     let elsewhere = TestCli::with(&[]);
@@ -185,18 +189,18 @@ fn reports_the_first_difference_of_another_version() {
         "{output_text}"
     );
     assert_eq!(elsewhere.replay_of("one.json", &["--with", &with(&new), "--turn", "2"]).0, Some(0));
-    // Without the version that made the call, the replay cannot compare it.
+    // Without the version that made a call, the replay cannot compare that call.
     let (code, output_text) = elsewhere.replay_of("one.json", &[]);
     assert!(code == Some(2) && output_text.contains("not replayed"), "{output_text}");
     let twice = elsewhere.replay_of("one.json", &["--with", &with(&new), "--with", &with(&new)]);
     assert!(twice.0 == Some(2) && twice.1.contains("named twice"), "{}", twice.1);
 }
 
-/// An agent that does not record what the host answers its plugins.
+/// An agent file that disables the recording of the host's answers to plugins.
 const UNRECORDED: &str = "plugin_directory = \"plugins\"\nmodel = \"scripted:replies.json\"\n\
                           [limits]\nrecorded_kib = 0\n[plugins.text.grants]\nread = [\".\"]\n";
 
-/// S6: An effect that was not recorded is denied and reported; what is granted for the replay is available.
+/// S6: An effect that was not recorded is denied and reported. A folder that is granted for the replay is available.
 #[test]
 fn denies_and_reports_an_unrecorded_effect() {
     let cli = TestCli::with(&["text", "summarize"]);
@@ -212,7 +216,7 @@ fn denies_and_reports_an_unrecorded_effect() {
     let (code, output_text) = cli.replay(&["--grant", "text:write=."]);
     assert_eq!(code, Some(2));
     assert!(output_text.contains("a replay has no effects"), "{output_text}");
-    // The model's answer to the plugin is recorded and given again for the same question.
+    // The model's answer to the plugin is recorded, and the replay returns it for the same question.
     let script = json!({"replies": [call_reply("summarize.text", json!({"text": "Long."})), text_reply("1")], "answers": [text_reply("Short.")]});
     std::fs::write(cli.path("s.json"), script.to_string()).unwrap();
     let options =
@@ -222,8 +226,8 @@ fn denies_and_reports_an_unrecorded_effect() {
     assert_eq!(code, Some(0), "{output_text}");
 }
 
-/// S6: The replay answers a plugin as the host did then: pages of servers that no longer exist, key-value data as the
-/// call found it, time and random numbers. No effect happens again, and what was not recorded is denied.
+/// S6: The replay gives a plugin the recorded answers of the host: pages of servers that no longer exist, key-value
+/// data at the time of the call, time and random numbers. No effect happens again.
 #[test]
 fn replays_recorded_host_answers() {
     let cli = TestCli::with(&["web", "notes", "probe", "intruder"]);
@@ -243,25 +247,28 @@ fn replays_recorded_host_answers() {
     let grants = ["--grant", "notes:key_value_mib=1", "--grant", &pages];
     assert_eq!(cli.turn(&replies, &grants), Some(0));
     assert!(served.is_finished(), "the page was fetched");
-    let shown = String::from_utf8(cli.run(&["session", "show", &cli.session()]).stdout).unwrap();
-    assert!(shown.contains("A page of its time.") && shown.contains("no configuration key"), "{shown}");
+    let output_text = String::from_utf8(cli.run(&["session", "show", &cli.session()]).stdout).unwrap();
+    assert!(
+        output_text.contains("A page of its time.") && output_text.contains("no configuration key"),
+        "{output_text}"
+    );
     let (code, output_text) = cli.replay(&[]);
     assert_eq!(code, Some(0), "{output_text}");
     assert!(output_text.contains("6 calls of its plugins"), "{output_text}");
     // A fork has the same calls with the same recorded answers, under another session id.
     let forked = String::from_utf8(cli.run(&["session", "fork", &cli.session()]).stdout).unwrap();
-    let again = String::from_utf8(cli.run(&["session", "fork", forked.trim()]).stdout).unwrap();
-    for forked in [forked.trim(), again.trim()] {
+    let fork_output = String::from_utf8(cli.run(&["session", "fork", forked.trim()]).stdout).unwrap();
+    for forked in [forked.trim(), fork_output.trim()] {
         let (code, output_text) = cli.replay_of(forked, &["--all"]);
         assert!(code == Some(0) && output_text.contains("6 calls of its plugins"), "{output_text}");
         assert!(cli.run(&["session", "delete", forked, "--yes"]).status.success());
     }
-    // After two replays nothing was written: the third note still gets number 3.
+    // The replays have written nothing, so the third note gets number 3.
     assert_eq!(cli.replay(&[]).0, Some(0));
     assert_eq!(cli.turn(&[note("three"), text_reply("Kept.")], &grants), Some(0));
-    let shown = String::from_utf8(cli.run(&["session", "show", &cli.session()]).stdout).unwrap();
-    assert!(shown.contains("\"number\":3") || shown.contains("\"number\": 3"), "{shown}");
-    // The same with an exported document, on a machine that has neither the page nor the notes.
+    let output_text = String::from_utf8(cli.run(&["session", "show", &cli.session()]).stdout).unwrap();
+    assert!(output_text.contains("\"number\":3") || output_text.contains("\"number\": 3"), "{output_text}");
+    // An exported document can be replayed on a machine that has neither the page nor the notes.
     let session = cli.session();
     assert!(cli.run(&["session", "export", &session, "-o", "one.json"]).status.success());
     let elsewhere = TestCli::with(&[]);
@@ -271,7 +278,8 @@ fn replays_recorded_host_answers() {
     assert_eq!(code, Some(0), "{output_text}");
 }
 
-/// S6, L10: The request to a service is compared in full. For a session of an older host, only its type is known.
+/// S6, L10: The request to a service is compared in full. A session of an older host has no record of the request, so
+/// only the type is compared.
 #[test]
 fn compares_requests_to_services() {
     let cli = TestCli::with(&["probe"]);
@@ -301,7 +309,7 @@ fn compares_requests_to_services() {
     assert_eq!(code, Some(0), "{output_text}");
 }
 
-/// S6: Without a record, the replay denies the effect instead of guessing.
+/// S6: If an effect has no record, the replay denies it.
 #[test]
 fn denies_effects_without_a_record() {
     let cli = TestCli::with(&["web", "notes", "probe"]);
@@ -322,7 +330,7 @@ fn denies_effects_without_a_record() {
         output_text.contains("denied the request GET http://127.0.0.1:") && output_text.contains("denied reading"),
         "{output_text}"
     );
-    // Configured values are not recorded; they come from the agent's file.
+    // Configured values are not recorded. They come from the agent's file.
     let probe = format!("probe={}", cli.path("plugins/probe.wasm").display());
     let (code, output_text) = cli.replay(&["--with", &probe]);
     assert!(code == Some(1) && output_text.contains("denied the configuration value \"probe\""), "{output_text}");
@@ -334,8 +342,8 @@ fn denies_effects_without_a_record() {
     assert_eq!(code, Some(0), "{output_text}");
 }
 
-/// S6, L2: A context builder is replayed with its full recorded input, and its steps with the state that it left for
-/// them.
+/// S6, L2: A context builder is replayed with its full recorded input, and its steps are replayed with the state that
+/// it returned.
 #[test]
 fn replays_context_builders() {
     let cli = TestCli::with(&["stateful-builder", "text"]);
@@ -344,8 +352,8 @@ fn replays_context_builders() {
     std::fs::write(cli.path("agent.toml"), file).unwrap();
     let replies = json!({"replies": [call_reply("text.count", json!({"text": "a b"})), text_reply("1"), text_reply("2"), text_reply("3")]});
     std::fs::write(cli.path("replies.json"), replies.to_string()).unwrap();
-    for more in [&["One."][..], &["--continue", "config nothing"], &["--continue", "Three."]] {
-        assert_eq!(cli.run(&[&["--agent", "agent.toml"], more].concat()).status.code(), Some(0), "{more:?}");
+    for arguments in [&["One."][..], &["--continue", "config nothing"], &["--continue", "Three."]] {
+        assert_eq!(cli.run(&[&["--agent", "agent.toml"], arguments].concat()).status.code(), Some(0), "{arguments:?}");
     }
     let (code, output_text) = cli.replay(&[]);
     assert_eq!(code, Some(0), "{output_text}");
@@ -373,13 +381,13 @@ fn serve_once(text: &'static str) -> (String, JoinHandle<()>) {
     (url, serving)
 }
 
-/// S6: Replays turns that wait, that were undone and that were forked, and calls that never ran; a session without
-/// records gives a clear error.
+/// S6: Turns that wait, undone turns and forked turns can be replayed. If a session has no matching calls, the error
+/// explains that.
 #[test]
 fn replays_open_undone_and_forked_turns() {
     let cli = TestCli::with(&["text", "files"]);
     let count = || call_reply("text.count", json!({"text": "one two"}));
-    let both = json!({"calls": [
+    let two_calls = json!({"calls": [
         {"name": "text.count", "arguments": {"text": "a"}}, {"name": "files.write", "arguments": {"path": "x", "text": "y"}}]});
     std::fs::write(
         cli.path("agent.toml"),
@@ -388,10 +396,10 @@ fn replays_open_undone_and_forked_turns() {
     .unwrap();
     std::fs::write(
         cli.path("r.json"),
-        json!({"replies": [count(), text_reply("1"), count(), text_reply("2"), both]}).to_string(),
+        json!({"replies": [count(), text_reply("1"), count(), text_reply("2"), two_calls]}).to_string(),
     )
     .unwrap();
-    let agent = |more: &[&str]| cli.run(&[&["--agent", "agent.toml"], more].concat()).status.code();
+    let agent = |arguments: &[&str]| cli.run(&[&["--agent", "agent.toml"], arguments].concat()).status.code();
     assert_eq!(agent(&["One."]), Some(0));
     assert_eq!(agent(&["--continue", "Two."]), Some(0));
     let session = cli.session();
@@ -430,14 +438,15 @@ fn replays_verdicts_and_media_decisions() {
         text_reply("[2]"),
     ];
     std::fs::write(cli.path("r.json"), json!({ "replies": replies }).to_string()).unwrap();
-    let run =
-        |more: &[&str]| cli.run(&[&["--agent", "agent.toml", "--grant", "image:read=."], more].concat()).status.code();
+    let run = |arguments: &[&str]| {
+        cli.run(&[&["--agent", "agent.toml", "--grant", "image:read=."], arguments].concat()).status.code()
+    };
     assert_eq!(run(&["What?"]), Some(0));
     assert_eq!(run(&["--continue", "More."]), Some(0));
     let (code, output_text) = cli.replay(&["--grant", "image:read=."]);
     assert_eq!(code, Some(0), "{output_text}");
-    let deeds = output_text.split("✓ ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
-    assert_eq!(deeds, "7", "one call, three verdicts, three decisions: {output_text}");
+    let replayed_calls = output_text.split("✓ ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    assert_eq!(replayed_calls, "7", "one call, three verdicts, three decisions: {output_text}");
     let with = cli.save_as_version("grounded", "strict-json");
     let (code, output_text) = cli.replay(&["--with", &with]);
     assert_eq!(code, Some(1));

@@ -1,5 +1,5 @@
-//! `agent-host replay` of calls that used files (S6): they find the files as they were, whatever has happened to them
-//! since, and their changes are compared with the recorded ones.
+//! `agent-host replay` of calls that used files (S6). The calls find the files as they were, even if the files have
+//! changed since. The changes that the calls make are compared with the recorded changes.
 
 use crate::replay::{TOKEN, TestCli, call_reply, shout, text_reply};
 use serde_json::json;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// A folder with documents for `intruder.deeds`.
+/// Creates a folder with documents for the tool `intruder.deeds`.
 fn cli() -> TestCli {
     let cli = TestCli::with(&["intruder"]);
     for folder in ["docs", "docs/sub"] {
@@ -22,19 +22,19 @@ fn cli() -> TestCli {
 }
 
 /// Runs one call with these operations and returns its result.
-fn result_of(cli: &TestCli, deeds: &str) -> String {
-    let replies = [call_reply("intruder.deeds", json!({ "deeds": deeds })), text_reply("Done.")];
+fn result_of(cli: &TestCli, operations: &str) -> String {
+    let replies = [call_reply("intruder.deeds", json!({ "deeds": operations })), text_reply("Done.")];
     assert_eq!(cli.turn(&replies, &["--grant", "intruder:write=docs"]), Some(0));
     String::from_utf8(cli.run(&["session", "export", &cli.session()]).stdout).unwrap()
 }
 
 /// Replays the call with a version of the plugin that performs other operations.
-fn replay_with_operations(cli: &TestCli, deeds: &str, more: &[&str]) -> (Option<i32>, String) {
-    let config = format!("intruder:config=intruder={deeds}");
-    cli.replay(&[&["--grant", &config], more].concat())
+fn replay_with_operations(cli: &TestCli, operations: &str, arguments: &[&str]) -> (Option<i32>, String) {
+    let config = format!("intruder:config=intruder={operations}");
+    cli.replay(&[&["--grant", &config], arguments].concat())
 }
 
-/// All files below a folder, with their contents.
+/// Returns all files below a folder, with their contents.
 fn all_files(folder: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap()) {
@@ -54,9 +54,9 @@ fn all_files(folder: &Path) -> BTreeMap<String, String> {
     found
 }
 
-/// S6: Reading, checking metadata, listing in directory order, missing files, links, and paths that leave the tree give
-/// the recorded results, also after the tree is deleted, and for an exported document on another machine. No files are
-/// left behind.
+/// S6: All operations on files return the recorded results: reading, metadata, listing in directory order, missing
+/// files, links, and paths that leave the tree. This is also the case after the tree is deleted, and for an exported
+/// document on another machine. No files are left behind.
 #[test]
 fn replays_files_as_they_were() {
     let cli = cli();
@@ -65,10 +65,10 @@ fn replays_files_as_they_were() {
         "read docs/a.md; stat docs/a.md; lstat docs/sub/to-a; link docs/sub/to-a; read docs/sub/to-a; list docs; list docs/sub; \
          read docs/none; stat docs/sub/../b.md; read docs/a.md/x; read docs/out; first docs; stat docs; open docs/other.md",
     );
-    for came in
+    for line in
         ["read docs/a.md: one", "link docs/sub/to-a: ../a.md", "read docs/sub/to-a: one", "read docs/none: NotFound"]
     {
-        assert!(output_text.contains(came), "{output_text}");
+        assert!(output_text.contains(line), "{output_text}");
     }
     assert!(output_text.contains("sub/ ") || output_text.contains(" sub/"), "{output_text}");
     let (code, output_text) = cli.replay(&[]);
@@ -90,7 +90,7 @@ fn replays_files_as_they_were() {
     assert_eq!(code, Some(0), "{output_text}");
 }
 
-/// S6: Another version is caught at its first difference, on the recorded files.
+/// S6: Another version of a plugin reads the recorded files, and its first difference is reported.
 #[test]
 fn another_version_reads_the_recorded_files() {
     let cli = TestCli::with(&[]);
@@ -109,13 +109,13 @@ fn another_version_reads_the_recorded_files() {
     assert!(output_text.contains("  -One\n  +ONE\n"), "{output_text}");
 }
 
-/// S6: A path that the call did not use is denied and reported, even if its name is known from a listing; a file that
-/// is recorded as missing stays missing.
+/// S6: A path that the call did not use is denied and reported, even if a recorded listing contains its name. A file
+/// that is recorded as missing stays missing.
 #[test]
 fn denies_and_reports_files_that_were_not_recorded() {
     let cli = cli();
     result_of(&cli, "read docs/a.md; stat docs/b.md; list docs/sub; read docs/none; first docs");
-    for (deeds, denied) in [
+    for (operations, denied) in [
         ("read docs/other.md", "denied looking at \"docs/other.md\": it was not recorded"),
         ("stat docs/sub/x", "denied looking at \"docs/sub/x\""),
         ("link docs/sub/to-a", "denied looking at \"docs/sub/to-a\""),
@@ -127,9 +127,9 @@ fn denies_and_reports_files_that_were_not_recorded() {
         ("write docs/a.md text", "now leaves \"docs/a.md\" changed, unlike the recorded call"),
         ("write docs/none text", "now leaves \"docs/none\" changed, unlike the recorded call"),
     ] {
-        let (code, output_text) = replay_with_operations(&cli, deeds, &[]);
-        assert_eq!(code, Some(1), "{deeds}: {output_text}");
-        assert!(output_text.contains(denied), "{deeds}: {output_text}");
+        let (code, output_text) = replay_with_operations(&cli, operations, &[]);
+        assert_eq!(code, Some(1), "{operations}: {output_text}");
+        assert!(output_text.contains(denied), "{operations}: {output_text}");
     }
     let (code, output_text) = replay_with_operations(&cli, "read docs/sub/nothing; stat docs/none", &[]);
     assert_eq!((code, output_text.contains("denied")), (Some(1), false), "{output_text}");
@@ -137,13 +137,13 @@ fn denies_and_reports_files_that_were_not_recorded() {
         output_text.contains("+read docs/sub/nothing: NotFound") && output_text.contains("+stat docs/none: NotFound"),
         "{output_text}"
     );
-    // A granted file is available in addition to the recorded ones, and is read-only.
+    // A granted file is available in addition to the recorded files, and is read-only.
     std::fs::write(cli.path("docs/a.md"), "now").unwrap();
     std::fs::write(cli.path("docs/sub/x"), "now").unwrap();
-    let now = all_files(&cli.path("docs"));
-    let deeds =
+    let current_files = all_files(&cli.path("docs"));
+    let operations =
         "read docs/a.md; read docs/b.md; read docs/other.md; read docs/sub/x; list docs/sub; write docs/b.md text";
-    let (code, output_text) = replay_with_operations(&cli, deeds, &["--grant", "intruder:read=docs"]);
+    let (code, output_text) = replay_with_operations(&cli, operations, &["--grant", "intruder:read=docs"]);
     assert_eq!(code, Some(1), "{output_text}");
     for difference in
         [" read docs/a.md: one", "+read docs/b.md: two", "+read docs/other.md: three", "+read docs/sub/x: now"]
@@ -151,7 +151,7 @@ fn denies_and_reports_files_that_were_not_recorded() {
         assert!(output_text.contains(difference), "{output_text}");
     }
     assert!(!output_text.contains("denied looking") && !output_text.contains("denied reading"), "{output_text}");
-    assert_eq!(all_files(&cli.path("docs")), now, "nothing of now was changed");
+    assert_eq!(all_files(&cli.path("docs")), current_files, "the current files are unchanged");
 }
 
 /// S6: Changes are made in a temporary tree and compared with the recorded result.
@@ -160,34 +160,43 @@ fn compares_changes_without_applying_them() {
     let cli = cli();
     std::fs::create_dir(cli.path("docs/full")).unwrap();
     std::fs::write(cli.path("docs/full/x"), "x").unwrap();
-    let deeds = "write docs/new one; append docs/a.md more; read docs/a.md; mkdir docs/d; write docs/d/e text; stat docs/b.md; \
+    let operations = "write docs/new one; append docs/a.md more; read docs/a.md; mkdir docs/d; write docs/d/e text; stat docs/b.md; \
                  move docs/b.md docs/d/b; read docs/d/b; list docs/d; remove docs/sub/x; list docs/sub; move docs/sub docs/d/sub; \
                  read docs/d/sub/y; read docs/sub/y; write docs/passing x; remove docs/passing; twin docs/other.md docs/twin; \
                  read docs/twin; rmdir docs/d; rmdir docs/full; list docs";
-    let output_text = result_of(&cli, deeds);
+    let output_text = result_of(&cli, operations);
     for difference in ["read docs/a.md: onemore", "read docs/d/b: two", "read docs/d/sub/y: y", "read docs/twin: three"]
     {
         assert!(output_text.contains(difference), "{output_text}");
     }
-    let after = all_files(&cli.path("docs"));
+    let files_after = all_files(&cli.path("docs"));
     let (code, output_text) = cli.replay(&[]);
     assert_eq!(code, Some(0), "{output_text}");
-    assert_eq!(all_files(&cli.path("docs")), after, "nothing was done twice");
-    for (instead, difference) in [
-        (deeds.replace("new one", "new two"), "now leaves \"docs/new\" different from the recorded call"),
-        (deeds.replace("more;", "MORE;"), "now leaves \"docs/a.md\" different from the recorded call"),
-        (deeds.replace("write docs/d/e text; ", ""), "now leaves \"docs/d/e\" unchanged, unlike the recorded call"),
-        (deeds.replace("remove docs/passing; ", ""), "now leaves \"docs/passing\" changed, unlike the recorded call"),
-        (deeds.replace("b.md docs/d/b", "b.md docs/d/e"), "now leaves \"docs/d/e\" different from the recorded call"),
+    assert_eq!(all_files(&cli.path("docs")), files_after, "the replay changed no files");
+    for (changed_operations, difference) in [
+        (operations.replace("new one", "new two"), "now leaves \"docs/new\" different from the recorded call"),
+        (operations.replace("more;", "MORE;"), "now leaves \"docs/a.md\" different from the recorded call"),
+        (
+            operations.replace("write docs/d/e text; ", ""),
+            "now leaves \"docs/d/e\" unchanged, unlike the recorded call",
+        ),
+        (
+            operations.replace("remove docs/passing; ", ""),
+            "now leaves \"docs/passing\" changed, unlike the recorded call",
+        ),
+        (
+            operations.replace("b.md docs/d/b", "b.md docs/d/e"),
+            "now leaves \"docs/d/e\" different from the recorded call",
+        ),
     ] {
-        let (code, output_text) = replay_with_operations(&cli, &instead, &[]);
-        assert_eq!(code, Some(1), "{instead}: {output_text}");
-        assert!(output_text.contains(difference), "{instead}: {output_text}");
+        let (code, output_text) = replay_with_operations(&cli, &changed_operations, &[]);
+        assert_eq!(code, Some(1), "{changed_operations}: {output_text}");
+        assert!(output_text.contains(difference), "{changed_operations}: {output_text}");
     }
-    assert_eq!(all_files(&cli.path("docs")), after);
+    assert_eq!(all_files(&cli.path("docs")), files_after);
 }
 
-/// S6: Files that exceed the recording limit are not recorded, and that is reported; the rest is recorded.
+/// S6: A file that exceeds the recording limit is not recorded, and the replay reports that. Other files are recorded.
 #[test]
 fn does_not_record_files_over_the_limit() {
     let cli = cli();
@@ -195,7 +204,7 @@ fn does_not_record_files_over_the_limit() {
     let file = "plugin_directory = \"plugins\"\nmodel = \"scripted:replies.json\"\n[limits]\nrecorded_kib = 8\n\
                 [plugins.intruder.grants]\nread = [\"docs\"]\n";
     std::fs::write(cli.path("agent.toml"), file).unwrap();
-    let call = |deeds: &str| call_reply("intruder.deeds", json!({ "deeds": deeds }));
+    let call = |operations: &str| call_reply("intruder.deeds", json!({ "deeds": operations }));
     let replies = json!({"replies": [
         call("read docs/a.md; stat docs/large; list docs"), call("begin docs/large; read docs/a.md"), text_reply("Done.")]});
     std::fs::write(cli.path("replies.json"), replies.to_string()).unwrap();
@@ -208,16 +217,15 @@ fn does_not_record_files_over_the_limit() {
     assert_eq!(cli.replay(&["--grant", "intruder:read=docs"]).0, Some(0));
 }
 
-/// S6: Where the recording of a change exceeded the limit, a change is also a difference.
+/// S6: If the changes of a call exceeded the recording limit, the replay reports every change as a difference.
 #[test]
 fn reports_changes_over_the_limit() {
     let cli = cli();
     let file = "plugin_directory = \"plugins\"\nmodel = \"scripted:replies.json\"\n[limits]\nrecorded_kib = 1\n\
                 [plugins.intruder.grants]\nwrite = [\"docs\"]\n";
     std::fs::write(cli.path("agent.toml"), file).unwrap();
-    let deeds: Vec<_> = (0..20).map(|number| format!("write docs/{}{number} x", "n".repeat(100))).collect();
-    let replies =
-        json!({"replies": [call_reply("intruder.deeds", json!({"deeds": deeds.join("; ")})), text_reply("Done.")]});
+    let operations: Vec<_> = (0..20).map(|number| format!("write docs/{}{number} x", "n".repeat(100))).collect();
+    let replies = json!({"replies": [call_reply("intruder.deeds", json!({"deeds": operations.join("; ")})), text_reply("Done.")]});
     std::fs::write(cli.path("replies.json"), replies.to_string()).unwrap();
     assert_eq!(cli.run(&["--agent", "agent.toml", "Go on."]).status.code(), Some(0));
     let (code, output_text) = cli.replay(&[]);
@@ -225,7 +233,8 @@ fn reports_changes_over_the_limit() {
     assert!(output_text.contains("changed, but the recorded call's changes are not recorded"), "{output_text}");
 }
 
-/// S6, row 16: A file that contains a secret of the plugin is not recorded; to have it in a replay, grant it.
+/// S6, row 16: A file that contains a secret of the plugin is not recorded. A replay can read such a file only if it is
+/// granted.
 #[test]
 fn does_not_record_a_file_with_a_secret() {
     let cli = cli();
@@ -233,8 +242,9 @@ fn does_not_record_a_file_with_a_secret() {
     let file = "plugin_directory = \"plugins\"\nmodel = \"scripted:replies.json\"\n[plugins.intruder.grants]\nread = [\"docs\"]\n\
                 [plugins.intruder.secrets]\nINTRUDER_TOKEN = { env = \"INTRUDER_TOKEN\", hosts = [\"api.example\"] }\n";
     std::fs::write(cli.path("agent.toml"), file).unwrap();
-    let deeds = call_reply("intruder.deeds", json!({ "deeds": "open docs/env; read docs/a.md" }));
-    std::fs::write(cli.path("replies.json"), json!({ "replies": [deeds, text_reply("Done.")] }).to_string()).unwrap();
+    let operations = call_reply("intruder.deeds", json!({ "deeds": "open docs/env; read docs/a.md" }));
+    std::fs::write(cli.path("replies.json"), json!({ "replies": [operations, text_reply("Done.")] }).to_string())
+        .unwrap();
     assert_eq!(cli.run(&["--agent", "agent.toml", "Go on."]).status.code(), Some(0));
     let exported = cli.run(&["session", "export", &cli.session()]).stdout;
     let exported = String::from_utf8(exported).unwrap();
@@ -258,8 +268,8 @@ fn replays_the_files_of_context_builders() {
     let file = "plugin_directory = \"plugins\"\nmodel = \"scripted:replies.json\"\ncontext_builder = \"project-context\"\n\
                 [plugins.project-context.grants]\nread = [\"docs\"]\n[plugins.intruder.grants]\nwrite = [\"docs\"]\n";
     std::fs::write(cli.path("agent.toml"), file).unwrap();
-    let deeds = call_reply("intruder.deeds", json!({ "deeds": "append docs/src/main.rs //; write docs/new new" }));
-    std::fs::write(cli.path("replies.json"), json!({ "replies": [deeds, text_reply("1")] }).to_string()).unwrap();
+    let operations = call_reply("intruder.deeds", json!({ "deeds": "append docs/src/main.rs //; write docs/new new" }));
+    std::fs::write(cli.path("replies.json"), json!({ "replies": [operations, text_reply("1")] }).to_string()).unwrap();
     assert_eq!(cli.run(&["--agent", "agent.toml", "Go on."]).status.code(), Some(0));
     let exported = String::from_utf8(cli.run(&["session", "export", &cli.session()]).stdout).unwrap();
     assert!(exported.contains("Be brief.") && exported.contains("project-changes"), "{exported}");

@@ -1,4 +1,4 @@
-//! Guests that misbehave: each is stopped at a named limit, and nothing else is affected (limits and threats).
+//! Plugins that misbehave. Each plugin is stopped at a named limit, and nothing else is affected.
 
 use crate::support::{TestHost, call_reply, results, run_turn, script, text_reply, with_tree_grant};
 use agent_runtime::{AgentConfig, TurnResult};
@@ -15,40 +15,40 @@ async fn call(test_host: &TestHost, config: AgentConfig, name: &str, arguments: 
     (is_error, text)
 }
 
-/// An agent whose calls have half a second.
-fn with_half_a_second(test_host: &TestHost) -> AgentConfig {
+/// Configures an agent whose tool calls may take half a second.
+fn config_with_half_a_second(test_host: &TestHost) -> AgentConfig {
     let mut config = with_tree_grant(test_host, "probe");
     let allowance = config.plugins.get_mut("probe").unwrap();
     allowance.limits.tool_time = Duration::from_millis(500);
     config
 }
 
-/// Rows 1 and 2: An endless loop, eight of them at once, and a sleep of an hour are stopped at their deadline, while
-/// another agent continues.
+/// Rows 1 and 2: An endless loop, eight endless loops at the same time, and a sleep of an hour are stopped at their
+/// deadline, while another agent continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_1_and_2_stop_calls_at_their_deadline() {
     let test_host = TestHost::new(&["probe"]).await;
     let started = Instant::now();
     let spins: Vec<_> = (0..8).map(|_| ("probe.spin", json!({}))).collect();
-    let mut config = with_half_a_second(&test_host);
+    let mut config = config_with_half_a_second(&test_host);
     config.bounds.parallel_calls = 8;
     let mut session = test_host.session(config, script(&[call_reply(&spins), text_reply("Done.")])).await;
-    let other = async {
+    let other_agent = async {
         for _ in 0..5 {
             let (is_error, text) =
                 call(&test_host, AgentConfig::new("other"), "probe.echo", json!({"text": "alive"})).await;
             assert!(!is_error && text.contains("alive"), "{text}");
         }
     };
-    let (result, ()) = tokio::join!(run_turn(&mut session, "Spin."), other);
+    let (result, ()) = tokio::join!(run_turn(&mut session, "Spin."), other_agent);
     assert!(matches!(result, TurnResult::Finished(_)));
     for (_, is_error, text) in results(&test_host, &session).await {
         assert!(is_error && text.contains("probe@") && text.contains("limit"), "{text}");
     }
     let (is_error, text) =
-        call(&test_host, with_half_a_second(&test_host), "probe.sleep", json!({"ms": 3_600_000})).await;
+        call(&test_host, config_with_half_a_second(&test_host), "probe.sleep", json!({"ms": 3_600_000})).await;
     assert!(is_error && text.contains("wall time of 500ms"), "{text}");
-    // This is not a measurement: an hour's sleep that was not stopped would take far longer.
+    // This is not a measurement. If the sleep of an hour were not stopped, it would take far longer.
     assert!(started.elapsed() < Duration::from_secs(60));
 }
 
@@ -57,7 +57,10 @@ async fn rows_1_and_2_stop_calls_at_their_deadline() {
 async fn rows_3_4_and_6_limit_stack_memory_and_results() {
     let test_host = TestHost::new(&["probe"]).await;
     let (is_error, text) = call(&test_host, AgentConfig::new("test"), "probe.allocate", json!({"mib": 200})).await;
-    assert!(is_error && text.contains("refused after 6"), "memory of 64 MiB, less what the guest has already: {text}");
+    assert!(
+        is_error && text.contains("refused after 6"),
+        "the limit of 64 MiB includes the memory that the guest already uses: {text}"
+    );
     let cases = [
         // A Rust guest keeps most of its stack in linear memory, which therefore overflows first.
         ("probe.recurse", json!({"depth": 100_000_000_u64}), "out of bounds memory access"),
@@ -76,20 +79,21 @@ async fn row_8_cuts_a_flood_of_logs() {
     let test_host = TestHost::new(&["probe"]).await;
     let agent = test_host.agent(AgentConfig::new("test"), script(&[text_reply("unused")])).await;
     let (setup, ports) = (&agent.setups()["probe"], agent_plugins::Ports::default());
-    let lost = async |lines: u64, length: u64| {
+    let lost_log = async |lines: u64, length: u64| {
         let arguments = json!({"lines": lines, "length": length});
         let report = test_host.sandbox.call_tool(setup, request("probe.log", arguments), &ports).await;
         assert!(matches!(report.result, Ok(Ok(_))), "{:?}", report.result);
         report.lost_log
     };
-    let few = lost(10, 10).await;
-    assert_eq!((few.lines, few.bytes), (0, 0), "an ordinary log is whole");
+    let few = lost_log(10, 10).await;
+    assert_eq!((few.lines, few.bytes), (0, 0), "no line of an ordinary log is lost");
     // Each line is logged once and printed twice: 15,000 lines, of which at most 1,000 and 256 KiB are kept.
-    let many = lost(5_000, 1_000).await;
+    let many = lost_log(5_000, 1_000).await;
     assert!(many.lines >= 14_000 && many.bytes > 15_000 * 1_000 - 256 * 1024, "{many:?}");
 }
 
-/// Row 9: A trap gives an error that names the plugin with its last output, and the next call gets a fresh instance.
+/// Row 9: After a trap, the result is an error that names the plugin and contains its last output. The next call gets a
+/// fresh instance.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_9_a_trap_leaves_no_state_behind() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -111,9 +115,9 @@ async fn row_11_refuses_files_that_are_not_components() {
     write("module.wasm", b"\0asm\x01\0\0\0");
     write("empty.wasm", b"");
     write("huge.wasm", &vec![0; 33 << 20]);
-    let whole = std::fs::read(directory.join("calc.wasm")).unwrap();
-    write("cut.wasm", &whole[..whole.len() / 2]);
-    write("twin.wasm", &whole);
+    let component = std::fs::read(directory.join("calc.wasm")).unwrap();
+    write("cut.wasm", &component[..component.len() / 2]);
+    write("twin.wasm", &component);
     let (generation, problems) = test_host.load(&directory).await;
     assert!(generation.plugins().len() <= 1);
     for name in ["random.wasm", "module.wasm", "empty.wasm", "huge.wasm", "cut.wasm"] {
@@ -141,7 +145,7 @@ async fn row_12_no_path_leaves_the_granted_tree() {
             let (_, text) = call(&test_host, with_tree_grant(&test_host, "files"), name, arguments).await;
             assert!(!text.contains("sings") && !text.contains("root:"), "{name} {path}: {text}");
         }
-        // A link within the tree may be moved; its target outside the tree may not.
+        // A link within the tree may be moved, but its target outside of the tree may not.
         let stolen = test_host.tree().join("stolen");
         assert!(!stolen.symlink_metadata().is_ok_and(|about| about.is_file()), "{path} was moved into the tree");
         if stolen.is_symlink() {
@@ -166,9 +170,10 @@ async fn p8_cuts_and_escapes_error_texts() {
     assert!(message.contains("red") && !message.chars().any(|char| char.is_control() && char != '\n'), "{message}");
 }
 
-/// Number of cancelled calls in row 10, and how many of them run at the same time.
-const CANCELLED: u64 = 10_000;
-const AT_ONCE: u64 = 16;
+/// Number of calls in the test of row 10.
+const CALLS: u64 = 10_000;
+/// Number of calls that run at the same time in the test of row 10.
+const CONCURRENT_CALLS: u64 = 16;
 
 /// Row 10: 10,000 calls that are cancelled at any moment leave nothing behind, and the next calls find all slots free.
 #[tokio::test(flavor = "multi_thread")]
@@ -178,8 +183,8 @@ async fn row_10_cancelled_calls_leave_nothing_behind() {
     let setup = agent.setups()["probe"].clone();
     let ports = agent_plugins::Ports::default();
     let (mut cancelled, sandbox) = (0, &test_host.sandbox);
-    for first in (0..CANCELLED).step_by(AT_ONCE as usize) {
-        let calls = (first..first + AT_ONCE).map(|n| {
+    for first in (0..CALLS).step_by(CONCURRENT_CALLS as usize) {
+        let calls = (first..first + CONCURRENT_CALLS).map(|n| {
             let (name, args) = match n % 3 {
                 0 => ("probe.spin", json!({})),
                 1 => ("probe.sleep", json!({"ms": 60_000})),
@@ -191,16 +196,16 @@ async fn row_10_cancelled_calls_leave_nothing_behind() {
         let ended = futures::future::join_all(calls).await;
         cancelled += ended.iter().filter(|ended| ended.is_err()).count() as u64;
     }
-    assert!(cancelled >= CANCELLED * 2 / 3, "two of three calls never end on their own: {cancelled}");
-    // As many calls at once as there are slots, so a slot that is still occupied would make the others wait forever.
+    assert!(cancelled >= CALLS * 2 / 3, "two of three calls never end on their own: {cancelled}");
+    // There are as many calls as slots. If a slot were still occupied, a call would wait forever.
     let alive = (0..32).map(|_| sandbox.call_tool(&setup, request("probe.echo", json!({"text": "alive"})), &ports));
     let reports = tokio::time::timeout(Duration::from_secs(60), futures::future::join_all(alive)).await;
-    for report in reports.expect("all have a place") {
+    for report in reports.expect("every call gets a slot") {
         assert!(matches!(report.result, Ok(Ok(_))), "{:?}", report.result);
     }
 }
 
-/// A call outside of any session.
+/// Creates a request for a call outside of any session.
 fn request(name: &'static str, args: Value) -> agent_plugins::ToolCallRequest<'static> {
     let scope = agent_core::plugin::Scope {
         agent: "test".to_owned(),
@@ -215,14 +220,16 @@ fn request(name: &'static str, args: Value) -> agent_plugins::ToolCallRequest<'s
     agent_plugins::ToolCallRequest { name, args: args.to_string(), context }
 }
 
-/// Row 26: Invalid UTF-8 in a call's arguments, in an event, or in an input file is refused with the reason, and the
-/// next input works.
+/// Row 26: Text that is not valid Unicode in a call's arguments or in an event is refused with the reason. The next
+/// call runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_26_refuses_invalid_utf_8() {
     let test_host = TestHost::new(&["probe"]).await;
-    let half = json!(r#"{"text": "\ud800"}"#);
-    let replies =
-        [call_reply(&[("probe.echo", half), ("probe.echo", json!({"text": "\u{1f600}"}))]), text_reply("Done.")];
+    let unpaired_surrogate = json!(r#"{"text": "\ud800"}"#);
+    let replies = [
+        call_reply(&[("probe.echo", unpaired_surrogate), ("probe.echo", json!({"text": "\u{1f600}"}))]),
+        text_reply("Done."),
+    ];
     let mut session = test_host.session(with_tree_grant(&test_host, "probe"), script(&replies)).await;
     assert!(matches!(run_turn(&mut session, "Go.").await, TurnResult::Finished(_)));
     let results = results(&test_host, &session).await;

@@ -1,4 +1,5 @@
-//! `agent-host test` (S4): scenarios that pass, fail, or cannot run, among them the project's own.
+//! `agent-host test` (S4): scenarios that pass, fail, or cannot run, including the scenarios of the project's own
+//! plugins.
 
 mod apart;
 mod kept;
@@ -34,19 +35,19 @@ impl ScenarioFolder {
         self.test_with(components(), arguments)
     }
 
-    /// Runs with the components of this folder.
+    /// Runs `agent-host test` with the components in the folder `plugins`.
     fn test_with(&self, plugins: &Path, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.current_dir(self.path()).arg("test").args(arguments).arg("--plugins").arg(plugins);
         command.arg("--data").arg(data()).stdin(Stdio::null()).output().unwrap()
     }
 
-    /// The exit code, and the output without times.
+    /// Runs `agent-host test`. Returns its exit code, and its output without durations.
     fn shown(&self, arguments: &[&str]) -> (Option<i32>, String) {
         self.shown_with(components(), arguments)
     }
 
-    /// The same with the components of this folder.
+    /// Like [`Self::shown`], with the components in the folder `plugins`.
     fn shown_with(&self, plugins: &Path, arguments: &[&str]) -> (Option<i32>, String) {
         let output = self.test_with(plugins, arguments);
         let printed = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
@@ -55,7 +56,7 @@ impl ScenarioFolder {
     }
 }
 
-/// Kept between runs for its compiled code, which other tests share.
+/// Returns the data folder of all scenarios. It is kept between runs, so that tests share its compiled code.
 fn data() -> PathBuf {
     let data = crate::support::scratch();
     // The host requires that only the owner can access a data folder.
@@ -64,7 +65,7 @@ fn data() -> PathBuf {
     data
 }
 
-/// The line `plugins = [...]` for a scenario outside a plugin's project.
+/// Returns the line `plugins = [...]` for a scenario outside a plugin's project.
 fn plugins_line(plugin: &str) -> String {
     format!("plugins = [{:?}]\n", components().join(format!("{plugin}.wasm")).display().to_string())
 }
@@ -84,7 +85,7 @@ fn the_plugins_own_scenarios_pass() {
     }
 }
 
-/// S4: The first example of the page is the plugin's own scenario, and the second one runs.
+/// S4: Both example scenarios of the guide pass.
 #[test]
 fn the_examples_of_the_page_run() {
     let page = std::fs::read_to_string(repository().join("host/docs/guide/scenarios.md")).unwrap();
@@ -100,7 +101,8 @@ fn the_examples_of_the_page_run() {
     assert_eq!(code, Some(0), "{printed}");
 }
 
-/// S4: A failure names scenario, place, expectation, actual value and what to do; all failures are shown at once.
+/// S4: A failed expectation is reported with its scenario, its line, the expected value and the actual value. All
+/// failures are shown together.
 #[test]
 fn reports_a_failed_expectation_with_its_place() {
     let scenario = "plugins = [\"PLUGIN\"]
@@ -136,8 +138,8 @@ error = { contains = \"yes\" }
     insta::assert_snapshot!(printed);
 }
 
-/// S4: A scenario that cannot run reports where its mistake is. On its own it gives exit code 2, with other scenarios
-/// 1.
+/// S4: If a scenario cannot run, the location of its mistake is reported. The exit code is 2 for this scenario alone,
+/// and 1 together with other scenarios.
 #[test]
 fn reports_why_a_scenario_cannot_run() {
     let text = plugins_line("text");
@@ -214,13 +216,14 @@ fn compares_and_writes_golden_transcripts() {
     assert!(printed.contains("words.golden; review the changes:") && printed.contains("-model: Two."), "{printed}");
 }
 
-/// S4, M3: Scripted faults of the model: overloaded, broken off, slow, and more output than requested.
+/// S4, M3: A scenario can script faults of the model: an overloaded model, an interrupted reply, and a slow reply. A
+/// model call without a scripted reply fails the scenario.
 #[test]
 fn scripts_model_faults() {
     let busy = "golden = true\n[[turns]]\nsay = \"Hi.\"\nreplies = [\n\
         { text = \"It was bro\", error = { message = \"cut\", times = 1 } },\n]\nends = \"error\"\n[[turns]]\nsay = \"Hi.\"\n\
         replies = [{ text = \"It is here.\", error = { status = 503, message = \"busy\", times = 2 } }]\noutput = \"It is here.\"\n";
-    // A reply with a temporary fault is given completely afterwards.
+    // After a temporary fault, the complete reply is returned.
     let busy = busy.replace("ends = \"error\"", "output = \"It was bro\"");
     let slow = "time_limit_ms = 200\n[[turns]]\nsay = \"Hi.\"\nreplies = [{ text = \"late\", delay_ms = 60000 }]\n";
     let more =
@@ -239,15 +242,15 @@ fn scripts_model_faults() {
     assert!(printed.contains("the turn sends more requests to the model than it has replies (1)"), "{printed}");
 }
 
-/// S4, P5: Pictures are sent with the user's text, in full the first time; a file that is not a picture is refused with
-/// its place.
+/// S4, P5: Images are sent with the user's text. A file that is not an image is refused, and the error names its
+/// location in the scenario.
 #[test]
-fn sends_pictures_with_the_input() {
+fn sends_images_with_the_input() {
     let template = repository().join("host/devkit/templates/manifest/media-policy-scenario.toml");
     let template = std::fs::read_to_string(template).unwrap();
-    let picture = template.lines().find(|line| line.contains("base64")).unwrap();
+    let image_line = template.lines().find(|line| line.contains("base64")).unwrap();
     let scenario = format!(
-        "golden = true\n{}[files]\n{picture}\n[[turns]]\nsay = \"What is on this?\"\nmedia = [\"chart.png\"]\n\
+        "golden = true\n{}[files]\n{image_line}\n[[turns]]\nsay = \"What is on this?\"\nmedia = [\"chart.png\"]\n\
          replies = [{{ text = \"Two colours.\", expect = {{ last_contains = [\"What is on this?\", \"sha256:\"] }} }}]\n",
         plugins_line("calc")
     );
@@ -270,8 +273,8 @@ fn sends_pictures_with_the_input() {
     }
 }
 
-/// S4, P6: HTTP requests are answered from the scenario file. A request that was not recorded is denied and reported,
-/// and so is a recorded request that was not made.
+/// S4, P6: HTTP requests are answered from the scenario file. A request that the file does not contain is denied and
+/// reported. A request in the file that is never sent is reported too.
 #[test]
 fn answers_recorded_requests_and_denies_others() {
     let scenario = plugins_line("web")
@@ -289,10 +292,10 @@ fn answers_recorded_requests_and_denies_others() {
     for line in expected {
         assert!(printed.contains(line), "`{line}` is missing in: {printed}");
     }
-    assert!(!printed.contains("calls["), "the calls themselves are as they should be: {printed}");
+    assert!(!printed.contains("calls["), "the expectations of the calls are met: {printed}");
 }
 
-/// L10, L16–L18: Approvals, questions, services and child agents of complete agents and their files.
+/// L10, L16–L18: A scenario can run complete agents with approvals, questions, services and child agents.
 #[test]
 fn runs_complete_agents() {
     let agents = repository().join("tests/agents");
@@ -317,7 +320,7 @@ fn runs_complete_agents() {
         ScenarioFolder::with(&[("careful", &careful), ("lead", &lead), ("service", service), ("question", question)]);
     let (code, printed) = folder.shown(&[]);
     assert_eq!(code, Some(0), "{printed}");
-    // Without an answer, each of them waits, and the report says what to write.
+    // Without an answer, the agent waits, and the report shows the line to write.
     let waiting = careful.replace("approvals = ", "approvals = [] # ");
     let folder = ScenarioFolder::with(&[
         ("careful", &waiting),
@@ -329,7 +332,7 @@ fn runs_complete_agents() {
     assert!(printed.contains("expected  a text that contains \"size\"\n    found     \"Which colour?\""), "{printed}");
 }
 
-/// S4: Reports for programs and CI servers.
+/// S4: Reports are written as JSON for programs and as JUnit XML for CI servers.
 #[test]
 fn writes_reports_for_programs() {
     let good = plugins_line("text") + "[[calls]]\nname = \"text.count\"\narguments = { text = \"a\" }\n";
@@ -346,7 +349,7 @@ fn writes_reports_for_programs() {
     let (code, printed) = folder.shown(&["--junit", "no/such/folder.xml"]);
     assert_eq!(code, Some(2));
     assert!(printed.contains("`no/such/folder.xml` cannot be written"), "{printed}");
-    assert!(!printed.contains("✓ good"), "that is seen before anything is played: {printed}");
+    assert!(!printed.contains("✓ good"), "the error is reported before a scenario runs: {printed}");
 }
 
 /// S4: Without `--plugins`, the projects that scenarios need are built first, in their own folders.
@@ -356,11 +359,11 @@ fn builds_projects_before_their_scenarios() {
     let (project, sdk) = (folder.path().join("shout"), repository().join("sdk"));
     std::fs::create_dir_all(project.join("src")).unwrap();
     let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
-    let block = |language: &str, holds: &str| {
+    let block = |language: &str, content: &str| {
         let fence = format!("```{language}\n");
         let blocks = readme.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap());
-        let mut fitting = blocks.filter(|block| block.contains(holds)).map(str::to_owned);
-        fitting.next().unwrap()
+        let mut matching = blocks.filter(|block| block.contains(content)).map(str::to_owned);
+        matching.next().unwrap()
     };
     let manifest = block("toml", "crate-type").replace("../../sdk", sdk.to_str().unwrap()) + "\n[workspace]\n";
     std::fs::write(project.join("Cargo.toml"), manifest).unwrap();

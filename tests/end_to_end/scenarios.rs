@@ -1,4 +1,4 @@
-//! A scripted model drives the loop: the messages, their seen counts and the events after every step.
+//! A scripted model drives the loop. The tests check the messages, their seen counts and the events after every step.
 
 use crate::support::{
     TestHost, base_call_id, call_reply, event_types, events, records, results, run_turn, script,
@@ -17,7 +17,7 @@ fn expect_finished(result: TurnResult) -> agent_core::run::Output {
     }
 }
 
-/// L3, L9, L13, L30: Two calls of one reply run in parallel; results are in call order.
+/// L3, L9, L13, L30: Two calls of one reply run in parallel. Their results are in call order.
 #[tokio::test(flavor = "multi_thread")]
 async fn l9_runs_two_calls_in_parallel() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -38,7 +38,7 @@ async fn l9_runs_two_calls_in_parallel() {
     assert_eq!(view_summary(&test_host, &session).await, ["user 2", "assistant 2", "tool 1", "tool 1", "assistant 1"]);
     let names: Vec<String> = results(&test_host, &session).await.into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names, ["probe.sleep", "probe.echo"]);
-    // The quick call's outcome is committed first; the messages are in call order.
+    // The outcome of the quick call is committed first, but the messages are in call order.
     let order: Vec<String> = events(&test_host, &session)
         .await
         .into_iter()
@@ -106,9 +106,9 @@ async fn l8_the_model_corrects_a_bad_argument() {
     );
 }
 
-/// L7: A call to a tool that does not exist gives an error result and an event, and the turn does not fail.
+/// L7: A call to a tool that does not exist causes an error result and an event. The turn does not fail.
 #[tokio::test(flavor = "multi_thread")]
-async fn l7_an_unknown_tool_gives_an_error_result() {
+async fn l7_a_call_to_an_unknown_tool_has_an_error_result() {
     let test_host = TestHost::new(&["probe"]).await;
     let replies = [call_reply(&[("weather.forecast", json!({}))]), text_reply("There is no such tool.")];
     let mut session = test_host
@@ -128,16 +128,16 @@ async fn l7_an_unknown_tool_gives_an_error_result() {
 async fn l9_refuses_too_many_calls_in_one_reply() {
     let test_host = TestHost::new(&["probe"]).await;
     let many = vec![("probe.echo", json!({"text": "a"})); 129];
-    let mut goes_on = text_reply("One by one, then.");
-    goes_on["expect"] = json!({"last_contains": "too many calls in one reply: 129, at most 128"});
-    let mut session = test_host.session(AgentConfig::new("test"), script(&[call_reply(&many), goes_on])).await;
+    let mut next_reply = text_reply("One by one, then.");
+    next_reply["expect"] = json!({"last_contains": "too many calls in one reply: 129, at most 128"});
+    let mut session = test_host.session(AgentConfig::new("test"), script(&[call_reply(&many), next_reply])).await;
     assert_eq!(expect_finished(run_turn(&mut session, "Echo.").await).interactions, 2);
     let results = results(&test_host, &session).await;
     assert_eq!(results.len(), 128);
-    assert!(results.iter().all(|(_, is_error, text)| *is_error && !text.contains("\"text\"")), "none of them ran");
+    assert!(results.iter().all(|(_, is_error, text)| *is_error && !text.contains("\"text\"")), "no call ran");
 }
 
-/// L26: A long result is cut for the model and stored in full, and `read_result` returns the rest.
+/// L26: A long result is cut for the model and stored in full. `read_result` returns the remaining text.
 #[tokio::test(flavor = "multi_thread")]
 async fn l26_cuts_a_long_result_and_reads_the_rest() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -161,13 +161,16 @@ async fn l26_cuts_a_long_result_and_reads_the_rest() {
         .await;
     expect_finished(run_turn(&mut session, "Read it all.").await);
     let results = results(&test_host, &session).await;
-    assert_eq!(results[0].2.len(), 20_000, "the result is stored whole");
+    assert_eq!(results[0].2.len(), 20_000, "the result is stored in full");
     assert!(results[1].2.contains("characters 6000 to 11800 of 20000; continue with offset 11800"), "{}", results[1].2);
-    let shown = serde_json::to_string(&visible_messages(&test_host, &session).await[2]).unwrap();
-    assert!(shown.contains("the first 6000 of 20000 characters") && shown.len() < 6_500, "{shown}");
+    let message_text = serde_json::to_string(&visible_messages(&test_host, &session).await[2]).unwrap();
+    assert!(
+        message_text.contains("the first 6000 of 20000 characters") && message_text.len() < 6_500,
+        "{message_text}"
+    );
 }
 
-/// L6: Only the calls with the highest priority run; each other call has a result too.
+/// L6: Only the calls with the highest priority run. Every other call gets an error result.
 #[tokio::test(flavor = "multi_thread")]
 async fn l6_only_the_highest_priority_runs() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -199,7 +202,7 @@ async fn l12_the_model_corrects_a_rejected_output() {
             config,
             script_expecting_messages(
                 replies,
-                // Of the two failed attempts, the third request contains only the latest.
+                // The third request contains only the latest of the two failed attempts.
                 [&["user 0"], &["user 1", "assistant 1", "user 0"], &["user 2", "assistant 1", "user 0"]],
             ),
         )
@@ -217,7 +220,7 @@ async fn l12_the_model_corrects_a_rejected_output() {
     assert_eq!(rejections.len(), 2);
     assert!(rejections[0].0.starts_with("strict-json@"), "{rejections:?}");
     assert_eq!(rejections[1], ("output schema".to_owned(), 2));
-    // Of the failed attempts only the latest is still in the view; all four messages are stored.
+    // Only the latest failed attempt is still in the view, but all four messages are stored.
     assert_eq!(view_summary(&test_host, &session).await, ["user 3", "assistant 2", "user 1", "assistant 1"]);
     assert_eq!(session.state().next_message, 7);
     let kinds: Vec<String> =
@@ -375,35 +378,37 @@ async fn d3_continues_after_a_dropped_driver() {
     assert_eq!(expect_finished(run_turn(&mut session, "Go on.").await).data, json!("Going on."));
 }
 
-/// D4, L7, L22: The answer of one session is remembered for its user, is in the turn message of the next session, is
-/// found by `memory_search`, and is not available to another user.
+/// D4, L7, L22: The answer of a session is stored as a memory of its user. It is in the turn message of the next
+/// session, is found by `memory_search`, and is not available to another user.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_remembers_the_answer_of_a_session() {
     let test_host = TestHost::new(&[]).await;
-    let of = |name: &str, user: &str| {
+    let config_of = |name: &str, user: &str| {
         let mut config = AgentConfig::new(name);
         config.user = Some(user.to_owned());
         config
     };
-    let mut first = test_host.session(of("first", "ada"), script(&[text_reply("The lighthouse opens at 4711.")])).await;
+    let mut first =
+        test_host.session(config_of("first", "ada"), script(&[text_reply("The lighthouse opens at 4711.")])).await;
     expect_finished(run_turn(&mut first, "When does the lighthouse open?").await);
     let search = || call_reply(&[("memory_search", json!({"query": "lighthouse"}))]);
     let mut search_call = search();
     search_call["expect"] = json!({"contains": ["retrieved-memory", "4711"]});
-    let mut second = test_host.session(of("second", "ada"), script(&[search_call, text_reply("Known.")])).await;
+    let mut second = test_host.session(config_of("second", "ada"), script(&[search_call, text_reply("Known.")])).await;
     expect_finished(run_turn(&mut second, "Is the lighthouse open?").await);
     assert!(results(&test_host, &second).await[0].2.contains("4711"));
     let input = &visible_messages(&test_host, &second).await[0];
     assert!(
         matches!(&input.parts[0], Part::Preface(text) if text.contains("4711")),
-        "it stays with its input: {input:?}"
+        "the memory is stored with the input: {input:?}"
     );
-    assert_eq!(input.plain_text(), "Is the lighthouse open?", "the void reply is not part of the text");
+    assert_eq!(input.plain_text(), "Is the lighthouse open?", "the memory is not part of the text");
     let mut search_call = search();
     search_call["expect"] = json!({"lacks": ["4711"]});
-    let mut other = test_host.session(of("other", "bob"), script(&[search_call, text_reply("Unknown.")])).await;
-    expect_finished(run_turn(&mut other, "Is the lighthouse open?").await);
-    assert!(!results(&test_host, &other).await[0].2.contains("4711"));
+    let mut other_session =
+        test_host.session(config_of("other", "bob"), script(&[search_call, text_reply("Unknown.")])).await;
+    expect_finished(run_turn(&mut other_session, "Is the lighthouse open?").await);
+    assert!(!results(&test_host, &other_session).await[0].2.contains("4711"));
 }
 
 /// Row 31: If a reply is cut before the arguments of a call arrive, the call does not run with empty arguments.
@@ -411,8 +416,9 @@ async fn d4_remembers_the_answer_of_a_session() {
 async fn row_31_does_not_run_a_call_whose_arguments_were_cut() {
     let test_host = TestHost::new(&["probe"]).await;
     let cut = json!({"calls": [{"name": "probe.echo", "arguments": {"text": "a"}}, {"name": "probe.residue"}], "stop": "length"});
-    let whole = json!({"calls": [{"name": "probe.residue"}], "stop": "tool_calls"});
-    let mut session = test_host.session(AgentConfig::new("test"), script(&[cut, whole, text_reply("Done.")])).await;
+    let complete_reply = json!({"calls": [{"name": "probe.residue"}], "stop": "tool_calls"});
+    let mut session =
+        test_host.session(AgentConfig::new("test"), script(&[cut, complete_reply, text_reply("Done.")])).await;
     expect_finished(run_turn(&mut session, "Go.").await);
     let results = results(&test_host, &session).await;
     assert_eq!((results[0].1, results[2].1), (true, false), "no call of a cut reply runs: {results:?}");

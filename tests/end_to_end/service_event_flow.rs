@@ -1,5 +1,5 @@
-//! A service event handler as a sequence of steps: tool names in both directions, reserved fields, contracts, counts,
-//! and resuming. Delegation is tested in `agents`.
+//! The steps of a service event handler: tool names in both directions, reserved fields, contracts, counts, and
+//! resuming. Delegation is tested in `agents`.
 
 use crate::support::{TestHost, base_call_id, call_reply, event_types, run_turn, script, text_reply, with_tree_grant};
 use agent_core::change::{CallState, OutboxEffect};
@@ -16,14 +16,14 @@ fn response(call: &str, data: Value) -> CloudEvent {
     CloudEvent::parse(event.to_string().as_bytes()).expect("an event")
 }
 
-/// L1, L8, L10–L15, I6: The steps of the handler, one after another.
+/// L1, L8, L10–L15, I6: The steps of the handler run one after another.
 #[tokio::test(flavor = "multi_thread")]
-async fn l10_the_service_event_handler_step_by_step() {
+async fn l10_the_service_event_handler_runs_step_by_step() {
     let test_host = TestHost::new(&[]).await;
     let mut config = AgentConfig::new("seed-b");
     config.include_history = true;
     config.output_schema = Some(json!({"type": "object", "required": ["sky"]}));
-    // Setup: service contracts become tools.
+    // The host turns the service contracts into tools.
     let service = ServiceConfig {
         accepts: json!({"type": "object", "required": ["parentSubject$$", "city"],
             "properties": {"parentSubject$$": {"type": ["string", "null"]}, "city": {"type": "string"}}}),
@@ -33,24 +33,28 @@ async fn l10_the_service_event_handler_step_by_step() {
     };
     config.services.insert("weather.forecast".to_owned(), service);
     // The model knows the tool by a name that providers accept.
-    let two =
+    let two_calls =
         call_reply(&[("weather_forecast", json!({"city": "Bern"})), ("weather_forecast", json!({"city": "Basel"}))]);
-    let bad = call_reply(&[("weather_forecast", json!({"city": 7}))]);
-    let replies = script(&[bad, two, json!({"text": "it is blue"}), json!({"text": "{\"sky\": \"blue\"}"})]);
+    let invalid_call = call_reply(&[("weather_forecast", json!({"city": 7}))]);
+    let replies =
+        script(&[invalid_call, two_calls, json!({"text": "it is blue"}), json!({"text": "{\"sky\": \"blue\"}"})]);
     let agent = test_host.agent(config, replies).await;
     let offered = agent.registry().offered().iter().find(|tool| tool.author_name == "weather.forecast").unwrap();
-    assert_eq!(offered.name, "weather_forecast", "L14");
+    assert_eq!(offered.name, "weather_forecast", "L14: providers accept the offered name");
     let expected = json!({"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}});
-    assert_eq!(offered.input_schema, expected, "L15");
+    assert_eq!(offered.input_schema, expected, "L15: the reserved field is not offered");
 
-    // Initial request: arguments are validated by the contract before anything is sent, and the model corrects itself.
-    // Then the tool requests are pending: names are mapped back, requests are built, and the counts per tool are
-    // stored.
+    // The host validates the arguments with the service contract before it sends anything, and the model corrects them.
+    // Then the tool requests are pending. Their names are mapped back, the requests are built, and the counts per tool
+    // are stored.
     let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::New).await.unwrap();
     let TurnResult::Suspended(suspension) = run_turn(&mut session, "How is the sky?").await else { panic!() };
     assert_eq!(suspension.waits.len(), 2);
     let first = test_host.store.calls(session.subject(), CallFilter::Turn(1)).await.unwrap();
-    assert!(first[0].result.as_ref().is_some_and(|result| result.is_error), "L8");
+    assert!(
+        first[0].result.as_ref().is_some_and(|result| result.is_error),
+        "L8: invalid arguments cause an error result"
+    );
     let items = test_host.store.outbox(Some(session.subject()), OutboxFilter::All, 0, 9).await.unwrap();
     let sent: Vec<CloudEvent> = items
         .into_iter()
@@ -60,16 +64,28 @@ async fn l10_the_service_event_handler_step_by_step() {
         })
         .collect();
     for (event, (call, city)) in sent.iter().zip([("call_1_2_1", "Bern"), ("call_1_2_2", "Basel")]) {
-        assert_eq!((base_call_id(&event.id).as_str(), event.deduplicationid.as_ref()), (call, Some(&event.id)), "I6");
+        assert_eq!(
+            (base_call_id(&event.id).as_str(), event.deduplicationid.as_ref()),
+            (call, Some(&event.id)),
+            "I6: the event has a deduplication id"
+        );
         assert_eq!((event.event_type.as_str(), event.domain.as_deref()), ("com.weather.forecast", Some("region-1")));
-        assert_eq!(event.data, Some(json!({"city": city, "parentSubject$$": session.subject()})), "L15");
+        assert_eq!(
+            event.data,
+            Some(json!({"city": city, "parentSubject$$": session.subject()})),
+            "L15: the host sets the reserved field"
+        );
     }
     let state: Value = serde_json::from_slice(&session.state().snapshot()).unwrap();
-    assert_eq!(state.pointer("/turn/phase/working/outstanding"), Some(&json!({"weather.forecast": 2})), "L11");
+    assert_eq!(
+        state.pointer("/turn/phase/working/outstanding"),
+        Some(&json!({"weather.forecast": 2})),
+        "L11: the counts are stored"
+    );
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
 
-    // Service response: the context must exist; if the counts do not match yet, only the answer is recorded.
+    // A service response arrives. The session must exist. While another answer is missing, the answer is only stored.
     let mut session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject)).await.unwrap();
     session.respond(response("call_1_2_2", json!({"sky": "grey"}))).await.unwrap();
     let result = session.run(None, CancellationToken::new()).await.unwrap();
@@ -77,18 +93,22 @@ async fn l10_the_service_event_handler_step_by_step() {
     let open = test_host.store.calls(session.subject(), CallFilter::Unfinished).await.unwrap();
     assert_eq!((open.len(), open[0].state), (1, CallState::Outstanding));
 
-    // The last answer: the engine resumes, and the output is validated, corrected once, and accepted, with the history.
+    // After the last answer, the turn resumes, and its output is validated, corrected once, and accepted.
     let last = session.respond(response("call_1_2_1", json!({"sky": "blue"}))).await.unwrap();
     assert!(matches!(last, ResponseOutcome::Taken { waits, .. } if waits.is_empty()));
     let TurnResult::Finished(output) = session.run(None, CancellationToken::new()).await.unwrap() else { panic!() };
-    assert_eq!((output.data, output.interactions), (json!({"sky": "blue"}), 4), "L12, L13");
-    assert!(output.messages.is_some_and(|messages| messages.len() >= 8), "`include_history`");
+    assert_eq!(
+        (output.data, output.interactions),
+        (json!({"sky": "blue"}), 4),
+        "L12, L13: the corrected output is accepted"
+    );
+    assert!(output.messages.is_some_and(|messages| messages.len() >= 8), "the output contains the history");
 }
 
-/// L17, L10, L11: The approval's answer is stored in the cache first; while the counts do not match yet, the engine
-/// does not run; and an approved call is not asked about again.
+/// L17, L10, L11: The answer to an approval request is stored first. While another answer is missing, the turn does not
+/// continue. A later call that the approval covers needs no new approval.
 #[tokio::test(flavor = "multi_thread")]
-async fn l17_the_approval_cache_step_by_step() {
+async fn l17_an_approval_is_stored_before_the_turn_continues() {
     let test_host = TestHost::new(&["payer"]).await;
     let mut config = with_tree_grant(&test_host, "payer");
     config.outbox.announced.approvals = Emission::Emitted;
@@ -98,9 +118,9 @@ async fn l17_the_approval_cache_step_by_step() {
     };
     config.services.insert("weather.forecast".to_owned(), service);
     let pay = |amount: u32| ("payer.pay", json!({"to": "Ann", "amount": amount}));
-    let both = call_reply(&[("weather_forecast", json!({})), pay(1)]);
+    let two_calls = call_reply(&[("weather_forecast", json!({})), pay(1)]);
     let replies =
-        script(&[both, text_reply("Paid, and it is fine."), call_reply(&[pay(2)]), text_reply("Paid again.")]);
+        script(&[two_calls, text_reply("Paid, and it is fine."), call_reply(&[pay(2)]), text_reply("Paid again.")]);
     let agent = test_host.agent(config, replies).await;
     let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::New).await.unwrap();
     let TurnResult::Suspended(suspension) = run_turn(&mut session, "Pay when it is fine.").await else { panic!() };
@@ -109,7 +129,7 @@ async fn l17_the_approval_cache_step_by_step() {
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
 
-    // An event of this conversation asked for the approval.
+    // The approval request is an event with the subject of this session.
     let items = test_host.store.outbox(Some(&subject), OutboxFilter::All, 0, 9).await.unwrap();
     let mut requests = items.into_iter().filter_map(|item| match item.item.effect {
         OutboxEffect::Event(event) => Some(event.into_inner()),
@@ -119,8 +139,8 @@ async fn l17_the_approval_cache_step_by_step() {
         requests.find(|event| event.event_type == "agent-host.approval.requested").expect("an approval is requested");
     assert_eq!(request.subject.as_deref(), Some(subject.as_str()));
 
-    // The response is an approval: it is in the cache at once, and the engine waits for the other answer. Each event of
-    // the stream names its conversation.
+    // The response is an approval. It is stored immediately, and the turn waits for the other answer. Each event of the
+    // stream names its session.
     let open = OpenSession::Existing(subject.clone());
     let mut session = Session::open(&test_host.host(), agent.clone(), open).await.unwrap();
     let mut stream = session.subscribe();
@@ -128,15 +148,15 @@ async fn l17_the_approval_cache_step_by_step() {
         "parentid": request.id, "subject": subject,
         "data": {"decisions": [{"call": "call_1_1_2", "verdict": "granted", "scope": "session"}]}});
     let resolved = CloudEvent::parse(resolved.to_string().as_bytes()).unwrap();
-    let taken = session.respond(resolved).await.unwrap();
-    assert!(matches!(&taken, ResponseOutcome::Taken { waits, .. } if waits.len() == 1), "{taken:?}");
-    assert_eq!(session.state().grants.len(), 1, "the approval cache");
+    let outcome = session.respond(resolved).await.unwrap();
+    assert!(matches!(&outcome, ResponseOutcome::Taken { waits, .. } if waits.len() == 1), "{outcome:?}");
+    assert_eq!(session.state().grants.len(), 1, "the approval is stored as a grant");
     let result = session.run(None, CancellationToken::new()).await.unwrap();
     assert!(
         matches!(result, TurnResult::Suspended(left) if left.waits.len() == 1 && left.waits[0].call.is_named("call_1_1_1"))
     );
     let types = event_types(&test_host, &session).await;
-    assert_eq!(types.iter().filter(|kind| *kind == "loop_iteration").count(), 1, "no model call");
+    assert_eq!(types.iter().filter(|kind| *kind == "loop_iteration").count(), 1, "the model is not called again");
     assert!(types.contains(&"approval_resolved".to_owned()) && types.contains(&"tool_result".to_owned()), "{types:?}");
 
     let mut streamed = 0;
@@ -146,7 +166,7 @@ async fn l17_the_approval_cache_step_by_step() {
     }
     assert!(streamed >= 3, "the approval, the payment and its result: {streamed}");
 
-    // The counts match: the engine resumes. The next payment finds its approval in the cache.
+    // All answers have arrived, so the turn resumes. The stored approval covers the next payment.
     session.respond(response("call_1_1_1", json!({"sky": "blue"}))).await.unwrap();
     let TurnResult::Finished(output) = session.run(None, CancellationToken::new()).await.unwrap() else { panic!() };
     assert_eq!(output.data, json!("Paid, and it is fine."));

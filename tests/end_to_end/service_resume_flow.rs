@@ -1,5 +1,5 @@
-//! A service response resumes a suspended turn, step by step, from the stored state alone. The complete sequence, from
-//! the first input to the exhausted quota, is in `drawn`.
+//! A service response resumes a suspended turn, step by step, from the stored state alone. The module `drawn` tests the
+//! complete sequence, from the first input to the exhausted quota.
 
 mod drawn;
 
@@ -21,9 +21,9 @@ fn response(call: &str, data: Value) -> CloudEvent {
     CloudEvent::parse(event.to_string().as_bytes()).expect("an event")
 }
 
-/// L1, L2, L3, L5, L10: The steps of the resume phase, one after another.
+/// L1, L2, L3, L5, L10: The steps of a resumed turn run one after another.
 #[tokio::test(flavor = "multi_thread")]
-async fn l10_the_resume_phase_step_by_step() {
+async fn l10_a_response_resumes_a_turn_step_by_step() {
     let test_host = TestHost::new(&["stateful-builder"]).await;
     std::fs::write(test_host.tree().join("a.txt"), "a").unwrap();
     let mut config = AgentConfig::new("seed-a");
@@ -43,8 +43,8 @@ async fn l10_the_resume_phase_step_by_step() {
     let agent = test_host.agent(config, script(&[calls, text_reply("Sunny.")])).await;
     let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::New).await.unwrap();
 
-    // Initialisation: the context builder's `init`, and its input message. The loop: one model call, after which every
-    // sent message has been seen once. An unknown tool and a schema violation get error results at once, the local tool
+    // The turn starts with the context builder's `init` and its input message. After the first model call, every sent
+    // message has been seen once. An unknown tool and a schema violation get error results immediately, the local tool
     // runs, the service requests are queued, and the agent suspends.
     let TurnResult::Suspended(suspension) = run_turn(&mut session, "Plan my day.").await else { panic!() };
     let waits: Vec<_> = suspension.waits.iter().map(|wait| (base_call_id(&wait.call.0), wait.name.clone())).collect();
@@ -54,28 +54,32 @@ async fn l10_the_resume_phase_step_by_step() {
     );
     assert_eq!(view_summary(&test_host, &session).await, ["user 1", "assistant 1"]);
     let state = session.state().clone();
-    let before = state.turn.as_ref().unwrap();
-    assert_eq!((before.interactions, before.execution_units, before.sections.is_empty()), (1, 110, false));
+    let turn_before = state.turn.as_ref().unwrap();
+    assert_eq!(
+        (turn_before.interactions, turn_before.execution_units, turn_before.sections.is_empty()),
+        (1, 110, false)
+    );
     let outbox = test_host.store.outbox(Some(session.subject()), OutboxFilter::All, 0, 9).await.unwrap();
     assert_eq!(outbox.len(), 2, "one event for each service call");
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
 
-    // Resume: the state is loaded with its seen counts, and the response is matched by `parentid`.
+    // When the turn resumes, the state is loaded with its seen counts, and the response is matched by `parentid`.
     let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::Existing(subject)).await.unwrap();
-    assert_eq!(*session.state(), state, "only the stored state");
-    let taken = session.respond(response("call_1_1_5", json!({"price": 7}))).await.unwrap();
-    assert!(matches!(taken, ResponseOutcome::Taken { waits, .. } if waits.len() == 1));
-    // The other answer is still missing: the agent stays suspended.
-    let again = session.run(None, CancellationToken::new()).await.unwrap();
-    assert!(matches!(again, TurnResult::Suspended(left) if left.waits.len() == 1));
+    assert_eq!(*session.state(), state, "the reopened session has the stored state");
+    let outcome = session.respond(response("call_1_1_5", json!({"price": 7}))).await.unwrap();
+    assert!(matches!(outcome, ResponseOutcome::Taken { waits, .. } if waits.len() == 1));
+    // The other answer is still missing, so the agent stays suspended.
+    let result = session.run(None, CancellationToken::new()).await.unwrap();
+    assert!(matches!(result, TurnResult::Suspended(left) if left.waits.len() == 1));
     assert_eq!(
         view_summary(&test_host, &session).await,
         ["user 1", "assistant 1"],
-        "no result has entered the history"
+        "the history contains no result yet"
     );
 
-    // All answers are there: the results are appended with seen count 0, and the loop starts with `tool_result`.
+    // All answers have arrived, so the results are appended with seen count 0, and the next step has the lifecycle
+    // `tool_result`.
     session.respond(response("call_1_1_1", json!({"sky": "blue"}))).await.unwrap();
     assert_eq!(view_summary(&test_host, &session).await[2..], ["tool 0", "tool 0", "tool 0", "tool 0", "tool 0"]);
     let Action::CallModel(plan) = session.state().action() else { panic!() };
@@ -85,7 +89,7 @@ async fn l10_the_resume_phase_step_by_step() {
     assert_eq!(view_summary(&test_host, &session).await[6..], ["tool 1", "assistant 1"]);
 
     // `init` ran once, and its sections were restored.
-    assert_eq!(session.state().turn.as_ref().unwrap().sections, before.sections);
+    assert_eq!(session.state().turn.as_ref().unwrap().sections, turn_before.sections);
     let kinds: Vec<_> = records(&test_host, &session, 1).await.into_iter().map(|stored| stored.record.kind).collect();
     assert_eq!(kinds.iter().filter(|kind| *kind == "context").count(), 1, "{kinds:?}");
     let results = results(&test_host, &session).await;

@@ -1,4 +1,4 @@
-//! Services: calls that leave the host as CloudEvents, and turns that wait for the answers across restarts (L1, L8,
+//! Services: calls that the host sends as CloudEvents, and turns that wait for the answers across restarts (L1, L8,
 //! L10, L11, L15, P2, I6, D2, D6; rows 29 and 32).
 
 use crate::support::{
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// An agent with two services and one tool of the host.
+/// Configures an agent with two services and a granted folder for the host's own tools.
 fn config(test_host: &TestHost) -> AgentConfig {
     let mut config = AgentConfig::new("buyer");
     config.host_trees = vec![TreeGrant { host: test_host.tree(), guest: "docs".to_owned(), access: Access::Read }];
@@ -43,7 +43,7 @@ fn config(test_host: &TestHost) -> AgentConfig {
     config
 }
 
-/// A reply that calls both services and, between them, a tool that runs at once.
+/// A reply that calls both services and, between them, a tool that runs immediately.
 fn two_services_and_a_tool() -> Value {
     call_reply(&[
         ("payments", json!({"amount": 3, "parentSubject$$": "somebody else"})),
@@ -76,7 +76,7 @@ fn calls_waited_for(result: &TurnResult) -> Vec<String> {
     suspension.waits.iter().map(|wait| base_call_id(&wait.call.0)).collect()
 }
 
-fn calls_left(responded: ResponseOutcome) -> usize {
+fn remaining_calls(responded: ResponseOutcome) -> usize {
     let ResponseOutcome::Taken { violations, waits } = responded else { panic!("{responded:?}") };
     assert_eq!(violations, []);
     waits.len()
@@ -91,7 +91,7 @@ async fn requests(test_host: &TestHost, session: &Session, which: OutboxFilter) 
     events.collect()
 }
 
-/// L10, L15, L3, I6: Answers in both orders, with and without a restart between them.
+/// L10, L15, L3, I6: The answers of two services can arrive in any order, with or without a restart between them.
 #[tokio::test(flavor = "multi_thread")]
 async fn l10_two_services_and_a_local_tool_answer_in_every_order() {
     for (order, restarts) in [([1, 3], false), ([1, 3], true), ([3, 1], false), ([3, 1], true)] {
@@ -109,39 +109,46 @@ async fn l10_two_services_and_a_local_tool_answer_in_every_order() {
         assert_eq!(calls_waited_for(&result), ["call_1_1_1", "call_1_1_3"]);
         let listed = test_host.store.calls(session.subject(), agent_store::CallFilter::Turn(1)).await.unwrap();
         assert!(listed[1].result.is_some(), "every call that can run has run before the turn waits");
-        assert!(!event_types(&test_host, &session).await.contains(&"loop_end".to_owned()), "L30");
+        assert!(
+            !event_types(&test_host, &session).await.contains(&"loop_end".to_owned()),
+            "L30: the turn has not ended"
+        );
         assert_eq!(
             calls_waited_for(&continue_turn(&mut session).await),
             ["call_1_1_1", "call_1_1_3"],
-            "the notice is repeated"
+            "the turn still waits for both calls"
         );
 
-        let of = |index: i32| match index {
+        let answer_of = |index: i32| match index {
             1 => payment_answer("call_1_1_1"),
             _ => answer_event("call_1_1_3", "anything", json!("on its way")),
         };
         let [first, second] = order;
-        assert_eq!(calls_left(session.respond(of(first)).await.unwrap()), 1);
+        assert_eq!(remaining_calls(session.respond(answer_of(first)).await.unwrap()), 1);
         assert_eq!(calls_waited_for(&continue_turn(&mut session).await), [format!("call_1_1_{second}")]);
         if restarts {
             session = reopen(&test_host, &agent, session).await;
         }
-        assert_eq!(session.respond(of(first)).await.unwrap(), ResponseOutcome::Duplicate);
-        assert_eq!(calls_left(session.respond(of(second)).await.unwrap()), 0);
+        assert_eq!(session.respond(answer_of(first)).await.unwrap(), ResponseOutcome::Duplicate);
+        assert_eq!(remaining_calls(session.respond(answer_of(second)).await.unwrap()), 0);
         let TurnResult::Finished(output) = continue_turn(&mut session).await else { panic!() };
         assert_eq!((output.data, output.interactions), (json!("Done."), 2));
         let [paid, listed, shipped] = results(&test_host, &session).await.try_into().unwrap();
         assert_eq!(paid, ("payments".to_owned(), false, r#"{"receipt":"R-7"}"#.to_owned()));
         assert!(listed.2.contains("a.txt"), "{listed:?}");
         assert_eq!(shipped, ("shipping.order".to_owned(), false, "on its way".to_owned()));
-        assert_eq!(session.respond(of(second)).await.unwrap(), ResponseOutcome::Duplicate, "also after the end");
+        assert_eq!(
+            session.respond(answer_of(second)).await.unwrap(),
+            ResponseOutcome::Duplicate,
+            "the answer is also a duplicate after the end of the turn"
+        );
         let types = event_types(&test_host, &session).await;
         assert_eq!(types.iter().filter(|kind| *kind == "resumed").count(), 1);
         assert_eq!(types.iter().filter(|kind| *kind == "suspended").count(), 2, "{types:?}");
     }
 }
 
-/// I6, D2, L15: Each attribute of the requests, as stored with the intent.
+/// I6, D2, L15: The stored requests have every required attribute.
 #[tokio::test(flavor = "multi_thread")]
 async fn i6_requests_have_every_required_field() {
     let test_host = TestHost::new(&[]).await;
@@ -151,7 +158,7 @@ async fn i6_requests_have_every_required_field() {
     let [pay, ship] = requests(&test_host, &session, OutboxFilter::Pending).await.try_into().unwrap();
     let trace = session.state().turn.as_ref().unwrap().trace.traceparent.clone();
     let parent = pay.traceparent.clone().unwrap();
-    assert_eq!(parent[..36], trace[..36], "in the turn's trace");
+    assert_eq!(parent[..36], trace[..36], "the request is in the turn's trace");
     assert_ne!(parent, trace, "the span is new");
     assert!(pay.time.is_some());
     let expected = CloudEvent {
@@ -167,7 +174,7 @@ async fn i6_requests_have_every_required_field() {
         deduplicationid: Some(pay.id.clone()),
         traceparent: Some(parent),
         tracestate: None,
-        // What the model wrote into the host's field is discarded.
+        // The host overwrites the value that the model wrote into the reserved field.
         data: Some(json!({"amount": 3, "parentSubject$$": session.subject()})),
     };
     assert_eq!(pay, expected);
@@ -178,7 +185,10 @@ async fn i6_requests_have_every_required_field() {
     );
     let agent = session.agent();
     let offered = agent.registry().offered();
-    assert!(offered.iter().all(|tool| !tool.input_schema.to_string().contains("parentSubject")), "L15");
+    assert!(
+        offered.iter().all(|tool| !tool.input_schema.to_string().contains("parentSubject")),
+        "L15: the reserved field is not offered"
+    );
 }
 
 /// L10, I6, row 29: Each kind of invalid answer is refused with its reason and changes nothing.
@@ -205,13 +215,13 @@ async fn row_29_refuses_answers_that_match_no_open_call() {
     let wrong_type = session.respond(answer_event("call_1_1_1", "com.example.lost", json!({}))).await.unwrap_err();
     assert!(wrong_type.to_string().contains("expected types: `com.example.paid`"), "{wrong_type}");
     let of_a_local_tool = session.respond(payment_answer("call_1_1_2")).await.unwrap();
-    assert_eq!(of_a_local_tool, ResponseOutcome::Late, "it has the result of its tool");
-    assert_eq!(*session.state(), before, "nothing has changed");
-    let mut own = payment_answer("call_1_1_1");
-    own.subject = Some(session.subject().to_owned());
-    assert_eq!(calls_left(session.respond(own).await.unwrap()), 1);
-    let other = answer_event("call_1_1_1", "com.example.paid", json!({"receipt": "R-8"}));
-    assert_eq!(session.respond(other).await.unwrap(), ResponseOutcome::Late, "a different second answer");
+    assert_eq!(of_a_local_tool, ResponseOutcome::Late, "the call already has the result of its tool");
+    assert_eq!(*session.state(), before, "the state is unchanged");
+    let mut with_own_subject = payment_answer("call_1_1_1");
+    with_own_subject.subject = Some(session.subject().to_owned());
+    assert_eq!(remaining_calls(session.respond(with_own_subject).await.unwrap()), 1);
+    let different_answer = answer_event("call_1_1_1", "com.example.paid", json!({"receipt": "R-8"}));
+    assert_eq!(session.respond(different_answer).await.unwrap(), ResponseOutcome::Late, "a different second answer");
     assert_eq!(results_so_far(&test_host, &session).await[0], Some(r#"{"receipt":"R-7"}"#.to_owned()));
 }
 
@@ -253,7 +263,7 @@ async fn l8_invalid_arguments_are_never_sent() {
     assert!(text.contains("/amount") && text.contains("minimum"), "{text}");
 }
 
-/// L10: After the deadline, a call is answered `unavailable`; an answer that arrives later is refused as late.
+/// L10: After its deadline, a call gets the result `unavailable`. An answer that arrives later is refused as late.
 #[tokio::test(flavor = "multi_thread")]
 async fn l10_a_call_expires_after_its_deadline_also_after_a_restart() {
     let test_host = TestHost::new(&[]).await;
@@ -264,7 +274,11 @@ async fn l10_a_call_expires_after_its_deadline_also_after_a_restart() {
     run_turn(&mut session, "Buy it.").await;
     tokio::time::sleep(Duration::from_millis(5)).await;
     let mut session = reopen(&test_host, &agent, session).await;
-    assert_eq!(calls_waited_for(&continue_turn(&mut session).await), ["call_1_1_3"], "looked at when it is opened");
+    assert_eq!(
+        calls_waited_for(&continue_turn(&mut session).await),
+        ["call_1_1_3"],
+        "the deadline is checked when the session is opened"
+    );
     assert_eq!(session.respond(payment_answer("call_1_1_1")).await.unwrap(), ResponseOutcome::Late);
     session.respond(answer_event("call_1_1_3", "x", json!({}))).await.unwrap();
     assert!(matches!(continue_turn(&mut session).await, TurnResult::Finished(_)));
@@ -313,7 +327,7 @@ async fn l1_refuses_an_answer_without_a_stored_state() {
     assert!(no_context && error.to_string().contains("no_context"), "{error}");
 }
 
-/// L1: Without a stored state, every kind of resume is refused; an input starts the first turn.
+/// L1: Without a stored state, every kind of resume is refused. An input starts the first turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn l1_refuses_every_resume_without_a_stored_state() {
     let test_host = TestHost::new(&[]).await;
@@ -329,9 +343,9 @@ async fn l1_refuses_every_resume_without_a_stored_state() {
         ("approve", session.approve(vec![denied]).await),
         ("resolve", session.resolve(call(), Decision::Retry).await),
     ];
-    for (how, result) in resumed {
+    for (kind, result) in resumed {
         let no_context = matches!(&result, Err(SessionError::Restore { error: RestoreError::NoContext, .. }));
-        assert!(no_context, "{how}: {result:?}");
+        assert!(no_context, "{kind}: {result:?}");
     }
     assert!(matches!(run_turn(&mut session, "Hello?").await, TurnResult::Finished(_)));
     assert!(matches!(session.run(None, CancellationToken::new()).await, Ok(TurnResult::Finished(_))));
@@ -351,10 +365,10 @@ async fn i6_announces_failed_and_cancelled_turns() {
     let input = Some(TurnInput::Text("Go.".to_owned()));
     assert_eq!(session.run(input, cancelled).await.unwrap(), TurnResult::Cancelled);
     let ends = requests(&test_host, &session, OutboxFilter::Pending).await;
-    let output_text: Vec<(&str, String)> =
+    let announced: Vec<(&str, String)> =
         ends.iter().map(|end| (end.event_type.as_str(), base_call_id(&end.id))).collect();
     let (first, second) = ("turn_1".to_owned(), "turn_2".to_owned());
-    assert_eq!(output_text, [("agent-host.turn.failed", first), ("agent-host.turn.cancelled", second)]);
+    assert_eq!(announced, [("agent-host.turn.failed", first), ("agent-host.turn.cancelled", second)]);
     let data = ends[0].data.as_ref().expect("data");
     assert_eq!(data["code"], json!("model_failed"));
     assert!(data["message"].as_str().unwrap().contains("no key"), "{data}");
@@ -363,8 +377,8 @@ async fn i6_announces_failed_and_cancelled_turns() {
     assert!(ends.iter().all(|end| end.subject.as_deref() == Some(session.subject())));
 }
 
-/// D2, D6: Events are written as complete files, once per name; without a folder they stay pending. Row 27: An event
-/// that could not be written is written when the session is opened the next time.
+/// D2, D6, row 27: Each event is written once, as a complete file. If the outbox folder does not exist, the events stay
+/// pending. They are written when the session is opened the next time.
 #[tokio::test(flavor = "multi_thread")]
 async fn d6_writes_outbox_events_as_files() {
     let test_host = TestHost::new(&[]).await;
@@ -377,7 +391,7 @@ async fn d6_writes_outbox_events_as_files() {
     assert_eq!(
         calls_waited_for(&run_turn(&mut session, "Buy it.").await).len(),
         2,
-        "an outbox that is stuck does not hold the turn"
+        "a missing outbox folder does not fail the turn"
     );
     assert_eq!(requests(&test_host, &session, OutboxFilter::Pending).await.len(), 2);
     std::fs::create_dir(&out).unwrap();
@@ -387,8 +401,8 @@ async fn d6_writes_outbox_events_as_files() {
         let text = std::fs::read(out.join(file_name(session.subject(), id))).unwrap();
         CloudEvent::parse(&text).unwrap()
     };
-    let all = requests(&test_host, &session, OutboxFilter::All).await;
-    assert_eq!([read(&all[0].id), read(&all[1].id)], all.as_slice());
+    let all_requests = requests(&test_host, &session, OutboxFilter::All).await;
+    assert_eq!([read(&all_requests[0].id), read(&all_requests[1].id)], all_requests.as_slice());
     session.respond(payment_answer("call_1_1_1")).await.unwrap();
     session.respond(answer_event("call_1_1_3", "x", json!({}))).await.unwrap();
     continue_turn(&mut session).await;
@@ -399,7 +413,7 @@ async fn d6_writes_outbox_events_as_files() {
     assert_eq!((end.event_type.as_str(), &end.data.unwrap()["data"]), ("agent-host.turn.finished", &json!("Done.")));
 }
 
-/// P2: A plugin's tool may leave its work to a service.
+/// P2: A plugin's tool may return a pending outcome that a service completes.
 #[tokio::test(flavor = "multi_thread")]
 async fn p2_a_plugins_pending_outcome_waits_for_its_service() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -416,14 +430,17 @@ async fn p2_a_plugins_pending_outcome_waits_for_its_service() {
         "the event names no domain"
     );
     assert_eq!(event.data, Some(json!({"text": "later"})));
-    assert_eq!(calls_left(session.respond(answer_event("call_1_1_1", "x", json!({"done": true}))).await.unwrap()), 0);
+    assert_eq!(
+        remaining_calls(session.respond(answer_event("call_1_1_1", "x", json!({"done": true}))).await.unwrap()),
+        0
+    );
     assert!(matches!(continue_turn(&mut session).await, TurnResult::Finished(_)));
     let [pending, _] = results(&test_host, &session).await.try_into().unwrap();
     assert_eq!(pending, ("probe.pending".to_owned(), false, r#"{"done":true}"#.to_owned()));
 }
 
-/// I6: Two sessions that ask a service in their first reply use different ids, so a receiver that drops duplicates
-/// drops neither.
+/// I6: Two sessions that call a service in their first reply use different event ids, so a receiver that drops
+/// duplicates drops neither event.
 #[tokio::test(flavor = "multi_thread")]
 async fn i6_event_ids_are_unique_across_sessions() {
     let test_host = TestHost::new(&[]).await;
@@ -438,8 +455,8 @@ async fn i6_event_ids_are_unique_across_sessions() {
     assert_eq!((ids.len(), different.len()), (4, 4), "{ids:?}");
 }
 
-/// I6: A turn announces its end as its agent was configured when the turn started, even if it is cancelled by a process
-/// that knows only the agent's name.
+/// I6: The configuration at the start of a turn decides whether the end of the turn is announced, even if the turn is
+/// cancelled by a process with another configuration.
 #[tokio::test(flavor = "multi_thread")]
 async fn i6_a_cancelled_turn_announces_its_end_as_configured_at_its_start() {
     for announced in [Emission::Silent, Emission::Emitted] {
@@ -451,8 +468,8 @@ async fn i6_a_cancelled_turn_announces_its_end_as_configured_at_its_start() {
         let subject = session.subject().to_owned();
         session.close().await.unwrap();
 
-        let stranger = test_host.agent(AgentConfig::new("buyer"), script(&[text_reply("x")])).await;
-        let mut session = Session::open(&test_host.host(), stranger, OpenSession::ToDecide(subject)).await.unwrap();
+        let other_agent = test_host.agent(AgentConfig::new("buyer"), script(&[text_reply("x")])).await;
+        let mut session = Session::open(&test_host.host(), other_agent, OpenSession::ToDecide(subject)).await.unwrap();
         let cancel = CancellationToken::new();
         cancel.cancel();
         assert_eq!(session.run(None, cancel).await.unwrap(), TurnResult::Cancelled);
@@ -462,7 +479,7 @@ async fn i6_a_cancelled_turn_announces_its_end_as_configured_at_its_start() {
     }
 }
 
-/// L10, L17: A repeated answer to a call that a person edited counts as a duplicate, although the host added a note to
+/// L10, L17: A repeated answer to a call that the user edited counts as a duplicate, although the host added a note to
 /// the stored answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn l10_a_repeated_answer_to_an_edited_call_is_a_duplicate() {
@@ -474,13 +491,17 @@ async fn l10_a_repeated_answer_to_an_edited_call_is_a_duplicate() {
     assert!(matches!(run_turn(&mut session, "Buy it.").await, TurnResult::Suspended(_)));
     let verdict = Verdict::Allow { scope: GrantScope::Once, edited: Some(json!({"amount": 2})) };
     session.approve(vec![ApprovalDecision { call: CallId("call_1_1_1".to_owned()), verdict }]).await.unwrap();
-    assert_eq!(calls_waited_for(&continue_turn(&mut session).await), ["call_1_1_1"], "now it waits for the service");
-    assert_eq!(calls_left(session.respond(payment_answer("call_1_1_1")).await.unwrap()), 0);
+    assert_eq!(
+        calls_waited_for(&continue_turn(&mut session).await),
+        ["call_1_1_1"],
+        "the call now waits for the service"
+    );
+    assert_eq!(remaining_calls(session.respond(payment_answer("call_1_1_1")).await.unwrap()), 0);
     for when in ["before the turn continues", "after its end"] {
         assert_eq!(session.respond(payment_answer("call_1_1_1")).await.unwrap(), ResponseOutcome::Duplicate, "{when}");
-        let other = answer_event("call_1_1_1", "com.example.paid", json!({"receipt": "R-8"}));
-        assert_eq!(session.respond(other).await.unwrap(), ResponseOutcome::Late, "{when}");
+        let different_answer = answer_event("call_1_1_1", "com.example.paid", json!({"receipt": "R-8"}));
+        assert_eq!(session.respond(different_answer).await.unwrap(), ResponseOutcome::Late, "{when}");
         continue_turn(&mut session).await;
     }
-    assert!(results(&test_host, &session).await[0].2.contains("changed"), "the model is told of the change");
+    assert!(results(&test_host, &session).await[0].2.contains("changed"), "the result tells the model about the edit");
 }

@@ -1,5 +1,5 @@
-//! Services from the command line, in real processes: agent.toml, the outbox folder, and `session respond` from several
-//! processes at once and killed in the middle (L10, I6, D2, D3; rows 27, 29 and 32).
+//! Services with the real binary: agent.toml, the outbox folder, and `session respond`. Several processes run `session
+//! respond` at the same time, and it is killed at several points (L10, I6, D2, D3; rows 27, 29 and 32).
 
 use agent_core::cloud_event::CloudEvent;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ impl ServiceFolder {
         folder
     }
 
-    /// The same for an agent that also has the plugin `calc`.
+    /// Like [`Self::new`], for an agent that also has the plugin `calc`.
     fn with_a_plugin() -> Self {
         let folder = Self::new();
         std::fs::create_dir(folder.path("plugins")).unwrap();
@@ -73,7 +73,7 @@ impl ServiceFolder {
     }
 
     /// Runs a turn that waits for both services, and returns its session.
-    fn suspended(&self) -> String {
+    fn suspended_session(&self) -> String {
         let (code, stdout, stderr) = self.run(&["--agent", "agent.toml", "--json", "Buy it."]);
         assert_eq!(code, Some(3), "{stderr}");
         let last: Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
@@ -109,7 +109,7 @@ fn read(path: &Path) -> CloudEvent {
     CloudEvent::parse(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// L10, I6, I1: From the prompt to the answer, with the commands that a person types.
+/// L10, I6, I1: A service answer continues the turn. The test uses the commands that a user types.
 #[test]
 fn l10_a_service_answer_continues_the_turn() {
     let folder = ServiceFolder::new();
@@ -149,25 +149,26 @@ fn l10_a_service_answer_continues_the_turn() {
     let respond = ["session", "respond", &session, "--event", &shipped, "--agent", "agent.toml"];
     let (code, stdout, stderr) = folder.run(&respond);
     assert_eq!((code, stdout.as_str()), (Some(0), "Done.\n"), "{stderr}");
-    let other = folder.event("other.json", 2, "x", json!({"tracking": 2}));
-    let (code, _, stderr) = folder.run(&["session", "respond", &session, "--event", &other]);
+    let different_event = folder.event("other.json", 2, "x", json!({"tracking": 2}));
+    let (code, _, stderr) = folder.run(&["session", "respond", &session, "--event", &different_event]);
     assert!(code == Some(0) && stderr.contains("too late"), "{stderr}");
 }
 
-/// L1: A prompt that arrives while the turn waits is kept and asked when the turn has ended, whichever command ends it.
+/// L1: A prompt that arrives while the turn waits is queued. It runs when the turn has ended, whichever command ends
+/// the turn.
 #[test]
-fn l1_asks_a_waiting_prompt_after_the_turn_ended() {
+fn l1_runs_a_queued_prompt_after_the_turn_ended() {
     let folder = ServiceFolder::new();
     let calls = json!([{"name": "shipping", "arguments": {}}]);
-    let output_text = |text: &str| json!({"text": text});
+    let reply = |text: &str| json!({"text": text});
     let replies = [
         json!({"calls": calls}),
-        output_text("Shipped."),
-        output_text("It is blue."),
+        reply("Shipped."),
+        reply("It is blue."),
         json!({"calls": calls}),
-        output_text("Shipped again."),
-        output_text("It is red."),
-        output_text("Two."),
+        reply("Shipped again."),
+        reply("It is red."),
+        reply("Two."),
     ];
     folder.write("script.json", &json!({"replies": replies}));
     let ask = |arguments: &[&str]| folder.run(&[&["--agent", "agent.toml"], arguments].concat());
@@ -181,7 +182,7 @@ fn l1_asks_a_waiting_prompt_after_the_turn_ended() {
     assert_eq!((code, stdout.as_str()), (Some(0), "It is blue.\n"), "{stderr}");
     assert!(stderr.contains("Shipped.") && stderr.contains("the queued prompt: Which colour?"), "{stderr}");
 
-    // The process that answered has no agent. The next one asks the kept prompt and then its own.
+    // `session respond` runs without an agent here. The next command runs the queued prompt and then its own.
     assert_eq!(ask(&["--continue", "Ship another."]).0, Some(3));
     assert_eq!(ask(&["--continue", "And that one?"]).0, Some(3));
     let event =
@@ -193,15 +194,15 @@ fn l1_asks_a_waiting_prompt_after_the_turn_ended() {
     assert!(stderr.contains("Shipped again.") && stderr.contains("It is red."), "{stderr}");
     let (_, shown, _) = folder.run(&["session", "show", &session]);
     let prompts = ["Ship it.", "Which colour?", "Ship another.", "And that one?", "How many?"];
-    let places: Vec<_> = prompts.iter().map(|prompt| shown.find(prompt)).collect();
-    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{shown}");
+    let positions: Vec<_> = prompts.iter().map(|prompt| shown.find(prompt)).collect();
+    assert!(positions.iter().all(Option::is_some) && positions.is_sorted(), "{shown}");
 }
 
-/// L1, L29: Cancelling a turn discards the prompts that waited for its end, and reports that.
+/// L1, L29: Cancelling a turn discards its queued prompts, and reports that.
 #[test]
-fn l1_cancelling_a_turn_discards_waiting_prompts() {
+fn l1_cancelling_a_turn_discards_queued_prompts() {
     let folder = ServiceFolder::new();
-    let session = folder.suspended();
+    let session = folder.suspended_session();
     assert_eq!(folder.run(&["--agent", "agent.toml", "--continue", "And then?"]).0, Some(3));
     let (code, _, stderr) = folder.run(&["session", "cancel", &session]);
     assert!(code == Some(0) && stderr.contains("1 prompt that waited for the end of the turn"), "{stderr}");
@@ -209,12 +210,12 @@ fn l1_cancelling_a_turn_discards_waiting_prompts() {
     assert_eq!((code, stdout.as_str()), (Some(0), "Done.\n"), "{stderr}");
 }
 
-/// Row 32, L10: Many processes answer at once, several of them the same call with other data: each call gets one
-/// answer.
+/// Row 32, L10: If many processes answer at the same time, and several of them answer the same call with different
+/// data, each call gets one answer.
 #[test]
 fn row_32_concurrent_answers_take_effect_once() {
     let folder = ServiceFolder::new();
-    let session = folder.suspended();
+    let session = folder.suspended_session();
     let answers: Vec<String> = (0..6)
         .map(|nth| match nth % 2 {
             0 => folder.event(&format!("{nth}.json"), 1, "com.example.paid", json!({"receipt": nth.to_string()})),
@@ -225,13 +226,13 @@ fn row_32_concurrent_answers_take_effect_once() {
         .iter()
         .map(|event| folder.command(&["session", "respond", &session, "--event", event, "--json"]).spawn().unwrap())
         .collect();
-    let mut words = [Vec::new(), Vec::new()];
+    let mut statuses = [Vec::new(), Vec::new()];
     for (nth, process) in processes.into_iter().enumerate() {
         let (code, stdout, stderr) = stdout_and_stderr(&process.wait_with_output().unwrap());
         assert_eq!(code, Some(0), "{stderr}");
-        words[nth % 2].push(status(&stdout));
+        statuses[nth % 2].push(status(&stdout));
     }
-    for mut of_one_call in words {
+    for mut of_one_call in statuses {
         of_one_call.sort();
         assert_eq!(of_one_call, ["late", "late", "taken"]);
     }
@@ -239,9 +240,10 @@ fn row_32_concurrent_answers_take_effect_once() {
     assert_eq!((code, stdout.as_str()), (Some(0), "Done.\n"), "{stderr}");
 }
 
-/// Row 27: Killed while the request is sent and while the answer is stored, at each point around those commits.
+/// Row 27: The process is killed while a request is sent or while an answer is stored. No request and no answer is lost
+/// or repeated.
 #[test]
-fn d3_killed_around_a_request_and_its_answer() {
+fn d3_a_request_and_its_answer_survive_a_kill() {
     for point in [
         "before-commit:dispatched",
         "after-commit:dispatched",
@@ -259,10 +261,10 @@ fn d3_killed_around_a_request_and_its_answer() {
             let (code, _, stderr) = folder.run(&["--agent", "agent.toml", "--continue"]);
             assert_eq!(code, Some(3), "{point}: {stderr}");
         } else {
-            folder.suspended();
+            folder.suspended_session();
         }
         let files = folder.files();
-        assert_eq!(files.len(), 2, "{point}: each request is there once");
+        assert_eq!(files.len(), 2, "{point}: each request is written once");
         let session = read(&files[0]).subject.unwrap();
         let events = [
             folder.event("paid.json", 1, "com.example.paid", json!({"receipt": "R-7"})),
@@ -287,7 +289,7 @@ fn d3_killed_around_a_request_and_its_answer() {
     }
 }
 
-/// I6: The service of the guide is configured, asked and answered as the page says.
+/// I6: The example service of the guide works as written.
 #[test]
 fn i6_the_service_of_the_guide_works_as_written() {
     let page = std::fs::read_to_string(crate::support::repository().join("host/docs/guide/services.md")).unwrap();
@@ -310,12 +312,12 @@ fn i6_the_service_of_the_guide_works_as_written() {
     let session = request.subject.unwrap();
     let mut last = String::new();
     for command in block("console").lines().filter_map(|line| line.strip_prefix("$ agent-host ")) {
-        let mut words: Vec<&str> =
+        let mut arguments: Vec<&str> =
             command.split(' ').map(|word| if word == "SESSION" { session.as_str() } else { word }).collect();
-        if words.contains(&"--agent") {
-            words.extend(&scripted[2..]);
+        if arguments.contains(&"--agent") {
+            arguments.extend(&scripted[2..]);
         }
-        let (code, stdout, stderr) = folder.run(&words);
+        let (code, stdout, stderr) = folder.run(&arguments);
         assert_eq!(code, Some(0), "{command}: {stderr}");
         last = stdout;
     }
@@ -338,7 +340,7 @@ fn d6_the_outbox_command_writes_pending_events() {
     let folder = ServiceFolder::new();
     let without = AGENT.split("[outbox]").next().unwrap();
     std::fs::write(folder.path("agent.toml"), without).unwrap();
-    folder.suspended();
+    folder.suspended_session();
     let (_, pending, _) = folder.run(&["outbox", "list", "--json"]);
     assert_eq!(pending.lines().count(), 2, "{pending}");
     let (code, _, stderr) = folder.run(&["outbox", "deliver", "nowhere"]);
@@ -355,7 +357,7 @@ fn d6_the_outbox_command_writes_pending_events() {
 #[test]
 fn l10_stores_an_answer_even_if_the_agent_is_broken() {
     let folder = ServiceFolder::with_a_plugin();
-    let session = folder.suspended();
+    let session = folder.suspended_session();
     let paid = folder.event("paid.json", 1, "com.example.paid", json!({"receipt": "R-7"}));
     let shipped = folder.event("shipped.json", 2, "x", json!({"tracking": 1}));
     let respond = |event: &str| {
@@ -364,11 +366,11 @@ fn l10_stores_an_answer_even_if_the_agent_is_broken() {
     std::fs::write(folder.path("plugins/broken.wasm"), "no component").unwrap();
     let (code, stdout, stderr) = respond(&paid);
     assert_eq!((code, status(&stdout).as_str()), (Some(3), "taken"), "{stdout}{stderr}");
-    assert!(stderr.contains("broken.wasm"), "it is reported: {stderr}");
+    assert!(stderr.contains("broken.wasm"), "the broken plugin is reported: {stderr}");
     let result: Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
     assert_eq!((&result["status"], &result["interactions"]), (&json!("suspended"), &json!(1)), "{result}");
     assert!(result["usage"]["prompt_tokens"].is_u64() && result["execution_units"].is_u64(), "L5: {result}");
-    // The agent's script is missing for a moment: the answer is stored all the same.
+    // The answer is stored even if the agent's model script is missing.
     std::fs::rename(folder.path("script.json"), folder.path("away.json")).unwrap();
     let (code, stdout, stderr) = respond(&shipped);
     assert!(code == Some(2) && stderr.contains("the answer is stored"), "{code:?} {stdout}{stderr}");
@@ -378,11 +380,11 @@ fn l10_stores_an_answer_even_if_the_agent_is_broken() {
     assert_ne!(code, Some(3), "the turn does not wait: {stdout}{stderr}");
 }
 
-/// P10: If plugins are gone, the turn ends, and the command that answers reports how.
+/// P10: If the plugins of the turn no longer exist, an answer ends the turn, and the command reports the error.
 #[test]
 fn p10_an_answer_to_a_turn_without_plugins_reports_its_end() {
     let folder = ServiceFolder::with_a_plugin();
-    let session = folder.suspended();
+    let session = folder.suspended_session();
     for name in ["data/plugins", "data/cache"] {
         std::fs::remove_dir_all(folder.path(name)).unwrap();
     }
@@ -395,7 +397,7 @@ fn p10_an_answer_to_a_turn_without_plugins_reports_its_end() {
     assert_eq!((&result["status"], &result["code"]), (&json!("failed"), &json!("plugin_changed")), "{stdout}");
 }
 
-/// I6: A turn that an event starts continues the trace of the sender; the trace of an answer is stored in its record.
+/// I6: A turn that an event starts continues the trace of the sender. The trace of an answer is stored in its record.
 #[test]
 fn i6_continues_the_trace_of_the_sender() {
     let folder = ServiceFolder::new();

@@ -1,4 +1,4 @@
-//! Session commands with the real binary: the output is complete, the commands that it suggests can be pasted and work,
+//! Session commands with the real binary. Their output is complete, the commands that they suggest work when pasted,
 //! and a waiting turn can be ended (L1, L17, L18, D5).
 
 use crate::support::{call_reply, components, script, text_reply};
@@ -24,12 +24,12 @@ impl TestCli {
         self.folder.path().join(name)
     }
 
-    /// Exit code, stdout and stderr.
+    /// Runs the binary. Returns its exit code, stdout and stderr.
     pub(crate) fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
         self.run_in(&self.path("my data"), arguments)
     }
 
-    /// The same in another data folder.
+    /// Like [`Self::run`], with another data folder.
     pub(crate) fn run_in(&self, data: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.args(arguments).arg("--data").arg(data).current_dir(self.folder.path());
@@ -72,12 +72,15 @@ fn d5_refuses_imported_names_with_special_characters() {
     }
     let (code, _, stderr) = cli.run(&["session", "import", "good.json", "--as", "desk/copy"]);
     assert_eq!(code, Some(0), "{stderr}");
-    assert!(stderr.contains("--data '") && stderr.contains("my data'"), "a hint can be pasted: {stderr}");
+    assert!(
+        stderr.contains("--data '") && stderr.contains("my data'"),
+        "the suggested command can be pasted: {stderr}"
+    );
     let (_, listed, _) = cli.run(&["session", "list", "--json"]);
     assert_eq!(listed.lines().count(), 2);
 }
 
-/// L17: A person who decides without a terminal sees every argument, however much text precedes it.
+/// L17: A user who decides without a terminal sees every argument of a call, even after a very long argument.
 #[test]
 fn l17_shows_every_argument_of_a_call() {
     let padded = json!({"path": format!("note{}", " ".repeat(500)), "text": "rm -rf", "amount": 1_000_000});
@@ -85,13 +88,13 @@ fn l17_shows_every_argument_of_a_call() {
     let cli = TestCli::new(service, &[call_reply(&[("pay", padded)]), text_reply("Done.")]);
     let (code, _, stderr) = cli.run(&[&AGENT[..], &["Pay."]].concat());
     assert_eq!(code, Some(3), "{stderr}");
-    let (_, shown, _) = cli.run(&["session", "show", "desk"]);
-    for text in [&stderr, &shown] {
+    let (_, output_text, _) = cli.run(&["session", "show", "desk"]);
+    for text in [&stderr, &output_text] {
         assert!(text.contains("\"amount\": 1000000") && text.contains("\"text\": \"rm -rf\""), "{text}");
         assert!(text.contains("not all is shown") && text.contains("--call call_1_1_1"), "{text}");
     }
-    let (code, whole, stderr) = cli.run(&["session", "show", "desk", "--call", "call_1_1_1"]);
-    assert!(code == Some(0) && whole.contains(&" ".repeat(500)), "{stderr}");
+    let (code, full_call, stderr) = cli.run(&["session", "show", "desk", "--call", "call_1_1_1"]);
+    assert!(code == Some(0) && full_call.contains(&" ".repeat(500)), "{stderr}");
     let (code, _, stderr) = cli.run(&["session", "show", "desk", "--call", "call_9"]);
     assert!(code == Some(2) && stderr.contains("has no call `call_9`"), "{stderr}");
 }
@@ -127,12 +130,12 @@ fn l16_cancelling_a_turn_cancels_its_children() {
     let (code, _, stderr) = cli.run(&["session", "cancel", "desk"]);
     assert!(code == Some(0) && stderr.contains("was cancelled, too"), "{stderr}");
     let (_, listed, _) = cli.run(&["session", "list", "--json"]);
-    let states: Vec<_> =
+    let check_state: Vec<_> =
         listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["state"].clone()).collect();
-    assert_eq!(states, ["cancelled", "cancelled"], "{listed}");
+    assert_eq!(check_state, ["cancelled", "cancelled"], "{listed}");
 }
 
-/// L18: A question without an answer before its deadline ends its turn, and the next prompt reports that.
+/// L18: A question that is not answered before its deadline ends its turn, and the next command reports that.
 #[test]
 fn l18_reports_an_expired_question() {
     let ask = call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
@@ -148,14 +151,14 @@ fn l18_reports_an_expired_question() {
     assert_eq!(ends, [json!("asked"), json!("completed")], "{printed}");
 }
 
-/// D5, L18: A turn that has its answer is listed as ready, not as interrupted: it waits for nobody, and one line names
-/// the command that continues it.
+/// D5, L18: A turn whose question has been answered is listed as ready, not as interrupted. One line names the command
+/// that continues the turn.
 #[test]
 fn d5_an_answered_turn_is_ready() {
     let ask = call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
     let done = call_reply(&[("task_completion", json!({"result": "Done."}))]);
     let cli = TestCli::new("finish = \"tool\"\n", &[ask, done]);
-    let states = |state: &str| {
+    let check_state = |state: &str| {
         let (_, listed, _) = cli.run(&["session", "list"]);
         assert!(listed.contains(&format!("  {state}, 1 turn")), "{listed}");
         let (_, listed, _) = cli.run(&["session", "list", "--json"]);
@@ -163,19 +166,19 @@ fn d5_an_answered_turn_is_ready() {
         cli.run(&["session", "show"]).1
     };
     cli.run(&[&AGENT[..], &["Do it."]].concat());
-    states("suspended");
+    check_state("suspended");
     cli.run(&["session", "answer", "desk", "The red one."]);
-    let shown = states("ready");
+    let output_text = check_state("ready");
     assert!(
-        shown.contains("\nready: the answer for this turn has arrived") && !shown.contains("interrupted"),
-        "{shown}"
+        output_text.contains("\nready: the answer for this turn has arrived") && !output_text.contains("interrupted"),
+        "{output_text}"
     );
-    assert!(shown.contains("agent-host --session desk/") && !shown.contains("waits for"), "{shown}");
+    assert!(output_text.contains("agent-host --session desk/") && !output_text.contains("waits for"), "{output_text}");
     cli.run(&["session", "answer", "desk", "The red one."]);
-    states("ready");
+    check_state("ready");
     let (code, _, stderr) = cli.run(&[&AGENT[..], &["--continue"]].concat());
     assert_eq!(code, Some(0), "{stderr}");
-    states("idle");
+    check_state("idle");
 }
 
 /// D5: If an undo is refused, the message names commands that end or continue the turn, and both work.
@@ -191,7 +194,7 @@ fn d5_a_refused_undo_names_working_commands() {
         let begin = format!("agent-host session {command} desk/");
         let at = stderr.find(&begin).unwrap_or_else(|| panic!("no `{begin}` in: {stderr}"));
         let id = stderr[at..].split_whitespace().nth(3).unwrap();
-        assert!(stderr[at..].contains("my data"), "it can be pasted: {stderr}");
+        assert!(stderr[at..].contains("my data"), "the command can be pasted: {stderr}");
         match command {
             "cancel" => {
                 let (code, _, stderr) = cli.run(&["session", "cancel", id]);
@@ -206,8 +209,8 @@ fn d5_a_refused_undo_names_working_commands() {
     }
 }
 
-/// D5: `session resume` finishes the open turn of the agent's latest session or of the named one, and asks the given
-/// prompt.
+/// D5: `session resume` finishes the open turn of the agent's latest session or of a named session, and then runs the
+/// given prompt.
 #[test]
 fn d5_resume_finishes_an_open_turn() {
     let ask = call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
@@ -224,7 +227,7 @@ fn d5_resume_finishes_an_open_turn() {
     assert!(code == Some(2) && stderr.contains("no session `nobody/`"), "{stderr}");
 }
 
-/// I1: However a turn ends, the last line of `--json` is its result.
+/// I1: The last line of `--json` is the result of the turn, for every outcome of the turn.
 #[test]
 fn i1_the_last_json_line_is_the_result() {
     let ask = call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
@@ -252,7 +255,8 @@ fn i1_the_last_json_line_is_the_result() {
     assert!(failed["code"].is_string() && failed["message"].is_string(), "{failed}");
 }
 
-/// P6: The terminal shows a denial once, with the line to add; programs get the event and the result.
+/// P6: The terminal shows a denial once, with the line to add. With `--json`, the denial is in its event and in the
+/// result.
 #[test]
 fn p6_shows_a_denial_once() {
     let call = || call_reply(&[("text.count_file", json!({"path": "note.txt"}))]);
@@ -274,13 +278,13 @@ fn p6_shows_a_denial_once() {
     assert_eq!((code, stderr.matches("--grant text:read=DIR").count()), (Some(1), 1), "{stderr}");
 }
 
-/// D4: Replies of the offline router are not remembered; results of its tools are.
+/// D4: Replies of the offline router are not stored as memories, but the results of its tools are.
 #[test]
 fn d4_does_not_remember_replies_of_the_offline_router() {
     let cli = TestCli::new("plugin_directory = \"plugins\"\n", &[text_reply("A seal.")]);
     std::fs::create_dir(cli.path("plugins")).unwrap();
     std::fs::copy(components().join("text.wasm"), cli.path("plugins/text.wasm")).unwrap();
-    let remembered = || {
+    let memory_kinds = || {
         let (_, listed, _) = cli.run(&["memory", "list", "--user", "ada", "--json"]);
         let mut kinds: Vec<_> = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
         assert!(kinds.iter().all(|memory| !memory.to_string().contains("language model")), "{listed}");
@@ -290,12 +294,12 @@ fn d4_does_not_remember_replies_of_the_offline_router() {
         let (code, printed, stderr) = cli.run(&[&AGENT[..], &["--user", "ada", "--model", "offline", prompt]].concat());
         assert!(code == Some(0) && printed.contains("language model"), "{printed}{stderr}");
     }
-    assert_eq!(remembered(), ["tool"]);
+    assert_eq!(memory_kinds(), ["tool"]);
     cli.run(&[&AGENT[..], &["--user", "ada", "What swims in the harbour?"]].concat());
-    assert_eq!(remembered(), ["final", "tool"], "a model's answer is");
+    assert_eq!(memory_kinds(), ["final", "tool"], "a model's answer is stored");
 }
 
-/// L18: An expired question is not an answer: nothing is printed on stdout, and the exit code shows it.
+/// L18: An expired question does not count as an answer: nothing is printed on stdout, and the exit code is 1.
 #[test]
 fn l18_an_expired_question_is_not_an_answer() {
     let ask = call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
@@ -317,7 +321,7 @@ fn i1_reports_an_empty_answer() {
     assert!(stderr.contains("the model gave no answer"), "{stderr}");
 }
 
-/// L24: A configuration that contradicts itself is refused with its line.
+/// L24: A configuration with a planner and `finish = "tool"` is refused with its line.
 #[test]
 fn l24_refuses_a_planner_with_finish_by_tool() {
     let cli = TestCli::new(
@@ -331,7 +335,7 @@ fn l24_refuses_a_planner_with_finish_by_tool() {
     );
 }
 
-/// If the log cannot be written, for example on a full disk, only the log is lost: the turn completes.
+/// If the log cannot be written, for example on a full disk, only the log is lost. The turn still completes.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_log_that_cannot_be_written_does_not_fail_the_turn() {

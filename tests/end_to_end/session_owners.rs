@@ -36,9 +36,9 @@ fn row_56_refuses_the_session_of_another_user() {
             assert_eq!((code, printed.as_str()), (Some(2), ""), "{command:?} {user:?}: {stderr}");
             assert!(stderr.contains("belongs to the user `ada`"), "{command:?} {user:?}: {stderr}");
         }
-        for goes_on in [&["--session", session][..], &["--continue"]] {
-            let (code, printed, stderr) = cli.run(&[&AGENT[..], goes_on, user, &["And now?"]].concat());
-            assert_eq!((code, printed.as_str()), (Some(2), ""), "{goes_on:?} {user:?}: {stderr}");
+        for continuing in [&["--session", session][..], &["--continue"]] {
+            let (code, printed, stderr) = cli.run(&[&AGENT[..], continuing, user, &["And now?"]].concat());
+            assert_eq!((code, printed.as_str()), (Some(2), ""), "{continuing:?} {user:?}: {stderr}");
         }
         let (_, found, _) = cli.run(&[&["session", "search", "walrus"], user].concat());
         let (_, listed, _) = cli.run(&[&["session", "list"], user].concat());
@@ -54,20 +54,21 @@ fn row_56_refuses_the_session_of_another_user() {
     assert_eq!(code, Some(0), "{stderr}");
 }
 
-/// Row 56: Only the owner can access the data folder: the host creates it so, and refuses it otherwise.
+/// Row 56: The host creates the data folder with access for its owner only, and refuses a data folder that others can
+/// access.
 #[cfg(unix)]
 #[test]
 fn row_56_refuses_a_data_folder_that_others_can_access() {
     use std::os::unix::fs::{PermissionsExt, symlink};
     let cli = TestCli::new("", &[text_reply("The walrus."), text_reply("The seal.")]);
-    let asks = || cli.run(&[&AGENT[..], &["Who swims?"]].concat());
-    assert_eq!(asks().0, Some(0));
+    let ask = || cli.run(&[&AGENT[..], &["Who swims?"]].concat());
+    assert_eq!(ask().0, Some(0));
     let data = cli.path("my data");
     let mode = |mode: u32| std::fs::set_permissions(&data, PermissionsExt::from_mode(mode)).unwrap();
     assert_eq!(std::fs::metadata(&data).unwrap().permissions().mode() & 0o777, 0o700);
     for open in [0o755, 0o750, 0o707] {
         mode(open);
-        let (code, _, stderr) = asks();
+        let (code, _, stderr) = ask();
         assert!(code == Some(2) && stderr.contains("chmod 700"), "{open:o}: {stderr}");
     }
     mode(0o700);

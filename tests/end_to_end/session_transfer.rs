@@ -1,4 +1,4 @@
-//! Sessions that are copied (D5): after a fork, an export or an import they are complete and can continue. The original
+//! Copies of sessions (D5). After a fork, an export or an import, the copy is complete and can continue. The original
 //! does not change.
 
 use crate::support::{TestHost, call_reply, results, run_turn, script, text_reply, visible_messages, with_tree_grant};
@@ -21,7 +21,7 @@ fn expect_finished(result: TurnResult) -> Output {
     }
 }
 
-/// A session with a turn that has two calls, one that was undone, and one with a picture.
+/// Creates a session with three turns: a turn with two calls, an undone turn, and a turn with an image.
 async fn sample_session(test_host: &TestHost) -> Session {
     let mut config = with_tree_grant(test_host, "probe");
     config.user = Some("ada".to_owned());
@@ -31,19 +31,19 @@ async fn sample_session(test_host: &TestHost) -> Session {
     expect_finished(run_turn(&mut session, "Echo both.").await);
     expect_finished(run_turn(&mut session, "Never mind.").await);
     session.undo().await.unwrap();
-    let about = MediaDescription {
+    let description = MediaDescription {
         mime_type: "image/png".to_owned(),
         name: Some("dot.png".to_owned()),
         dimensions: Some(Dimensions { width: 1, height: 1 }),
     };
-    let picture = test_host.store.clone();
-    let media = agent_store::Blobs::put(&*picture, session.subject(), one_pixel_png(), about).await.unwrap();
+    let store = test_host.store.clone();
+    let media = agent_store::Blobs::put(&*store, session.subject(), one_pixel_png(), description).await.unwrap();
     let input = TurnInput::Message(vec![Part::Text("What is this?".to_owned()), Part::Media(media)]);
     expect_finished(session.run(Some(input), CancellationToken::new()).await.unwrap());
     session
 }
 
-/// A picture of one pixel.
+/// Creates an image of one pixel.
 fn one_pixel_png() -> Vec<u8> {
     let mut bytes = std::io::Cursor::new(Vec::new());
     image::RgbImage::new(1, 1).write_to(&mut bytes, image::ImageFormat::Png).unwrap();
@@ -56,7 +56,7 @@ async fn document(store: &dyn Store, session: &str) -> Vec<u8> {
     document
 }
 
-/// The document without times, and with the subject replaced.
+/// Returns the document with the subject replaced, and without the values that differ in each copy.
 fn without_times(document: &[u8], subject: &str, to: &str) -> Value {
     let text = std::str::from_utf8(document).unwrap().replace(subject, to);
     let mut json: Value = serde_json::from_str(&text).unwrap();
@@ -68,7 +68,7 @@ fn without_times(document: &[u8], subject: &str, to: &str) -> Value {
     for time in ["created", "updated"] {
         assert!(json["session"][time].take().is_string());
     }
-    // It belongs to the user who imports it.
+    // An imported session belongs to the user who imports it.
     json["session"]["user"].take();
     // `id_ending` differs for each copy, so that their later call ids differ.
     assert!(json["snapshot"]["id_ending"].take().is_string());
@@ -80,8 +80,8 @@ async fn continue_session(test_host: &TestHost, subject: &str, reply: Value) -> 
     // The script continues after the four replies that the session has had.
     let replies = [vec![text_reply("Spent."); 4], vec![reply]].concat();
     let agent = test_host.agent(with_tree_grant(test_host, "probe"), script(&replies)).await;
-    let which = OpenSession::Existing(subject.to_owned());
-    let mut session = Session::open(&test_host.host(), agent, which).await.unwrap();
+    let open_session = OpenSession::Existing(subject.to_owned());
+    let mut session = Session::open(&test_host.host(), agent, open_session).await.unwrap();
     assert_eq!(expect_finished(run_turn(&mut session, "Go on.").await).data, json!("Going on."));
     session
 }
@@ -107,9 +107,9 @@ async fn d5_an_imported_session_is_complete_and_continues() {
 
     let imported = import(&*other.store, &exported, ImportAs::OriginalSubject).await.unwrap();
     assert_eq!((imported.session.as_str(), imported.agent.as_str(), imported.messages), (&*subject, "test", 9));
-    let again = document(&*other.store, &subject).await;
-    assert_eq!(without_times(&again, "", ""), without_times(&exported, "", ""));
-    assert_eq!(Memories::list(&*other.store, "ada", "", 9).await.unwrap(), [], "memories belong to the user");
+    let exported_again = document(&*other.store, &subject).await;
+    assert_eq!(without_times(&exported_again, "", ""), without_times(&exported, "", ""));
+    assert_eq!(Memories::list(&*other.store, "ada", "", 9).await.unwrap(), [], "memories are not exported");
     let found = other.store.search_messages("walrus", 9).await.unwrap();
     assert!(found.iter().all(|hit| hit.session == subject) && !found.is_empty(), "{found:?}");
 
@@ -148,7 +148,7 @@ async fn d5_an_open_turn_is_exported_with_its_calls() {
     {
         let running = session.run(Some(TurnInput::Text("Count.".to_owned())), CancellationToken::new());
         tokio::pin!(running);
-        // The call's intent is committed; then the driver is dropped, as when its process dies.
+        // The call's intent is committed. Then the driver is dropped, as if its process had died.
         loop {
             tokio::select! {
                 event = events.recv() => if matches!(event.unwrap().kind, EventKind::ToolCall { .. }) { break },
@@ -165,8 +165,8 @@ async fn d5_an_open_turn_is_exported_with_its_calls() {
 
     let agent =
         other.agent(with_tree_grant(&other, "probe"), script(&[text_reply("Spent."), text_reply("Decided.")])).await;
-    let which = OpenSession::Existing(subject.clone());
-    let mut session = Session::open(&other.host(), agent, which).await.unwrap();
+    let open_session = OpenSession::Existing(subject.clone());
+    let mut session = Session::open(&other.host(), agent, open_session).await.unwrap();
     let waits = session.run(None, CancellationToken::new()).await.unwrap();
     assert!(matches!(waits, TurnResult::Suspended(_)), "{waits:?}");
     let call = agent_core::message::CallId("call_1_1_1".to_owned());
@@ -175,15 +175,15 @@ async fn d5_an_open_turn_is_exported_with_its_calls() {
     assert_eq!(results(&other, &session).await[0].2, "7");
 }
 
-/// D5: Each kind of damage is reported with its place, and nothing is imported.
+/// D5: Each kind of damage is reported with its location, and nothing is imported.
 #[tokio::test(flavor = "multi_thread")]
-async fn d5_reports_damage_in_a_document_with_its_place() {
+async fn d5_reports_damage_in_a_document_with_its_location() {
     let (test_host, other) = (TestHost::new(&["probe"]).await, TestHost::new(&[]).await);
     let session = sample_session(&test_host).await;
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
     let exported = document(&*test_host.store, &subject).await;
-    let whole: Value = serde_json::from_slice(&exported).unwrap();
+    let valid_document: Value = serde_json::from_slice(&exported).unwrap();
     let mut damaged: Vec<(Vec<u8>, &str)> = vec![
         (exported[..exported.len() / 2].to_vec(), "damaged at its JSON: "),
         (Vec::new(), "damaged at its JSON: "),
@@ -192,10 +192,10 @@ async fn d5_reports_damage_in_a_document_with_its_place() {
         (br#"{"format":"agent-host.session","version":2}"#.to_vec(), "version 2; this host supports versions up to 1"),
         (br#"{"format":"another","version":1}"#.to_vec(), "its format is `another`"),
     ];
-    let mut with = |pointer: &str, value: Value, output_text: &'static str| {
-        let mut crafted = whole.clone();
+    let mut with = |pointer: &str, value: Value, expected: &'static str| {
+        let mut crafted = valid_document.clone();
         *crafted.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = value;
-        damaged.push((serde_json::to_vec(&crafted).unwrap(), output_text));
+        damaged.push((serde_json::to_vec(&crafted).unwrap(), expected));
     };
     with("/messages/3/role", json!("nobody"), "damaged at messages[3]: ");
     with("/messages/4/id", json!(7), "damaged at messages[4]: message 5 is missing");
@@ -205,7 +205,7 @@ async fn d5_reports_damage_in_a_document_with_its_place() {
         "damaged at messages[2]: the call `call_9_9_9` has no result",
     );
     with("/messages", json!([]), "damaged at messages: the document has 0, but the state counts 9");
-    with("/calls/1/id", whole["calls"][0]["id"].clone(), "damaged at calls[1]: the call `call_1_1_1");
+    with("/calls/1/id", valid_document["calls"][0]["id"].clone(), "damaged at calls[1]: the call `call_1_1_1");
     with("/events/5/event/sequence", json!(9), "damaged at events[5]: event 6 is missing");
     with("/events/0/event/session", json!("x"), "damaged at events[0]: it belongs to another session");
     with("/hidden/0/id", json!(99), "damaged at hidden[0]: this message does not exist");
@@ -221,11 +221,10 @@ async fn d5_reports_damage_in_a_document_with_its_place() {
     with("/session/user", json!("x".repeat(129)), "damaged at session.user: the user's name has 129 characters");
     with("/session/user", json!("a\nb"), "damaged at session.user: the user's name contains '\\n'");
     with("/session/title", json!("x".repeat(81)), "damaged at session.title: it has more than 80 characters");
-    for (document, output_text) in damaged.into_iter().filter(|(_, output_text)| !output_text.is_empty()) {
-        let error =
-            import(&*other.store, &document, ImportAs::OriginalSubject).await.expect_err(output_text).to_string();
-        assert!(error.contains(output_text), "{error:?} does not say {output_text:?}");
-        assert_eq!(other.store.sessions(SessionFilter::default(), 9).await.unwrap(), [], "{output_text}");
+    for (document, expected) in damaged.into_iter().filter(|(_, expected)| !expected.is_empty()) {
+        let error = import(&*other.store, &document, ImportAs::OriginalSubject).await.expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error:?} does not contain {expected:?}");
+        assert_eq!(other.store.sessions(SessionFilter::default(), 9).await.unwrap(), [], "{expected}");
     }
     // Leftovers of an import whose process died do not block a new import.
     let meta = SessionMeta { agent: "test".to_owned(), ..SessionMeta::default() };
@@ -235,7 +234,10 @@ async fn d5_reports_damage_in_a_document_with_its_place() {
             let status = Status { state: SessionState::Incomplete, ..Status::default() };
             other.store.commit(&partial.lease, revision, Commit { status, ..Commit::default() }).await.unwrap();
             let busy = import(&*other.store, &exported, ImportAs::OriginalSubject).await.unwrap_err();
-            assert!(matches!(busy, TransferError::Store(StoreError::Busy { .. })), "the session continues: {busy}");
+            assert!(
+                matches!(busy, TransferError::Store(StoreError::Busy { .. })),
+                "the other import still runs: {busy}"
+            );
         }
         other.store.release(partial.lease).await.unwrap();
         if died_after > 0 {
@@ -244,12 +246,15 @@ async fn d5_reports_damage_in_a_document_with_its_place() {
         }
         import(&*other.store, &exported, ImportAs::OriginalSubject).await.unwrap();
         let imported: Value = serde_json::from_slice(&document(&*other.store, &subject).await).unwrap();
-        assert_eq!((&imported["messages"], &imported["calls"]), (&whole["messages"], &whole["calls"]));
+        assert_eq!(
+            (&imported["messages"], &imported["calls"]),
+            (&valid_document["messages"], &valid_document["calls"])
+        );
         other.store.delete(&subject).await.unwrap();
     }
 }
 
-/// D5: A fork contains what is visible up to the message, can continue, and leaves the original unchanged.
+/// D5: A fork contains the visible messages up to the given message, can continue, and leaves the original unchanged.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_a_fork_continues_and_the_original_is_unchanged() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -258,7 +263,7 @@ async fn d5_a_fork_continues_and_the_original_is_unchanged() {
     session.close().await.unwrap();
     let before = document(&*test_host.store, &subject).await;
 
-    // Message 3 is the first of two results: the cut moves behind the second.
+    // Message 3 is the first of two results, so the fork is made after the second.
     let forked = fork(&*test_host.store, &subject, ForkAt::Message(3)).await.unwrap();
     assert_eq!((forked.at, forked.messages), (4, 4));
     let summary = SessionFilter { subject: Some(forked.session.clone()), ..SessionFilter::default() };
@@ -276,7 +281,7 @@ async fn d5_a_fork_continues_and_the_original_is_unchanged() {
     assert_eq!(visible_messages(&test_host, &open).await.len(), 6);
     open.close().await.unwrap();
 
-    // A fork of the whole session: the undone turn is not visible, and the picture is shared.
+    // In a fork of the whole session, the undone turn is not visible, and the image is shared.
     let forked = fork(&*test_host.store, &subject, ForkAt::Last).await.unwrap();
     assert_eq!((forked.at, forked.messages), (9, 7));
     test_host.store.delete(&subject).await.unwrap();
@@ -284,8 +289,8 @@ async fn d5_a_fork_continues_and_the_original_is_unchanged() {
         continue_session(&test_host, &forked.session, expecting_reply(&["Both", "image/png"], &["Never mind"])).await;
     open.close().await.unwrap();
     import(&*test_host.store, &before, ImportAs::OriginalSubject).await.unwrap();
-    let after = document(&*test_host.store, &subject).await;
-    assert_eq!(without_times(&after, "", ""), without_times(&before, "", ""));
+    let document_after = document(&*test_host.store, &subject).await;
+    assert_eq!(without_times(&document_after, "", ""), without_times(&before, "", ""));
 }
 
 /// D5, L9: A fork never separates a call from its result, and the error names the nearest possible positions.
@@ -310,14 +315,16 @@ async fn d5_a_refused_fork_names_the_nearest_positions() {
     assert_eq!(parts[0].parts, [Part::Text("Echo both.".to_owned())]);
 }
 
-/// D5: A large medium is written and read in chunks, and is the same afterwards.
+/// D5: A large media item is written and read in chunks, and is the same afterwards.
 #[tokio::test(flavor = "multi_thread")]
-async fn d5_exports_a_large_medium_completely() {
+async fn d5_exports_a_large_media_item_completely() {
     let (test_host, other) = (TestHost::new(&["probe"]).await, TestHost::new(&[]).await);
     let session = sample_session(&test_host).await;
     let bytes: Vec<u8> = (0..7_000_001_u32).map(|number| (number % 253) as u8).collect();
-    let about = MediaDescription { mime_type: "application/octet-stream".to_owned(), ..MediaDescription::default() };
-    let media = agent_store::Blobs::put(&*test_host.store, session.subject(), bytes.clone(), about).await.unwrap();
+    let description =
+        MediaDescription { mime_type: "application/octet-stream".to_owned(), ..MediaDescription::default() };
+    let media =
+        agent_store::Blobs::put(&*test_host.store, session.subject(), bytes.clone(), description).await.unwrap();
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
     let mut exported = Vec::new();

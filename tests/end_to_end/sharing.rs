@@ -1,5 +1,5 @@
-//! P11 and row 23: plugins are pushed, added, updated, verified and removed with the real binary, over a registry on
-//! loopback.
+//! Plugins are pushed, added, updated, verified and removed with the real binary and a registry on loopback (P11, row
+//! 23).
 
 mod by_policy;
 mod clock;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// A small component with a name and a version.
+/// Creates a small component with a name and a version.
 fn component(name: &str, version: &str, asks: Asks) -> Vec<u8> {
     let (name, version) = (name.to_owned(), version.to_owned());
     let manifest =
@@ -26,7 +26,7 @@ fn component(name: &str, version: &str, asks: Asks) -> Vec<u8> {
 
 /// A registry, and a user's folder with `plugins` in it and a separate data folder.
 struct TestCli {
-    ground: TempDir,
+    folder: TempDir,
     registry: TestRegistry,
 }
 
@@ -35,19 +35,19 @@ impl TestCli {
         Self::with_registry(&TestRegistry::start())
     }
 
-    /// Another user with the same registry.
+    /// Creates the folder of another user with the same registry.
     fn with_registry(registry: &TestRegistry) -> Self {
-        let ground = tempfile::tempdir().unwrap();
-        std::fs::create_dir(ground.path().join("plugins")).unwrap();
-        Self { ground, registry: registry.clone() }
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("plugins")).unwrap();
+        Self { folder, registry: registry.clone() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.ground.path().join(name)
+        self.folder.path().join(name)
     }
 
-    fn reference(&self, rest: &str) -> String {
-        format!("{}/{rest}", self.registry.host())
+    fn reference(&self, path: &str) -> String {
+        format!("{}/{path}", self.registry.host())
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
@@ -56,7 +56,7 @@ impl TestCli {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
-        command.current_dir(self.ground.path()).args(arguments).stdin(Stdio::null());
+        command.current_dir(self.folder.path()).args(arguments).stdin(Stdio::null());
         let programs = std::env::var_os("PATH").unwrap_or_default();
         let programs = [self.path("bin")].into_iter().chain(std::env::split_paths(&programs));
         command.env("PATH", std::env::join_paths(programs).unwrap());
@@ -65,39 +65,39 @@ impl TestCli {
         command
     }
 
-    /// The exit code, and both outputs together.
-    fn run_merged(&self, arguments: &[&str]) -> (i32, String) {
+    /// Runs the binary. Returns its exit code, and its stdout followed by its stderr.
+    fn run_with_merged_output(&self, arguments: &[&str]) -> (i32, String) {
         let output = self.run(arguments);
         let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         (output.status.code().unwrap_or(-1), text)
     }
 
     fn succeed(&self, arguments: &[&str]) -> String {
-        let (code, text) = self.run_merged(arguments);
+        let (code, text) = self.run_with_merged_output(arguments);
         assert_eq!(code, 0, "{arguments:?}: {text}");
         text
     }
 
     /// Checks that the command ends with this code and prints these texts.
     fn fails(&self, code: i32, arguments: &[&str], expected: &[&str]) -> String {
-        let (found, text) = self.run_merged(arguments);
+        let (found, text) = self.run_with_merged_output(arguments);
         assert_eq!(found, code, "{arguments:?}: {text}");
         expected.iter().for_each(|words| assert!(text.contains(words), "{arguments:?}: no `{words}` in: {text}"));
         text
     }
 
     /// Pushes a component with a name, a version and a tag.
-    fn push(&self, name: &str, version: &str, rest: &[&str]) -> Vec<u8> {
-        self.push_asking(name, version, Asks::default(), rest)
+    fn push(&self, name: &str, version: &str, extra_arguments: &[&str]) -> Vec<u8> {
+        self.push_asking(name, version, Asks::default(), extra_arguments)
     }
 
-    fn push_asking(&self, name: &str, version: &str, asks: Asks, rest: &[&str]) -> Vec<u8> {
+    fn push_asking(&self, name: &str, version: &str, asks: Asks, extra_arguments: &[&str]) -> Vec<u8> {
         let bytes = component(name, version, asks);
         std::fs::write(self.path("pushed.wasm"), &bytes).unwrap();
         let reference = self.reference(&format!("team/{name}"));
         for tag in ["", ":latest"] {
             let reference = format!("{reference}{tag}");
-            let arguments = [&["plugin", "push", &reference, "pushed.wasm"], rest].concat();
+            let arguments = [&["plugin", "push", &reference, "pushed.wasm"], extra_arguments].concat();
             self.succeed(&arguments);
         }
         bytes
@@ -114,8 +114,8 @@ fn in_plugins<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [arguments, &PLUGINS].concat()
 }
 
-/// P11: One user pushes a plugin and another adds it: the bytes are the same, and it is in the lock file; then it is
-/// removed.
+/// P11: One user pushes a plugin and another user adds it. The bytes are the same, and the lock file contains the
+/// plugin. Then the plugin is removed.
 #[test]
 fn p11_one_user_pushes_a_plugin_and_another_adds_it() {
     let (author, user) = {
@@ -147,7 +147,7 @@ fn p11_one_user_pushes_a_plugin_and_another_adds_it() {
     assert!(!user.path("plugins/tides.wasm").exists() && !user.lock().contains("tides"));
 }
 
-/// Row 23: A locked file that was changed does not load, an unlocked one does, and both are reported.
+/// Row 23: A locked file that was changed does not load, and an unlocked file does. `plugin verify` reports both.
 #[test]
 fn row_23_refuses_a_changed_file_at_load() {
     let cli = TestCli::new();
@@ -162,27 +162,28 @@ fn row_23_refuses_a_changed_file_at_load() {
     cli.fails(2, &["plugin", "list", "plugins"], &output_text);
     cli.fails(2, &["--plugins", "plugins", "hello"], &output_text);
     cli.fails(1, &in_plugins(&["plugin", "verify"]), &["✗", " differs: its digest is ", "mine.wasm  not locked"]);
-    // Under another file name, and another plugin under its name.
+    // The changed file is also refused under another file name, and another plugin is refused under the locked file
+    // name.
     std::fs::rename(cli.path("plugins/tides.wasm"), cli.path("plugins/other.wasm")).unwrap();
     cli.fails(2, &["plugin", "list", "plugins"], &["other.wasm: ", "locks `tides`"]);
     std::fs::rename(cli.path("plugins/mine.wasm"), cli.path("plugins/tides.wasm")).unwrap();
     std::fs::remove_file(cli.path("plugins/other.wasm")).unwrap();
     cli.fails(2, &["plugin", "list", "plugins"], &["tides.wasm: ", "locks `tides`"]);
 
-    // It is restored as it was, without a request to the registry.
+    // `plugin add --replace` restores the locked file without a request to the registry.
     cli.registry.requests();
     cli.fails(1, &in_plugins(&["plugin", "add"]), &["changed since it was locked", "--replace"]);
     cli.succeed(&in_plugins(&["plugin", "add", "--replace"]));
     assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), bytes);
     assert!(cli.registry.requests().is_empty(), "the component was in the plugin store");
-    // Or it becomes a plugin of the user's own.
+    // `plugin remove --keep-file` turns the changed file into a local plugin.
     std::fs::write(cli.path("plugins/tides.wasm"), component("tides", "1.0.1", Asks::default())).unwrap();
     cli.succeed(&in_plugins(&["plugin", "remove", "tides", "--keep-file"]));
     assert!(cli.succeed(&["plugin", "list", "plugins"]).contains("1.0.1"));
 }
 
-/// P11: With the lock file alone, another user gets the same bytes, wherever the tag points by then; with the store,
-/// this works offline too.
+/// P11: With the lock file alone, another user gets the same bytes, even if the tag refers to another version by then.
+/// If the plugin store contains the component, this also works offline.
 #[test]
 fn p11_the_lock_file_restores_the_same_bytes() {
     let (author, user) = {
@@ -203,8 +204,8 @@ fn p11_the_lock_file_restores_the_same_bytes() {
     let nowhere = user.lock().replace(&user.registry.host(), "127.0.0.1:1");
     std::fs::write(user.path("plugins/plugins.lock"), nowhere).unwrap();
     std::fs::remove_file(user.path("plugins/tides.wasm")).unwrap();
-    let again = user.succeed(&in_plugins(&["plugin", "add", "127.0.0.1:1/team/tides:latest"]));
-    assert!(again.contains("cannot be reached") && again.contains("plugin store"), "{again}");
+    let second_output = user.succeed(&in_plugins(&["plugin", "add", "127.0.0.1:1/team/tides:latest"]));
+    assert!(second_output.contains("cannot be reached") && second_output.contains("plugin store"), "{second_output}");
     assert_eq!(std::fs::read(user.path("plugins/tides.wasm")).unwrap(), bytes);
     std::fs::remove_file(user.path("plugins/tides.wasm")).unwrap();
     std::fs::remove_dir_all(user.path("data")).unwrap();
@@ -212,8 +213,8 @@ fn p11_the_lock_file_restores_the_same_bytes() {
     assert!(!user.path("plugins/tides.wasm").exists());
 }
 
-/// P11: A newer version is reported with its changes; `--check` changes nothing; a tag that moved back to an older
-/// version is not followed.
+/// P11: A newer version is reported with its changes, and `--check` changes nothing. A tag that was moved back to an
+/// older version is not followed.
 #[test]
 fn p11_reports_the_changes_of_an_update() {
     let cli = TestCli::new();
@@ -237,7 +238,7 @@ fn p11_reports_the_changes_of_an_update() {
     assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), newer);
     assert!(cli.lock().contains("version = \"1.1.0\""));
 
-    // Row 23: A tag that was moved back.
+    // Row 23: The tag was moved back to an older version.
     let old = cli.push("tides", "1.0.0", &[]);
     cli.fails(1, &in_plugins(&["plugin", "update"]), &["older than 1.1.0", "--allow-downgrade"]);
     cli.fails(2, &in_plugins(&["plugin", "add", &cli.reference("team/tides:latest")]), &["older than 1.1.0"]);
@@ -245,7 +246,7 @@ fn p11_reports_the_changes_of_an_update() {
     cli.succeed(&in_plugins(&["plugin", "update", "--allow-downgrade"]));
     assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), old);
 
-    // A tag that now refers to another plugin.
+    // The tag now refers to another plugin.
     let bytes = component("moon", "9.0.0", Asks::default());
     std::fs::write(cli.path("pushed.wasm"), bytes).unwrap();
     cli.succeed(&["plugin", "push", &cli.reference("team/tides:latest"), "pushed.wasm"]);
@@ -274,15 +275,15 @@ fn row_11_does_not_install_files_that_are_not_plugins() {
     assert_eq!(std::fs::read(cli.path(&wasm("tides"))).unwrap(), mine);
     cli.succeed(&in_plugins(&["plugin", "add", &add, "--replace"]));
     assert_eq!(std::fs::read(cli.path(&wasm("tides"))).unwrap(), bytes);
-    // From a file too, and then the source file may be deleted.
+    // A plugin can also be added from a file. Afterwards, the source file may be deleted.
     std::fs::write(cli.path("moon.wasm"), component("moon", "1.0.0", Asks::default())).unwrap();
     cli.succeed(&in_plugins(&["plugin", "add", "moon.wasm"]));
     std::fs::remove_file(cli.path("moon.wasm")).unwrap();
     assert!(cli.succeed(&in_plugins(&["plugin", "verify"])).contains("from a file on this machine"));
 }
 
-/// Row 18: Another plugin with the same name does not get the grants of that name without a question; granting a folder
-/// includes all files in it.
+/// Row 18: Another plugin with the same name does not get the grants of that name without `--replace`. Adding a folder
+/// adds all plugins in it.
 #[test]
 fn row_18_another_plugin_does_not_inherit_the_grants_of_a_name() {
     let cli = TestCli::new();
@@ -350,7 +351,7 @@ fn p11_searches_an_index() {
     cli.push("moon", "1.0.0", &["--index", &index]);
     cli.push("moon", "1.1.0", &["--index", &index]);
     let found = cli.succeed(&["plugin", "search", "moon", "depths", "--index", &index]);
-    assert!(found.find("moon").unwrap() < found.find("tides").unwrap(), "the nearest first: {found}");
+    assert!(found.find("moon").unwrap() < found.find("tides").unwrap(), "the best match comes first: {found}");
     assert!(found.contains("1.1.0 and 1 older") && found.contains("not signed"), "{found}");
     let json = cli.succeed(&["plugin", "search", "--index", &index, "--json"]);
     let lines: Vec<serde_json::Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -1,11 +1,11 @@
-//! `store check` and `store rebuild` with the real binary: search and list tables are compared with the log, and
-//! rebuilt from it (D6; limit 28).
+//! `store check` and `store rebuild` with the real binary. They compare the tables for searching and listing with the
+//! log, and rebuild them from the log (D6; limit 28).
 
 use crate::approvals::command_line::TestCli;
 use crate::support::text_reply;
 use serde_json::Value;
 
-/// Two sessions with one turn each, and their memories.
+/// Creates two sessions with one turn each, and their memories.
 fn cli() -> TestCli {
     let cli = TestCli::new("", &[text_reply("The walrus sleeps.")]);
     for prompt in ["How is the walrus?", "And the otter?"] {
@@ -16,7 +16,7 @@ fn cli() -> TestCli {
     cli
 }
 
-/// How many messages, memories and sessions a search or list finds.
+/// Returns how many messages, memories and sessions the search and list commands find.
 fn found_counts(cli: &TestCli) -> [usize; 3] {
     let lines = |arguments: &[&str]| {
         let (code, printed, stderr) = cli.run(arguments);
@@ -77,7 +77,7 @@ fn d6_reports_and_repairs_damage() {
     assert_eq!(found_counts(&cli), [1, 1, 2]);
 }
 
-/// Even if an index is corrupt, the log stays readable; the error names the repair command, which works.
+/// Even if an index is corrupt, the log stays readable. The error names the command that repairs the index.
 #[test]
 fn d6_rebuilds_a_corrupt_index() {
     let cli = cli();
@@ -90,7 +90,7 @@ fn d6_rebuilds_a_corrupt_index() {
     assert!(printed.contains("the index cannot be read"), "{printed}");
     let (code, printed, stderr) = cli.run(&["store", "rebuild"]);
     assert_eq!(code, Some(0), "{stderr}");
-    assert!(printed.contains("the index cannot be read"), "what was wrong is said: {printed}");
+    assert!(printed.contains("the index cannot be read"), "the problem is reported: {printed}");
     assert_eq!(found_counts(&cli), [1, 1, 2]);
 }
 
@@ -126,8 +126,8 @@ fn row_28_a_read_only_store_can_be_read() {
     allow(0o400);
     let before = std::fs::read(&database).unwrap();
     assert_eq!(found_counts(&cli), [1, 1, 2]);
-    let of_ann = ["session", "show", "--user", "ann"];
-    for command in [&of_ann[..], &["audit"], &["approvals", "list"], &["outbox", "list"], &["memory", "list"]] {
+    let show = ["session", "show", "--user", "ann"];
+    for command in [&show[..], &["audit"], &["approvals", "list"], &["outbox", "list"], &["memory", "list"]] {
         let (code, _, stderr) = cli.run(command);
         assert!(code == Some(0) && stderr.contains("opened for reading only"), "{command:?}: {stderr}");
     }

@@ -1,5 +1,5 @@
-//! With the real binary: while another process locks the store, or its disk is full, a turn waits and then continues,
-//! and no result is lost (row 46).
+//! While another process locks the store, or while its disk is full, a turn of the real binary waits. Then the turn
+//! continues, and no result is lost (row 46).
 
 use crate::host_files::IntruderFolder;
 use serde_json::Value;
@@ -8,10 +8,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The call shows that it runs, and ends while nothing can be stored.
+/// The operations of the call. The file `tree/begun` shows that the call runs. The call ends while the store cannot be
+/// written.
 const OPERATIONS: &str = "write tree/begun x; sleep 1000; write tree/after x";
 
-/// Longer than the time after which the host reports that it waits.
+/// How long the store is blocked. This is longer than the time after which the host reports that it waits.
 const BLOCKED: Duration = Duration::from_secs(10);
 
 fn intruder_folder() -> IntruderFolder {
@@ -28,8 +29,8 @@ fn wait_for(path: &Path, running: &mut Child) {
     }
 }
 
-/// Checks that the turn has its answer, and the call one result.
-fn check(stdout: &str, stderr: &str) {
+/// Checks that the turn has finished, and that the call has one result.
+fn check_finished(stdout: &str, stderr: &str) {
     let events = stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let results = events.filter(|event| event["type"].as_str().is_some_and(|kind| kind.starts_with("tool_result")));
     assert_eq!(results.count(), 1, "{stdout}\n{stderr}");
@@ -37,31 +38,35 @@ fn check(stdout: &str, stderr: &str) {
     assert!(stderr.contains("can be written again, after"), "{stderr}");
 }
 
-/// Row 46: Another process locks the store while a call runs.
+/// Row 46: A turn waits while another process locks the store, and then continues.
 #[test]
 fn row_46_a_turn_waits_for_a_locked_store() {
     let folder = intruder_folder();
     let mut running = folder.command(&["--agent", "agent.toml", "--json", "Go."]).spawn().unwrap();
     wait_for(&folder.path("tree/begun"), &mut running);
-    let other = rusqlite::Connection::open(folder.path("data/agent-host.db")).unwrap();
-    other.busy_timeout(Duration::from_secs(10)).unwrap();
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let connection = rusqlite::Connection::open(folder.path("data/agent-host.db")).unwrap();
+    connection.busy_timeout(Duration::from_secs(10)).unwrap();
+    connection.execute_batch("BEGIN IMMEDIATE").unwrap();
     std::thread::sleep(BLOCKED);
     assert!(
         folder.path("tree/after").exists() && running.try_wait().unwrap().is_none(),
-        "the call is done, the turn is not"
+        "the call has ended, but the turn has not"
     );
-    other.execute_batch("ROLLBACK").unwrap();
+    connection.execute_batch("ROLLBACK").unwrap();
     let output = running.wait_with_output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{stdout}\n{stderr}");
-    check(&stdout, &stderr);
+    check_finished(&stdout, &stderr);
     if cfg!(target_os = "linux") {
-        assert!(stderr.contains(&format!("another process ({}", std::process::id())), "who has it is named: {stderr}");
+        assert!(
+            stderr.contains(&format!("another process ({}", std::process::id())),
+            "the message names the other process: {stderr}"
+        );
     }
 }
 
-/// A separate file system for the data folder, filled while the call runs and freed again.
+/// A shell script that runs the host with a separate file system for the data folder. The script fills the file system
+/// while the call runs, and then frees it again.
 const IN_A_SMALL_DISK: &str = "mount -t tmpfs -o size=24m,mode=700 none data || exit 77
 \"$@\" & host=$!
 while [ ! -e tree/begun ]; do kill -0 $host || exit 78; sleep 0.05; done
@@ -71,7 +76,8 @@ sleep 10
 rm data/filler
 wait $host";
 
-/// Row 46: The disk is full while a call runs. This needs a kernel that lets this user create a file system.
+/// Row 46: A turn waits while the disk is full, and then continues. The test needs a kernel that allows this user to
+/// create a file system.
 #[test]
 #[cfg(target_os = "linux")]
 fn row_46_a_turn_waits_for_disk_space() {
@@ -87,7 +93,7 @@ fn row_46_a_turn_waits_for_disk_space() {
         other => {
             let required = std::env::var_os("AGENT_HOST_REQUIRE_PEERS").is_some();
             assert!(!required, "this user must be able to create a file system here: {other:?}");
-            // Not `eprintln!`, whose output the test runner captures.
+            // The test runner captures the output of `eprintln!`, so this writes to stderr directly.
             let _ = writeln!(std::io::stderr(), "SKIPPED: this user cannot create a file system");
             return;
         }
@@ -95,10 +101,10 @@ fn row_46_a_turn_waits_for_disk_space() {
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{:?}\n{stdout}\n{stderr}", output.status);
     assert!(stderr.contains("no space left for the database"), "{stderr}");
-    check(&stdout, &stderr);
+    check_finished(&stdout, &stderr);
 }
 
-/// The error of `unshare` if it has no permission.
+/// Returns whether stderr is an error of `unshare`, which fails if it has no permission.
 fn lacks_permission(errors: &[u8]) -> bool {
     String::from_utf8_lossy(errors).starts_with("unshare:")
 }

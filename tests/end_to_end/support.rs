@@ -35,7 +35,7 @@ pub(crate) fn components() -> &'static Path {
         std::fs::create_dir_all(&out).expect("the target directory is writable");
         let mut projects: Vec<Project> = projects_in(&repository().join("plugins")).expect("plugins can be read");
         projects.extend(projects_in(&repository().join("tests/fixtures")).expect("fixtures can be read"));
-        // A separate thread, because the caller may already be inside a runtime.
+        // This uses a separate thread, because the caller may already be inside a runtime.
         let build = std::thread::spawn({
             let out = out.clone();
             move || {
@@ -69,8 +69,9 @@ pub(crate) fn scratch() -> PathBuf {
     target.join("end-to-end")
 }
 
-/// Compiled code that tests share: a data folder starts with the code that earlier tests compiled, and adds its own
-/// when this is dropped. The files are hard links, because a data folder must not contain symbolic links.
+/// Compiled code that tests share. A data folder starts with the code that earlier tests compiled. When this value is
+/// dropped, the code that was added to the data folder is shared with later tests. The files are hard links, because a
+/// data folder must not contain symbolic links.
 pub(crate) struct SharedCompiledCode {
     cache: PathBuf,
 }
@@ -93,7 +94,7 @@ impl SharedCompiledCode {
 impl Drop for SharedCompiledCode {
     fn drop(&mut self) {
         let key = |folder: &Path| std::fs::read(folder.join("key")).ok();
-        // Code that was written under another key is not valid elsewhere.
+        // Compiled code is valid only with the key under which it was written.
         if key(&Self::shared()).is_none_or(|shared| Some(shared) == key(&self.cache)) {
             link_files(&self.cache, &Self::shared());
         }
@@ -221,24 +222,24 @@ pub(crate) fn with_events_and_media(mut config: AgentConfig) -> AgentConfig {
     config
 }
 
-/// A script with these replies.
+/// A model script that consists of these replies.
 pub(crate) fn script(replies: &[Value]) -> Value {
     json!({ "replies": replies })
 }
 
-/// A reply that calls these tools.
+/// A scripted reply that calls these tools.
 pub(crate) fn call_reply(calls: &[(&str, Value)]) -> Value {
     let calls = calls.iter().map(|(name, arguments)| json!({"name": name, "arguments": arguments}));
     json!({"calls": calls.collect::<Vec<_>>(), "usage": {"prompt_tokens": 100, "completion_tokens": 10}})
 }
 
-/// A reply with one text.
+/// A scripted reply that contains only this text.
 pub(crate) fn text_reply(text: &str) -> Value {
     json!({"text": text, "usage": {"prompt_tokens": 100, "completion_tokens": 10}})
 }
 
-/// The replies, each of which expects these messages in its request, as `role seen-count` (L3). A request with other
-/// messages fails the turn with the difference.
+/// A model script whose replies each expect certain messages in their request, written as `role seen-count` (L3). A
+/// request with other messages fails the turn, and the error shows the difference.
 pub(crate) fn script_expecting_messages<const N: usize>(replies: [Value; N], requests: [&[&str]; N]) -> Value {
     let replies = replies.into_iter().zip(requests).map(|(mut reply, request)| {
         let parts = request.iter().map(|message| message.split_once(' ').expect("role and seen count"));
@@ -257,30 +258,30 @@ pub(crate) async fn run_turn(session: &mut Session, prompt: &str) -> TurnResult 
     session.run(input, CancellationToken::new()).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// All visible stored messages with their seen counts.
+/// Returns all stored messages of the session's view with their seen counts.
 pub(crate) async fn visible_messages(test_host: &TestHost, session: &Session) -> Vec<Message> {
     let entries = &session.state().view;
     let ids = entries.iter().map(|entry| entry.id).collect();
     let messages =
         test_host.store.messages(session.subject(), MessageRange::Ids(ids)).await.expect("messages are there");
     let limit = session.state().turn.as_ref().map_or(usize::MAX, |turn| turn.config.result_characters as usize);
-    let shown = messages.iter().zip(entries);
-    shown.map(|(message, entry)| shown_message(message, session.state().seen_count(entry), limit)).collect()
+    let message_entries = messages.iter().zip(entries);
+    message_entries.map(|(message, entry)| shown_message(message, session.state().seen_count(entry), limit)).collect()
 }
 
-/// `role seen-count` of each message of the view.
+/// Returns `role seen-count` for each message of the session's view.
 pub(crate) async fn view_summary(test_host: &TestHost, session: &Session) -> Vec<String> {
     let messages = visible_messages(test_host, session).await;
     messages.iter().map(|message| format!("{} {}", message.role.as_str(), message.seen_count)).collect()
 }
 
-/// All durable events.
+/// Returns all durable events of the session.
 pub(crate) async fn events(test_host: &TestHost, session: &Session) -> Vec<Event> {
     let events = test_host.store.events(session.subject(), 0, 10_000).await.expect("events are there");
     events.into_iter().map(|timed| timed.event).collect()
 }
 
-/// The types of all durable events except those of the budget.
+/// Returns the types of all durable events of the session, without `context_budget` events.
 pub(crate) async fn event_types(test_host: &TestHost, session: &Session) -> Vec<String> {
     let events = events(test_host, session).await;
     let events = events.iter().filter(|event| !matches!(event.kind, EventKind::ContextBudget { .. }));
@@ -291,13 +292,14 @@ pub(crate) async fn event_types(test_host: &TestHost, session: &Session) -> Vec<
         .collect()
 }
 
-/// All step records of a turn.
+/// Returns all step records of a turn.
 pub(crate) async fn records(test_host: &TestHost, session: &Session, turn: u32) -> Vec<StoredRecord> {
     let range = agent_store::RecordRange::Turn(turn);
     test_host.store.records(session.subject(), range).await.expect("records are there")
 }
 
-/// The stored results of all calls, in call order: tool, whether it is an error, and text.
+/// Returns the stored results of all calls, in call order: the tool's name, whether the result is an error, and its
+/// text.
 pub(crate) async fn results(test_host: &TestHost, session: &Session) -> Vec<(String, bool, String)> {
     let turns = 1..=session.state().turns;
     let mut results = Vec::new();

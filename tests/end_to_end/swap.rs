@@ -1,5 +1,5 @@
-//! Hot swap (P10, O3, invariant 5, row 30): real components are replaced, broken, half written, removed and rolled back
-//! while sessions work.
+//! Hot swap (P10, O3, invariant 5, row 30): real components are replaced, damaged, half written, removed and rolled
+//! back while sessions work.
 
 mod cli;
 mod load;
@@ -25,10 +25,10 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// A generous limit: only a hang takes this long.
-const LONG: Duration = Duration::from_secs(120);
+/// A timeout that only fails tests that hang.
+const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Another version of the probe: the same code with another digest.
+/// Creates a version of the probe. All versions have the same code and different digests.
 fn probe_version(number: u32) -> Vec<u8> {
     probe_version_with(number, None)
 }
@@ -41,13 +41,13 @@ fn probe_version_with(number: u32, canary: Option<Canary>) -> Vec<u8> {
     with_manifest(&std::fs::read(components().join("probe.wasm")).unwrap(), &manifest).unwrap()
 }
 
-/// The same code under another plugin name.
+/// Creates the probe with another plugin name.
 fn renamed_probe(name: &str, number: u32) -> Vec<u8> {
     let manifest = Manifest { name: name.to_owned(), version: format!("{number}.0.0"), ..Manifest::default() };
     with_manifest(&std::fs::read(components().join("probe.wasm")).unwrap(), &manifest).unwrap()
 }
 
-/// The component with a manifest that has this name and requests nothing.
+/// Returns the component with a manifest that has this name and requests nothing.
 fn with_manifest_name(name: &str, component: &[u8]) -> Vec<u8> {
     with_manifest(component, &Manifest { name: name.to_owned(), version: "1.0.0".into(), ..Manifest::default() })
         .unwrap()
@@ -96,14 +96,14 @@ impl WatchedAgent {
         wait_until(&move || live.current().generation().plugins().len() == 0).await;
     }
 
-    /// Digests of the plugins that the agent serves.
+    /// Returns the digests of the plugins that the agent serves.
     fn served_digests(&self) -> Vec<Digest> {
         self.live.current().generation().plugins().map(|plugin| plugin.digest().clone()).collect()
     }
 
     async fn refusal(&mut self) -> (String, String) {
         loop {
-            let notice = tokio::time::timeout(LONG, self.notices.recv()).await.expect("a notice comes");
+            let notice = tokio::time::timeout(HANG_TIMEOUT, self.notices.recv()).await.expect("a notice comes");
             if let Some(Notice::Refused { subject, reason }) = notice {
                 return (subject, reason);
             }
@@ -126,10 +126,10 @@ async fn watch(test_host: &TestHost, agents: &[&LiveAgent]) -> (Receiver<Notice>
     }
     let (sender, notices) = channel(64);
     let agents = agents.iter().map(|agent| (*agent).clone()).collect();
-    let keeper = PluginWatcher::new((test_host.store.clone(), test_host.sandbox.clone()), &directory, agents, sender);
-    let until = CancellationToken::new();
-    tokio::spawn(keeper.watch(until.clone()));
-    (notices, until.drop_guard())
+    let watcher = PluginWatcher::new((test_host.store.clone(), test_host.sandbox.clone()), &directory, agents, sender);
+    let stop = CancellationToken::new();
+    tokio::spawn(watcher.watch(stop.clone()));
+    (notices, stop.drop_guard())
 }
 
 async fn wait_until_serving(live: &LiveAgent, digest: &Digest) {
@@ -143,14 +143,14 @@ async fn wait_until(done: &(dyn Fn() -> bool + Sync)) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(LONG, waiting).await.expect("the expected state is reached");
+    tokio::time::timeout(HANG_TIMEOUT, waiting).await.expect("the expected state is reached");
 }
 
 fn echo() -> Value {
     call_reply(&[("probe.echo", json!({"text": "hello"}))])
 }
 
-/// The plugin digests that the calls of a turn used.
+/// Returns the plugin and its digest for each call of a turn.
 async fn plugin_digests_of_calls(test_host: &TestHost, session: &Session, turn: u32) -> Vec<String> {
     use agent_store::{CallFilter, SessionLog};
     let calls = test_host.store.calls(session.subject(), CallFilter::Turn(turn)).await.unwrap();
@@ -163,8 +163,8 @@ async fn swaps(test_host: &TestHost, session: &Session) -> Vec<EventKind> {
     events(test_host, session).await.into_iter().map(|event| event.kind).filter(is_swap).collect()
 }
 
-/// P10, invariant 5: A version that is published during a turn is used from the next turn on, and after that nothing
-/// holds the old one.
+/// P10, invariant 5: A version that is published during a turn is used from the next turn on. Then the old version is
+/// released.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_turn_keeps_the_generation_from_its_start() {
     let test_host = TestHost::new(&[]).await;
@@ -193,7 +193,7 @@ async fn p10_a_turn_keeps_the_generation_from_its_start() {
         "the whole turn has the first version"
     );
     assert!(swaps(&test_host, &session).await.is_empty());
-    assert_eq!(old.strong_count(), 0, "the turn is over, so nothing holds the old version");
+    assert_eq!(old.strong_count(), 0, "the turn is over, so the old version is released");
     assert!(matches!(run_turn(&mut session, "Again.").await, TurnResult::Finished(_)));
     assert_eq!(plugin_digests_of_calls(&test_host, &session, 2).await, [names[1].as_str()]);
     let [from, to] = [1, 2].map(|number| Some(digest_of(&probe_version(number))));
@@ -203,7 +203,8 @@ async fn p10_a_turn_keeps_the_generation_from_its_start() {
     assert_eq!(types[index - 1], "loop_start", "the swap is reported when the turn starts");
 }
 
-/// Row 30: A bad file, a half-written one, a replaced one and a removed one in a watched folder.
+/// Row 30: In a watched folder, damaged and half-written files are not loaded, complete files replace the previous
+/// version, and removed files are unloaded.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_30_loads_only_complete_and_valid_files() {
     let replies = [echo(), text_reply("One."), echo(), text_reply("Two."), text_reply("Three.")];
@@ -212,56 +213,57 @@ async fn row_30_loads_only_complete_and_valid_files() {
     run_turn(&mut session, "Go.").await;
     let file = watched_agent.file("probe.wasm");
 
-    // Bad file: the first version keeps serving, and the problem is reported once.
+    // The file is damaged, so the first version stays in use, and the problem is reported once.
     write_atomically(&file, b"\0asm\x0d\0\x01\0 no component");
     let (subject, reason) = watched_agent.refusal().await;
     assert!(subject.ends_with("probe.wasm") && reason.contains("damaged"), "{subject}: {reason}");
     watched_agent.until(&probe_version(1)).await;
 
-    // Half-written file: written in three pieces with idle pauses. None of the pieces is reported as bad.
-    let whole = probe_version(2);
-    for end in [whole.len() / 3, whole.len() / 2, whole.len()] {
-        std::fs::write(&file, &whole[..end]).unwrap();
+    // The file is written in three pieces with idle pauses. The incomplete file is not reported as damaged.
+    let component = probe_version(2);
+    for end in [component.len() / 3, component.len() / 2, component.len()] {
+        std::fs::write(&file, &component[..end]).unwrap();
         tokio::time::sleep(Duration::from_millis(600)).await;
     }
-    watched_agent.until(&whole).await;
-    assert_eq!(watched_agent.refusals(), 0, "an incomplete file is not reported as bad while it grows");
+    watched_agent.until(&component).await;
+    assert_eq!(watched_agent.refusals(), 0, "an incomplete file is not reported as damaged while it grows");
     run_turn(&mut session, "Again.").await;
 
-    // A file whose canary fails is not loaded, and a file that is not a plugin stays out.
+    // A file whose canary call fails is not loaded. A file whose canary call succeeds is loaded.
     let canary = Canary { tool: "probe.panic".to_owned(), arguments: json!({"text": "no"}) };
     write_atomically(&file, &probe_version_with(3, Some(canary)));
     let (_, reason) = watched_agent.refusal().await;
     assert!(reason.contains("canary `probe.panic`"), "{reason}");
-    watched_agent.until(&whole).await;
+    watched_agent.until(&component).await;
     let canary = Canary { tool: "probe.echo".to_owned(), arguments: json!({"text": "yes"}) };
     let third = probe_version_with(3, Some(canary));
     write_atomically(&file, &third);
     watched_agent.until(&third).await;
 
-    // Removed file.
+    // The file is removed, so the plugin is unloaded.
     std::fs::remove_file(&file).unwrap();
     let live = watched_agent.live.clone();
     wait_until(&move || live.current().generation().plugins().len() == 0).await;
     run_turn(&mut session, "Once more.").await;
     let digest = |bytes: &[u8]| Some(digest_of(bytes));
     let swapped = |from, to| EventKind::PluginSwapped { plugin: "probe".into(), from, to };
-    let expected = [swapped(digest(&probe_version(1)), digest(&whole)), swapped(digest(&whole), None)];
+    let expected = [swapped(digest(&probe_version(1)), digest(&component)), swapped(digest(&component), None)];
     assert_eq!(swaps(&watched_agent.test_host, &session).await, expected, "no turn used the third version");
 
     let versions = watched_agent.test_host.store.versions(VersionFilter::default(), 10).await.unwrap();
-    let seen: Vec<_> = versions.iter().map(|version| (version.digest.clone(), version.why.unwrap())).collect();
+    let version_reasons: Vec<_> =
+        versions.iter().map(|version| (version.digest.clone(), version.why.unwrap())).collect();
     let expected = [
         (digest_of(&third), VersionEnd::Removed),
-        (digest_of(&whole), VersionEnd::Replaced),
+        (digest_of(&component), VersionEnd::Replaced),
         (digest_of(&probe_version(1)), VersionEnd::Replaced),
     ];
-    assert_eq!(seen, expected);
+    assert_eq!(version_reasons, expected);
     let audited = watched_agent.test_host.store.audit_entries(0, 0, 100).await.unwrap();
-    let words: Vec<_> = audited.iter().map(|entry| entry.action.kind()).collect();
-    assert_eq!(words.iter().filter(|word| **word == "swapped").count(), 3, "O3: {words:?}");
-    assert_eq!(words.iter().filter(|word| **word == "refused").count(), 2, "O3: {words:?}");
-    assert!(words.contains(&"granted"), "O3: {words:?}");
+    let action_kinds: Vec<_> = audited.iter().map(|entry| entry.action.kind()).collect();
+    assert_eq!(action_kinds.iter().filter(|kind| **kind == "swapped").count(), 3, "O3: {action_kinds:?}");
+    assert_eq!(action_kinds.iter().filter(|kind| **kind == "refused").count(), 2, "O3: {action_kinds:?}");
+    assert!(action_kinds.contains(&"granted"), "O3: {action_kinds:?}");
 }
 
 /// P10: Three crashes in the first ten calls roll a version back until its file changes, also after a restart.
@@ -287,19 +289,20 @@ async fn p10_rolls_back_a_version_that_crashes() {
     run_turn(&mut session, "And now?").await;
     let [first, second] = [1, 2].map(|number| digest_of(&probe_version(number)));
     let swap_events = swaps(&watched_agent.test_host, &session).await;
-    let back = EventKind::PluginRolledBack { plugin: "probe".into(), from: second.clone(), to: first.clone() };
-    assert_eq!(swap_events.last(), Some(&back), "{swap_events:?}");
+    let rollback_event =
+        EventKind::PluginRolledBack { plugin: "probe".into(), from: second.clone(), to: first.clone() };
+    assert_eq!(swap_events.last(), Some(&rollback_event), "{swap_events:?}");
     let audited = watched_agent.test_host.store.audit_entries(0, 0, 100).await.unwrap();
-    let is_rollback = |deed: &AuditAction| matches!(deed, AuditAction::RolledBack { from, to, .. } if *from == second && *to == first);
+    let is_rollback = |action: &AuditAction| matches!(action, AuditAction::RolledBack { from, to, .. } if *from == second && *to == first);
     assert_eq!(audited.iter().filter(|entry| is_rollback(&entry.action)).count(), 1, "O3: {audited:?}");
 
-    // The next process does not load it either.
+    // Another process does not use the rolled back version either.
     let restarted =
         LiveAgent::new(watched_agent.test_host.agent(AgentConfig::new("again"), script(&[text_reply("Hi.")])).await);
     assert_eq!(
         restarted.current().generation().plugin("probe").unwrap().digest(),
         &second,
-        "its file still holds the version"
+        "the file still contains the rolled back version"
     );
     begin_serving(
         &*watched_agent.test_host.store,
@@ -322,8 +325,8 @@ async fn p10_rolls_back_a_version_that_crashes() {
     assert_eq!(swaps(&watched_agent.test_host, &session).await.last(), Some(&last));
 }
 
-/// P10: Each agent of a folder takes the versions that it can use. An agent that cannot use one keeps its current
-/// version and reports why.
+/// P10: Each agent of a folder loads the versions that it can use. An agent that cannot use a version keeps its current
+/// version and reports the reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_each_agent_of_a_folder_loads_what_it_can_use() {
     let test_host = TestHost::new(&["two-kinds"]).await;
@@ -337,10 +340,10 @@ async fn p10_each_agent_of_a_folder_loads_what_it_can_use() {
         wait_until_serving(agent, &digest_of(&probe_version(2))).await;
     }
     std::fs::remove_file(test_host.directory.path().join("plugins/two-kinds.wasm")).unwrap();
-    let gone = free.clone();
-    wait_until(&move || gone.current().generation().plugin("two-kinds").is_none()).await;
+    let other_agent = free.clone();
+    wait_until(&move || other_agent.current().generation().plugin("two-kinds").is_none()).await;
     let refused = loop {
-        match tokio::time::timeout(LONG, notices.recv()).await.expect("a notice comes") {
+        match tokio::time::timeout(HANG_TIMEOUT, notices.recv()).await.expect("a notice comes") {
             Some(Notice::Refused { subject, reason }) => break (subject, reason),
             _ => continue,
         }
@@ -349,28 +352,28 @@ async fn p10_each_agent_of_a_folder_loads_what_it_can_use() {
     assert!(checked.current().generation().plugin("two-kinds").is_some(), "the agent keeps the version that it needs");
 }
 
-/// P10: The effective grants are those of the turn ∩ the current ones: a revocation takes effect at once, and nothing
-/// is granted during a turn.
+/// P10: A grant is effective if it is in the turn and in the current configuration. A revocation takes effect
+/// immediately, and no grant is added during a turn.
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_a_revocation_takes_effect_at_once() {
+async fn p10_a_revocation_takes_effect_immediately() {
     let test_host = TestHost::new(&["probe"]).await;
     let count = || call_reply(&[("probe.count", json!({"path": "effects.txt", "ms": 0}))]);
     let tree = TreeGrant { host: test_host.tree(), guest: ".".to_owned(), access: Access::ReadWrite };
     let allowance = PluginAllowance { grants: Grants { trees: vec![tree], ..Grants::default() }, ..Default::default() };
     let mut granting = AgentConfig::new("test");
     granting.plugins.insert("probe".to_owned(), allowance);
-    for (begins, becomes, expected) in [
+    for (initial, changed, expected) in [
         (&granting, AgentConfig::new("test"), [false, true]),
         (&AgentConfig::new("test"), granting.clone(), [true, true]),
     ] {
-        let agent = test_host.agent(begins.clone(), script(&[count(), count(), text_reply("Done.")])).await;
+        let agent = test_host.agent(initial.clone(), script(&[count(), count(), text_reply("Done.")])).await;
         let (live, calls) = (LiveAgent::new(agent), std::sync::atomic::AtomicUsize::new(0));
         let next = live.clone();
         let host = Host {
             checkpoint: Some(Arc::new(move |point| {
                 let is_second = || calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 1;
                 if point == Checkpoint::BeforeCall("probe.count") && is_second() {
-                    next.change(|agent| agent.with_config(becomes.clone())).unwrap();
+                    next.change(|agent| agent.with_config(changed.clone())).unwrap();
                 }
             })),
             ..test_host.host()
@@ -382,8 +385,8 @@ async fn p10_a_revocation_takes_effect_at_once() {
     }
 }
 
-/// L17, P10: Of the approval rules at the start of the turn and the current ones, the stricter applies, also to calls
-/// of a reply that are not dispatched yet.
+/// L17, P10: The stricter of the approval rules at the start of the turn and the current rules applies. This includes
+/// calls of a reply that are not dispatched yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_applies_the_stricter_of_pinned_and_current_rules() {
     use agent_core::approval::ApprovalPolicy::{self, Allow, Ask, Deny};
@@ -393,7 +396,7 @@ async fn l17_applies_the_stricter_of_pinned_and_current_rules() {
         config.approvals.tools.insert("probe.echo".to_owned(), policy);
         config
     };
-    for (begins, becomes, expected) in [
+    for (initial, changed, expected) in [
         (Allow, Deny, Deny),
         (Allow, Ask, Ask),
         (Ask, Allow, Ask),
@@ -401,12 +404,12 @@ async fn l17_applies_the_stricter_of_pinned_and_current_rules() {
         (Deny, Allow, Deny),
         (Allow, Allow, Allow),
     ] {
-        let live = LiveAgent::new(test_host.agent(ruled(begins), script(&[echo(), text_reply("Done.")])).await);
-        let (next, becomes_now) = (live.clone(), ruled(becomes));
+        let live = LiveAgent::new(test_host.agent(ruled(initial), script(&[echo(), text_reply("Done.")])).await);
+        let (next, changed_config) = (live.clone(), ruled(changed));
         let host = Host {
             checkpoint: Some(Arc::new(move |point| {
                 if point == Checkpoint::BeforeCommit("reply") {
-                    next.change(|agent| agent.with_config(becomes_now.clone())).unwrap();
+                    next.change(|agent| agent.with_config(changed_config.clone())).unwrap();
                 }
             })),
             ..test_host.host()
@@ -414,8 +417,8 @@ async fn l17_applies_the_stricter_of_pinned_and_current_rules() {
         let mut session = Session::open(&host, live, OpenSession::New).await.unwrap();
         let ended = run_turn(&mut session, "Go.").await;
         let received = match ended {
-            TurnResult::Suspended(_) if begins == Ask && becomes == Deny => {
-                // A call that was to be asked about can no longer be allowed.
+            TurnResult::Suspended(_) if initial == Ask && changed == Deny => {
+                // A call that waits for approval can no longer be allowed.
                 let call = session.pending_approvals().await.unwrap()[0].call.clone();
                 let verdict =
                     agent_runtime::Verdict::Allow { scope: agent_core::approval::GrantScope::Once, edited: None };
@@ -429,34 +432,35 @@ async fn l17_applies_the_stricter_of_pinned_and_current_rules() {
                 _ => Allow,
             },
         };
-        assert_eq!(received, expected, "{begins:?}, then {becomes:?}");
+        assert_eq!(received, expected, "{initial:?}, then {changed:?}");
     }
 }
 
-/// P10: A waiting turn finds its version after a restart and after pruning; a version that nothing needs is deleted.
+/// P10: A waiting turn still has its version after a restart and after pruning. A version that no turn needs is
+/// deleted.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_never_prunes_a_version_that_an_open_turn_needs() {
     let test_host = TestHost::new(&[]).await;
     let file = test_host.directory.path().join("plugins/probe.wasm");
     let plugins = test_host.sandbox.store().unwrap().clone();
-    let kept = |number: u32| plugins.get(&digest_of(&probe_version(number))).is_ok();
+    let is_stored = |number: u32| plugins.get(&digest_of(&probe_version(number))).is_ok();
     write_atomically(&file, &probe_version(1));
-    let waits = script(&[call_reply(&[("probe.pending", json!({"text": "wait"}))]), echo(), text_reply("Done.")]);
-    let live = LiveAgent::new(test_host.agent(with_events_and_media(AgentConfig::new("test")), waits.clone()).await);
+    let replies = script(&[call_reply(&[("probe.pending", json!({"text": "wait"}))]), echo(), text_reply("Done.")]);
+    let live = LiveAgent::new(test_host.agent(with_events_and_media(AgentConfig::new("test")), replies.clone()).await);
     let mut session = Session::open(&test_host.host(), live, OpenSession::New).await.unwrap();
     assert!(matches!(run_turn(&mut session, "Go.").await, TurnResult::Suspended(_)));
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
 
     write_atomically(&file, &probe_version(2));
-    let live = LiveAgent::new(test_host.agent(AgentConfig::new("test"), waits).await);
+    let live = LiveAgent::new(test_host.agent(AgentConfig::new("test"), replies).await);
     begin_serving(&*test_host.store, &test_host.sandbox, &file.with_file_name(""), &live).await.unwrap();
     test_host.sandbox.store().unwrap().put(&digest_of(&probe_version(5)), &probe_version(5)).unwrap();
     let now = prune(&*test_host.store, &plugins, SystemTime::now()).await.unwrap();
     assert_eq!((now.removed.len(), now.kept), (0, 3), "recent versions stay");
     let later = prune(&*test_host.store, &plugins, SystemTime::now() + Duration::from_secs(7_200)).await.unwrap();
     assert_eq!(later.removed, [digest_of(&probe_version(5))]);
-    assert!(kept(1) && kept(2) && !kept(5), "the versions of the open turn and the serving one stay");
+    assert!(is_stored(1) && is_stored(2) && !is_stored(5), "the versions of the open turn and the serving one stay");
 
     let mut session = Session::open(&test_host.host(), live, OpenSession::Existing(subject)).await.unwrap();
     session
@@ -472,5 +476,5 @@ async fn p10_never_prunes_a_version_that_an_open_turn_needs() {
         [format!("probe@{}", digest_of(&probe_version(1)).short())]
     );
     let later = prune(&*test_host.store, &plugins, SystemTime::now() + Duration::from_secs(7_200)).await.unwrap();
-    assert_eq!(later.removed, [digest_of(&probe_version(1))], "its turn is over");
+    assert_eq!(later.removed, [digest_of(&probe_version(1))], "the turn that needed the version is over");
 }

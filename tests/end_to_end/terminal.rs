@@ -1,5 +1,4 @@
-//! The terminal as a person uses it: the real binary on a pseudo-terminal, and the contents of its screen (I1, L29,
-//! L30).
+//! The terminal as a user sees it: the real binary on a pseudo-terminal, and the contents of its screen (I1, L29, L30).
 
 mod approvals;
 mod author;
@@ -34,7 +33,7 @@ struct TestCli {
 impl TestCli {
     fn new(replies: &[Value]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let kept = SharedCompiledCode::in_data(&folder.path().join("data"));
+        let compiled_code = SharedCompiledCode::in_data(&folder.path().join("data"));
         for name in ["plugins", "tree"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
@@ -42,7 +41,7 @@ impl TestCli {
             std::fs::copy(components().join(plugin), folder.path().join("plugins").join(plugin)).unwrap();
         }
         std::fs::write(folder.path().join("script.json"), script(replies).to_string()).unwrap();
-        Self { _compiled_code: kept, folder }
+        Self { _compiled_code: compiled_code, folder }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -58,7 +57,7 @@ impl TestCli {
         command
     }
 
-    /// An interactive session that has shown its prompt.
+    /// Starts an interactive session, and waits for its prompt.
     fn session(&self) -> Screen {
         self.session_with(self.command(&[]))
     }
@@ -80,8 +79,8 @@ fn numbers() -> String {
     (1..=300).map(|number| format!("number{number} ")).collect()
 }
 
-/// I1, L21: Thinking is dimmed, text appears as it is streamed and as Markdown, a call is a card, and the turn ends
-/// with its own line.
+/// I1, L21: Thinking is dimmed, text is rendered as Markdown, a call is shown on its own lines, and the turn ends with
+/// a summary line.
 #[test]
 fn streams_a_turn_with_thinking_cards_and_markdown() {
     let first = json!({"thinking": "Let me count.", "text": "I **count** it.",
@@ -91,11 +90,11 @@ fn streams_a_turn_with_thinking_cards_and_markdown() {
     screen.send("How many words?");
     screen.send(ENTER);
     screen.wait_for_prompt(2);
-    let shown = screen.text();
+    let screen_text = screen.text();
     let expected = ["thinking\n  Let me count.\n\nI count it.\n\n✓ text.count {\"text\":\"one two\"}", "two words"];
-    assert!(expected.iter().all(|expected| shown.contains(expected)), "{shown}");
-    assert!(shown.contains("\n\nIt has two words.\n\na │ b\n──┼──\n1 │ 2\n\nscripted/"), "{shown}");
-    assert!(shown.contains("2 model calls, "), "{shown}");
+    assert!(expected.iter().all(|expected| screen_text.contains(expected)), "{screen_text}");
+    assert!(screen_text.contains("\n\nIt has two words.\n\na │ b\n──┼──\n1 │ 2\n\nscripted/"), "{screen_text}");
+    assert!(screen_text.contains("2 model calls, "), "{screen_text}");
     assert!(
         screen
             .cells("Let me")
@@ -107,10 +106,10 @@ fn streams_a_turn_with_thinking_cards_and_markdown() {
     assert!(!screen.cells("It has")[0].bold());
     screen.send(CTRL_D);
     assert_eq!(screen.exit_code(), Some(0));
-    assert!(screen.echoes(), "the terminal is as it was");
+    assert!(screen.echoes(), "the terminal settings are restored");
 }
 
-/// L29: Ctrl-C during a stream cancels the turn; text that was typed ahead is at the next prompt.
+/// L29: Ctrl-C during a stream cancels the turn. Text that was typed ahead appears at the next prompt.
 #[test]
 fn l29_ctrl_c_cancels_a_stream_and_the_session_continues() {
     let cli = TestCli::new(&[streamed_slowly(&numbers(), 40)]);
@@ -124,10 +123,10 @@ fn l29_ctrl_c_cancels_a_stream_and_the_session_continues() {
     assert!(!screen.text().contains("typed ahead"));
     screen.send(CTRL_C);
     screen.wait_for_end("> typed ahead");
-    let shown = screen.text();
-    assert!(shown.contains("the reply above is discarded: the turn was cancelled\n"), "{shown}");
-    assert!(!shown.contains("number300"), "{shown}");
-    // It clears the line, and nothing is sent.
+    let screen_text = screen.text();
+    assert!(screen_text.contains("the reply above is discarded: the turn was cancelled\n"), "{screen_text}");
+    assert!(!screen_text.contains("number300"), "{screen_text}");
+    // Ctrl-C at the prompt clears the line, and nothing is sent.
     screen.send(CTRL_C);
     screen.wait_for_end("> typed ahead\n\n>");
     screen.send("/session\r");
@@ -176,9 +175,9 @@ fn ctrl_c_at_an_empty_prompt_shows_how_to_exit_and_then_exits() {
     assert!(listed.stdout.is_empty(), "a session without a turn leaves nothing behind");
 }
 
-/// I1: Ctrl-\ also exits while a line is being typed, when the editor has the keyboard.
+/// I1: Ctrl-\ also exits while a line is being typed, when the line editor reads the keyboard.
 #[test]
-fn ctrl_backslash_exits_at_once() {
+fn ctrl_backslash_exits_immediately() {
     let cli = TestCli::new(&[json!({"text": "unused"})]);
     let mut screen = cli.session();
     screen.send("something");
@@ -205,14 +204,14 @@ fn sigterm_exits_cleanly_at_a_prompt_and_in_a_turn() {
     terminate(&screen);
     assert_eq!(screen.exit_code(), Some(130));
     assert!(screen.echoes());
-    let shown = cli.command(&["--continue"]).stdin(Stdio::null()).output().unwrap();
-    let output_text = String::from_utf8_lossy(&shown.stdout);
-    assert_eq!(shown.status.code(), Some(0), "the turn was interrupted, not cancelled: {output_text}");
+    let output = cli.command(&["--continue"]).stdin(Stdio::null()).output().unwrap();
+    let output_text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "the turn was interrupted, not cancelled: {output_text}");
     assert!(output_text.contains("number300"), "{output_text}");
 }
 
-/// If the signal of a closed window is ignored (`nohup`), the prompt still ends with the window, instead of reading end
-/// of input forever.
+/// If the process ignores the signal of a closed window (as with `nohup`), the session still ends when the window is
+/// closed.
 #[test]
 fn a_closed_window_ends_a_session_that_ignores_hangups() {
     let cli = TestCli::new(&[streamed_slowly(&numbers(), 40)]);
@@ -235,16 +234,17 @@ fn the_window_can_be_resized_during_a_reply_and_while_typing() {
     screen.resize(50, 40);
     screen.wait_for("number300\n");
     screen.wait_for_end("\n>");
-    let shown = screen.text();
-    let lines = shown.lines().filter(|line| line.starts_with("number2"));
-    let whole = |line: &str| line.split(' ').all(|word| word.trim_start_matches("number").parse::<u32>().is_ok());
+    let screen_text = screen.text();
+    let lines = screen_text.lines().filter(|line| line.starts_with("number2"));
+    let has_whole_words =
+        |line: &str| line.split(' ').all(|word| word.trim_start_matches("number").parse::<u32>().is_ok());
     let lines: Vec<_> = lines.collect();
-    assert!(lines.len() > 20 && lines.iter().all(|line| line.len() <= 40 && whole(line)), "{shown}");
+    assert!(lines.len() > 20 && lines.iter().all(|line| line.len() <= 40 && has_whole_words(line)), "{screen_text}");
     screen.send("a line that does not fit into forty columns");
     screen.wait_for("fit into forty columns");
     screen.resize(50, 20);
     screen.send(", nor twenty");
-    screen.wait("what was typed", |shown| shown.replace('\n', "").ends_with("forty columns, nor twenty"));
+    screen.wait("the typed text", |screen_text| screen_text.replace('\n', "").ends_with("forty columns, nor twenty"));
     screen.send(CTRL_C);
     screen.wait_for_end("\n>");
     screen.send("/sess\t");
@@ -318,9 +318,9 @@ fn shortens_a_large_result_and_shows_it_on_request() {
     screen.send("Go.\r");
     screen.wait_for("\nLarge.\n");
     screen.wait_for_prompt(2);
-    let shown = screen.text();
-    assert!(shown.contains("x…\n  … 20.0 KiB in total: /result\n"), "{shown}");
-    assert!(shown.matches('x').count() < 100, "{shown}");
+    let screen_text = screen.text();
+    assert!(screen_text.contains("x…\n  … 20.0 KiB in total: /result\n"), "{screen_text}");
+    assert!(screen_text.matches('x').count() < 100, "{screen_text}");
     let before = screen.raw().matches('x').count();
     screen.send("/result\r");
     screen.wait_for("xxx\n\n>");
@@ -391,13 +391,15 @@ fn m3_marks_an_interrupted_reply_as_void() {
     let mut screen = cli.session();
     screen.send("Go.\r");
     screen.wait_for("1 model call, ");
-    let shown = screen.text();
-    let places =
+    let screen_text = screen.text();
+    let expected_texts =
         ["Half a reply", "the reply above is discarded: it was interrupted", "overloaded", "retrying", "and more"];
-    let mut rest = shown.as_str();
-    for piece in places {
-        let (_, behind) = rest.split_once(piece).unwrap_or_else(|| panic!("`{piece}` is missing:\n{shown}"));
-        rest = behind;
+    let mut remaining = screen_text.as_str();
+    for expected_text in expected_texts {
+        let (_, after_text) = remaining
+            .split_once(expected_text)
+            .unwrap_or_else(|| panic!("`{expected_text}` is missing:\n{screen_text}"));
+        remaining = after_text;
     }
 }
 
@@ -420,7 +422,7 @@ fn d3_decides_an_unknown_outcome_in_the_session() {
     assert_eq!(std::fs::read_to_string(cli.folder.path().join("tree/effects.txt")).unwrap().lines().count(), 1);
 }
 
-/// L18, L19: Reminders are dim notes; a question is shown, and the next typed line is its answer. L29: A turn that
+/// L18, L19: Reminders are shown as notes. A question is shown, and the next typed line is its answer. L29: A turn that
 /// waits for an answer can be cancelled.
 #[test]
 fn l18_the_next_line_answers_a_question() {
@@ -451,7 +453,7 @@ fn l18_the_next_line_answers_a_question() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// I1: A pipe gets the answer as the model wrote it, and nothing else; no escape codes.
+/// I1: A pipe gets only the answer, as the model wrote it and without escape codes.
 #[test]
 fn i1_a_pipe_gets_only_the_answer() {
     let answer = "**bold** and a long line that no terminal would hold: ".to_owned() + &"word ".repeat(40) + "end";
@@ -466,7 +468,7 @@ fn i1_a_pipe_gets_only_the_answer() {
     assert!(output.status.success());
 }
 
-/// I1, L29: Output that cannot be written is an error and is reported; a closed pipe is not an error.
+/// I1, L29: Output that cannot be written is reported as an error.
 #[test]
 fn i1_output_that_cannot_be_written_is_an_error() {
     let cli = TestCli::new(&[json!({"text": "All."})]);

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 fn config() -> AgentConfig {
     let mut config = AgentConfig::new("test");
     config.tool_dialect = ToolDialect::Text;
-    // All tools of the fixture.
+    // Every step offers all tools of the fixture.
     config.offered_tools = 100;
     config
 }
@@ -40,8 +40,8 @@ fn streamed_text(events: &[Event]) -> String {
     events.iter().filter_map(text).collect()
 }
 
-/// L20, L22: Schemas before the input, a call that arrives in single characters, its result as a message; no tag is
-/// streamed.
+/// L20, L22: The tool schemas are sent before the input. A call that arrives in single characters runs, its result is
+/// sent as a message, and no tag is streamed.
 #[tokio::test(flavor = "multi_thread")]
 async fn l20_runs_a_call_written_as_text() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -61,11 +61,11 @@ async fn l20_runs_a_call_written_as_text() {
     let mut watching = session.subscribe();
     let output = expect_finished(run_turn(&mut session, "Echo.").await);
     assert_eq!((output.data, output.interactions), (json!("It says hello."), 2));
-    let mut all = Vec::new();
+    let mut received = Vec::new();
     while let Ok(event) = watching.try_recv() {
-        all.push(event);
+        received.push(event);
     }
-    assert_eq!(streamed_text(&all), "I ask.It says hello.");
+    assert_eq!(streamed_text(&received), "I ask.It says hello.");
     assert_eq!(view_summary(&test_host, &session).await, ["user 2", "assistant 2", "tool 1", "assistant 1"]);
     // The stored history does not depend on the dialect.
     let messages = visible_messages(&test_host, &session).await;
@@ -91,9 +91,13 @@ async fn l20_reports_a_call_in_a_code_fence() {
     let mut session = test_host.session(config(), script(&replies)).await;
     let output = expect_finished(run_turn(&mut session, "Echo.").await);
     assert_eq!((output.data, output.interactions), (json!(fenced), 3));
-    let about = format!("```\n{}\n```", call_tag("local", "no.such", json!({})));
-    let mut session = test_host.session(config(), script(&[json!({"text": about})])).await;
-    assert_eq!(expect_finished(run_turn(&mut session, "How?").await).interactions, 1, "there is no such tool to call");
+    let quoted_call = format!("```\n{}\n```", call_tag("local", "no.such", json!({})));
+    let mut session = test_host.session(config(), script(&[json!({"text": quoted_call})])).await;
+    assert_eq!(
+        expect_finished(run_turn(&mut session, "How?").await).interactions,
+        1,
+        "a quoted call of an unknown tool causes no note"
+    );
 }
 
 /// L20: Calls that cannot be parsed, and calls of unknown tools, are reported to the user and to the model.
@@ -154,7 +158,8 @@ async fn l4_withholds_tools_in_the_text_dialect() {
     assert_eq!(results(&test_host, &session).await.len(), 1);
 }
 
-/// L20 over the wire: no `tools`, and within a turn each request begins with the bytes of the previous one.
+/// L20: Requests contain no `tools` field, and within a turn each request begins with the bytes of the previous
+/// request.
 #[tokio::test(flavor = "multi_thread")]
 async fn l20_sends_text_instead_of_tools_over_the_wire() {
     const CALL: &str =

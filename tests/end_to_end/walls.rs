@@ -1,4 +1,4 @@
-//! Boundaries between the crates: which crate may depend on which, and what only one of them may do (invariant 9).
+//! Boundaries between the crates: the allowed dependencies, and code that only one crate may contain (invariant 9).
 
 use crate::support::repository;
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ const LIBRARIES_OF_ONE_CRATE: &[(&str, &str)] = &[
     ("wit-bindgen", "sdk"),
 ];
 
-/// Code that only `app` may contain: it alone reads the environment, prints and exits.
+/// Code that only `app` may contain, because only `app` may read the environment, print and exit.
 const ONLY_IN_APP: &[&str] = &["env::var", "env::args", "process::exit", "println!(", "eprintln!(", "print!("];
 
 #[test]
@@ -52,10 +52,10 @@ fn crates_depend_only_on_allowed_crates() {
 
 #[test]
 fn wire_formats_sql_and_wasmtime_stay_in_one_crate_each() {
-    let mut all = host_crates();
-    all.insert("sdk".to_owned(), dependencies(&repository().join("sdk")));
+    let mut crates = host_crates();
+    crates.insert("sdk".to_owned(), dependencies(&repository().join("sdk")));
     for (library, owner) in LIBRARIES_OF_ONE_CRATE {
-        for (name, dependencies) in &all {
+        for (name, dependencies) in &crates {
             let depends = dependencies.iter().any(|dependency| dependency == library);
             assert!(!depends || name == owner, "{name} depends on {library}, which only {owner} may do");
         }
@@ -85,14 +85,15 @@ fn guests_depend_only_on_the_sdk() {
             let directory = entry.unwrap().path();
             if directory.join("Cargo.toml").exists() {
                 let dependencies = dependencies(&directory);
-                let own = dependencies.iter().filter(|name| name.starts_with("agent-") && *name != "agent-host-sdk");
-                assert_eq!(own.count(), 0, "{} depends on more than the SDK", directory.display());
+                let other_host_crates =
+                    dependencies.iter().filter(|name| name.starts_with("agent-") && *name != "agent-host-sdk");
+                assert_eq!(other_host_crates.count(), 0, "{} depends on more than the SDK", directory.display());
             }
         }
     }
 }
 
-/// Each crate in `host` with everything that it depends on outside of its tests.
+/// Returns each crate in `host` with its dependencies, without the dependencies of its tests.
 fn host_crates() -> BTreeMap<String, Vec<String>> {
     let host = repository().join("host");
     let folders = std::fs::read_dir(&host).unwrap().map(|entry| entry.unwrap().path());
@@ -112,7 +113,7 @@ fn dependencies(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Rust files of a folder, except files named `tests.rs`, which hold nothing but tests.
+/// Returns the Rust files of a folder, except files named `tests.rs`, which contain only tests.
 fn sources(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {

@@ -1,5 +1,5 @@
-//! Turns that block until they are cancelled, one for everything that a turn can wait for, and the time that their
-//! cancellation takes (L29). Each test program that needs this file includes it.
+//! Turns that block until they are cancelled, one for each kind of operation that a turn can wait for. The file also
+//! measures how long their cancellation takes (L29). The test programs that need this file include it.
 
 use agent_core::message::TurnInput;
 use agent_mcp::{ChildCommand, KeepConnected, ServerConfig, Transport};
@@ -18,33 +18,33 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// The time after which a started operation is certain to wait.
+/// After this time, a started operation certainly waits.
 const SETTLED: Duration = Duration::from_millis(60);
-/// Longer than any test waits.
+/// A time in milliseconds that is longer than any test.
 const FOREVER: u64 = 60_000;
 
 /// A turn that blocks in one kind of operation.
 pub(crate) struct BlockedTurn {
-    /// The operation, which completes the phrase "cancelled while …".
-    pub(crate) what: &'static str,
+    /// A description of the operation, which completes the phrase "cancelled while …".
+    pub(crate) operation: &'static str,
     pub(crate) agent: Arc<Agent>,
     /// The input of its turns.
     input: String,
-    /// The number of turns before it, which end normally.
-    before: u32,
-    /// The checkpoint after which the turn blocks, and how often the turn passes it until then.
-    point: (&'static str, u32),
+    /// The number of earlier turns of the session, which end normally.
+    earlier_turns: u32,
+    /// The checkpoint after which the turn blocks, and how many times the turn has passed it by then.
+    checkpoint: (&'static str, u32),
 }
 
-/// A session whose turn was cancelled, and how long that took.
+/// A session whose turn was cancelled, and the duration of the cancellation.
 pub(crate) struct CancelledTurn {
     pub(crate) session: Session,
     pub(crate) result: TurnResult,
-    pub(crate) took: Duration,
+    pub(crate) duration: Duration,
 }
 
-/// Builds blocked turns with a folder for scripts, the plugins `probe`, `bad-validator` and `stateful-builder`, and the
-/// tests' MCP server.
+/// Creates blocked turns. It needs a folder for scripts, the plugins `probe`, `bad-validator` and `stateful-builder`, and
+/// the tests' MCP server.
 pub(crate) struct BlockedTurns<'w> {
     pub(crate) folder: &'w Path,
     pub(crate) generation: Generation,
@@ -54,29 +54,30 @@ pub(crate) struct BlockedTurns<'w> {
 impl BlockedTurn {
     /// Runs the turn in a new session, and cancels it while it is blocked.
     pub(crate) async fn cancel_while_blocked(&self, host: &Host) -> CancelledTurn {
-        let (begun, passed) = (Arc::new(Notify::new()), Arc::new(AtomicU32::new(0)));
+        let (started, passed) = (Arc::new(Notify::new()), Arc::new(AtomicU32::new(0)));
         let observer = {
-            let (begun, passed, (point, times)) = (begun.clone(), passed.clone(), self.point);
+            let (started, passed, (blocking_checkpoint, times)) = (started.clone(), passed.clone(), self.checkpoint);
             Arc::new(move |checkpoint: Checkpoint<'_>| {
-                if checkpoint.to_string() == point && passed.fetch_add(1, Ordering::Relaxed) + 1 == times {
-                    begun.notify_one();
+                if checkpoint.to_string() == blocking_checkpoint && passed.fetch_add(1, Ordering::Relaxed) + 1 == times
+                {
+                    started.notify_one();
                 }
             })
         };
         let host = Host { checkpoint: Some(observer), ..host.clone() };
-        let mut session = Session::open(&host, self.agent.clone(), OpenSession::New).await.expect("a new session");
-        for _ in 0..self.before {
+        let mut session = Session::open(&host, self.agent.clone(), OpenSession::New).await.expect("the session opens");
+        for _ in 0..self.earlier_turns {
             let result = session
                 .run(Some(TurnInput::Text(self.input.clone())), CancellationToken::new())
                 .await
-                .expect("a turn before");
-            assert!(matches!(result, TurnResult::Finished(_)), "{}: {result:?}", self.what);
+                .expect("the earlier turn ends");
+            assert!(matches!(result, TurnResult::Finished(_)), "{}: {result:?}", self.operation);
         }
         passed.store(0, Ordering::Relaxed);
         let cancel = CancellationToken::new();
         let running = session.run(Some(TurnInput::Text(self.input.clone())), cancel.clone());
         let cancelling = async {
-            begun.notified().await;
+            started.notified().await;
             tokio::time::sleep(SETTLED).await;
             let requested_at = Instant::now();
             cancel.cancel();
@@ -85,11 +86,11 @@ impl BlockedTurn {
         let ending = async { (running.await, Instant::now()) };
         let ((result, ended), requested_at) = tokio::join!(ending, cancelling);
         let result = result.expect("the turn ends");
-        CancelledTurn { session, result, took: ended.duration_since(requested_at) }
+        CancelledTurn { session, result, duration: ended.duration_since(requested_at) }
     }
 }
 
-/// Long enough that a few of them fill a small window.
+/// A text that fills a small context window when it is sent a few times.
 fn long_text() -> String {
     format!("Work. {}", "and so on ".repeat(1_000))
 }
@@ -102,33 +103,33 @@ impl BlockedTurns<'_> {
     /// One blocked turn of each kind.
     pub(crate) async fn all(&self) -> Vec<BlockedTurn> {
         let streaming = json!({"text": "Wait.", "delay_ms": FOREVER});
-        let of_model = |reply: &Value| json!({ "replies": [reply] });
+        let model_script = |reply: &Value| json!({ "replies": [reply] });
         let plain = || AgentConfig::new("worker");
-        let mut all = vec![
-            self.blocked_turn("the model streams", plain(), of_model(&streaming), ("before-model", 1)),
+        let mut turns = vec![
+            self.blocked_turn("the model streams", plain(), model_script(&streaming), ("before-model", 1)),
             self.blocked_turn(
                 "a guest computes",
                 plain(),
-                of_model(&call_reply("probe.spin", json!({}))),
+                model_script(&call_reply("probe.spin", json!({}))),
                 ("before-call:probe.spin", 1),
             ),
             self.blocked_turn(
                 "a guest sleeps in a host call",
                 plain(),
-                of_model(&call_reply("probe.sleep", json!({"ms": FOREVER}))),
+                model_script(&call_reply("probe.sleep", json!({"ms": FOREVER}))),
                 ("before-call:probe.sleep", 1),
             ),
             self.blocked_turn(
                 "a validator runs",
                 self.with_slow_validator(),
-                of_model(&json!({"text": "spin"})),
+                model_script(&json!({"text": "spin"})),
                 ("after-commit:reply", 1),
             ),
             self.builder(),
             self.blocked_turn(
-                "the next try is waited for",
+                "the next attempt is waited for",
                 plain(),
-                of_model(
+                model_script(
                     &json!({"text": "Wait", "error": {"status": 503, "message": "busy", "retry_after_ms": 20_000}}),
                 ),
                 ("after-commit:model_failed", 1),
@@ -136,33 +137,33 @@ impl BlockedTurns<'_> {
             self.blocked_turn(
                 "an MCP server's tool runs",
                 self.with_mcp_server("good"),
-                of_model(&call_reply("desk.hang", json!({}))),
+                model_script(&call_reply("desk.hang", json!({}))),
                 ("before-call:desk.hang", 1),
             ),
         ];
-        all.push(self.summary());
-        all.push(self.embeddings().await);
-        let (streaming, computing) = (of_model(&streaming), of_model(&call_reply("probe.spin", json!({}))));
-        all.push(self.delegated("another agent's model streams", streaming, ("before-model", 2)));
-        all.push(self.delegated("another agent's guest computes", computing, ("before-call:probe.spin", 1)));
-        all
+        turns.push(self.summary());
+        turns.push(self.embeddings().await);
+        let (streaming, computing) = (model_script(&streaming), model_script(&call_reply("probe.spin", json!({}))));
+        turns.push(self.delegated("another agent's model streams", streaming, ("before-model", 2)));
+        turns.push(self.delegated("another agent's guest computes", computing, ("before-call:probe.spin", 1)));
+        turns
     }
 
     fn model(&self, script: &Value) -> Arc<dyn Provider> {
         let name = format!("{}.json", uuid::Uuid::new_v4());
-        std::fs::write(self.folder.join(&name), script.to_string()).expect("the script is written");
-        agent_models::provider(&format!("scripted:{name}"), self.folder).expect("a script")
+        std::fs::write(self.folder.join(&name), script.to_string()).expect("the script can be written");
+        agent_models::provider(&format!("scripted:{name}"), self.folder).expect("the script is valid")
     }
 
     fn blocked_turn(
         &self,
-        what: &'static str,
+        operation: &'static str,
         config: AgentConfig,
         script: Value,
-        point: (&'static str, u32),
+        checkpoint: (&'static str, u32),
     ) -> BlockedTurn {
         let agent = Agent::new(config, self.model(&script), self.generation.clone()).expect("an agent");
-        BlockedTurn { what, agent: Arc::new(agent), input: long_text(), before: 0, point }
+        BlockedTurn { operation, agent: Arc::new(agent), input: long_text(), earlier_turns: 0, checkpoint }
     }
 
     fn with_slow_validator(&self) -> AgentConfig {
@@ -173,7 +174,7 @@ impl BlockedTurns<'_> {
         config
     }
 
-    /// A context builder that asks the agent's model.
+    /// A turn whose context builder asks the agent's model.
     fn builder(&self) -> BlockedTurn {
         let limits = CallLimits { builder_time: Duration::from_secs(60), ..CallLimits::default() };
         let grants = Grants { model_tokens: Some(100_000), ..Grants::default() };
@@ -203,13 +204,16 @@ impl BlockedTurns<'_> {
         let output_text = json!({"text": "Noted."});
         let script = json!({"window": 8_000, "replies": [output_text, output_text], "summaries": [slow]});
         let config = AgentConfig { offered_tools: 100, ..AgentConfig::new("worker") };
-        BlockedTurn { before: 1, ..self.blocked_turn("a summary is written", config, script, ("before-model", 1)) }
+        BlockedTurn {
+            earlier_turns: 1,
+            ..self.blocked_turn("a summary is written", config, script, ("before-model", 1))
+        }
     }
 
-    /// A server that accepts the request and never answers, as long as this process lives.
+    /// A turn that embeds tools. Its server accepts the request and never answers, until this process ends.
     async fn embeddings(&self) -> BlockedTurn {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("loopback");
-        let base_url = format!("http://{}/v1", listener.local_addr().expect("an address"));
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a loopback port is free");
+        let base_url = format!("http://{}/v1", listener.local_addr().expect("the listener has an address"));
         tokio::spawn(async move {
             let mut open = Vec::new();
             while let Ok((connection, _)) = listener.accept().await {
@@ -225,33 +229,45 @@ impl BlockedTurns<'_> {
             timeouts: Default::default(),
             models: Default::default(),
         };
-        let embedder: Embedder = Providers::new(vec![provider]).embedder("local/embedder").expect("an embedder");
+        let embedder: Embedder =
+            Providers::new(vec![provider]).embedder("local/embedder").expect("the embedder is valid");
         let mut models = Models::new(self.model(&json!({"replies": [{"text": "unused"}]})), []);
         models.embedder = Some(Arc::new(embedder));
         let config = AgentConfig { offered_tools: 1, ..AgentConfig::new("worker") };
         let agent = Agent::new(config, models, self.generation.clone()).expect("an agent");
-        let point = ("after-commit:start", 1);
-        BlockedTurn { what: "tools are embedded", agent: Arc::new(agent), input: long_text(), before: 0, point }
+        let checkpoint = ("after-commit:start", 1);
+        BlockedTurn {
+            operation: "tools are embedded",
+            agent: Arc::new(agent),
+            input: long_text(),
+            earlier_turns: 0,
+            checkpoint,
+        }
     }
 
-    fn delegated(&self, what: &'static str, script: Value, point: (&'static str, u32)) -> BlockedTurn {
-        let child = self.blocked_turn(what, AgentConfig::new("below"), script, point).agent;
+    fn delegated(&self, operation: &'static str, script: Value, checkpoint: (&'static str, u32)) -> BlockedTurn {
+        let child = self.blocked_turn(operation, AgentConfig::new("below"), script, checkpoint).agent;
         let mut config = AgentConfig::new("worker");
         let delegate = Delegate { agent: child.into(), description: "Works.".to_owned(), input_schema: None };
         config.delegates.insert("below".to_owned(), delegate);
-        self.blocked_turn(what, config, json!({"replies": [call_reply("below", json!({"task": "Work."}))]}), point)
+        self.blocked_turn(
+            operation,
+            config,
+            json!({"replies": [call_reply("below", json!({"task": "Work."}))]}),
+            checkpoint,
+        )
     }
 }
 
-/// Stops the MCP servers that were kept.
-pub(crate) async fn stop_servers(all: &[BlockedTurn]) {
-    for work in all {
+/// Stops the MCP servers that are still connected.
+pub(crate) async fn stop_servers(turns: &[BlockedTurn]) {
+    for work in turns {
         work.agent.servers().shutdown().await;
     }
 }
 
-/// The last event of a session's turn as JSON, to check that it was cancelled.
+/// The last event of a session as JSON, with which a test checks that the turn was cancelled.
 pub(crate) async fn last_event(store: &dyn Store, session: &str) -> Option<String> {
-    let events = store.events(session, 0, 10_000).await.expect("events are there");
+    let events = store.events(session, 0, 10_000).await.expect("the events can be read");
     events.last().and_then(|event| serde_json::to_string(&event.event.kind).ok())
 }

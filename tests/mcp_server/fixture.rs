@@ -1,18 +1,19 @@
-//! Builds the MCP server of the tests once, with one call of the compiler, and reads the diary that it writes while it
-//! runs. Each test program that needs this file includes it.
+//! Builds the MCP server of the tests once, with one call of the compiler, and reads the log that the server writes
+//! while it runs. Each test program that needs this file includes it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// The path of the program; its first argument selects its behaviour.
+/// Returns the path of the server program. The first argument of the program selects its behaviour.
 pub(crate) fn mcp_server() -> &'static Path {
     static SERVER: OnceLock<PathBuf> = OnceLock::new();
     SERVER.get_or_init(|| {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/mcp_server/main.rs");
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        // Another test program may be building it too, so each builds into a separate file and moves it into place.
+        // Another test program may be building the server too, so each program builds a separate file and then renames
+        // it.
         let built = folder.join(format!("mcp-server-{}", std::process::id()));
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let output = Command::new(rustc).args(["--edition", "2024", "-o"]).arg(&built).arg(&source).output();
@@ -24,33 +25,33 @@ pub(crate) fn mcp_server() -> &'static Path {
     })
 }
 
-/// A limit against hanging; no test normally waits for it.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A timeout that only fails tests that hang.
+const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The entries that servers have written to the file named by their second argument.
+/// The log of the server: the entries that server processes have written to the file named by their second argument.
 pub(crate) struct Diary {
     pub(crate) path: PathBuf,
 }
 
 impl Diary {
-    /// All entries so far.
+    /// Returns all entries so far.
     pub(crate) fn entries(&self) -> Vec<String> {
         let text = std::fs::read_to_string(&self.path).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// How often this entry was written.
+    /// Returns how often this entry was written.
     pub(crate) fn count(&self, entry: &str) -> usize {
         self.entries().iter().filter(|found| *found == entry).count()
     }
 
-    /// The ids of the processes that were started so far.
+    /// Returns the ids of the processes that were started so far.
     pub(crate) fn started(&self) -> Vec<u32> {
         let entries = self.entries();
         entries.iter().filter_map(|entry| entry.strip_prefix("started ")?.parse().ok()).collect()
     }
 
-    /// The ids of those that still run.
+    /// Returns the ids of the started processes that still run.
     pub(crate) fn alive(&self) -> Vec<u32> {
         self.started().into_iter().filter(|id| is_alive(*id)).collect()
     }
@@ -60,28 +61,28 @@ impl Diary {
         until("no process of the server is left", || self.alive().is_empty()).await;
     }
 
-    /// Waits for an entry.
+    /// Waits until this entry was written.
     pub(crate) async fn until_noted(&self, entry: &str) {
         until(entry, || self.count(entry) > 0).await;
     }
 }
 
-/// Waits until the condition holds.
-pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
+/// Waits until the condition is true. Panics with the description `condition` if the wait times out.
+pub(crate) async fn until(condition: &str, is_true: impl Fn() -> bool) {
     let waiting = async {
-        while !is_so() {
+        while !is_true() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("never: {what}"));
+    tokio::time::timeout(HANG_TIMEOUT, waiting).await.unwrap_or_else(|_| panic!("timed out: {condition}"));
 }
 
-/// Whether a process runs; a zombie does not count.
+/// Returns whether a process runs. A zombie process does not count.
 fn is_alive(id: u32) -> bool {
     let state = if cfg!(target_os = "linux") {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
         // The name before the state is in parentheses, and may contain any character.
-        stat.rsplit_once(')').map(|(_, rest)| rest.trim().to_owned()).unwrap_or_default()
+        stat.rsplit_once(')').map(|(_, after_name)| after_name.trim().to_owned()).unwrap_or_default()
     } else {
         let output = std::process::Command::new("ps").args(["-o", "stat=", "-p", &id.to_string()]).output();
         String::from_utf8_lossy(&output.expect("ps runs").stdout).trim().to_owned()

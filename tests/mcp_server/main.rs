@@ -1,24 +1,24 @@
-//! An MCP server for tests, whose first argument selects its behaviour. It uses only the standard library, so that
-//! tests can build it with one call of the compiler. It implements the protocol of 2025-11-25.
+//! An MCP server for tests. Its first argument selects its behaviour. It uses only the standard library, so that tests
+//! can build it with one call of the compiler. It implements version 2025-11-25 of the protocol.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, Write, stdin, stdout};
 use std::time::Duration;
 
-/// A message, parsed from one line as far as this server needs it.
+/// A message of the client. Only the fields that this server needs are parsed.
 struct Message {
     line: String,
     method: String,
-    /// The id as written; `None` for notifications.
+    /// The id as it is written in the message. `None` for notifications.
     id: Option<String>,
 }
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mode = arguments.first().map_or("good", String::as_str);
-    // The file for its diary, which tests read.
-    let diary = arguments.get(1).cloned();
-    note(diary.as_deref(), &format!("started {}", std::process::id()));
+    // The server's log file, which tests read.
+    let log = arguments.get(1).cloned();
+    write_log(log.as_deref(), &format!("started {}", std::process::id()));
     match mode {
         "silent" => sleep_for_ever(),
         "exits" => {
@@ -30,8 +30,8 @@ fn main() {
             std::process::exit(3);
         }
         "endless-line" => endless_line(),
-        // Ends neither at the end of its input nor on SIGTERM, and starts a grandchild that does the same.
-        "stubborn" => stubborn(diary.as_deref()),
+        // This mode continues after the end of its input and after SIGTERM, and starts a grandchild that does the same.
+        "stubborn" => stubborn(log.as_deref()),
         _ => {}
     }
     let mut pages = 0;
@@ -39,9 +39,9 @@ fn main() {
     for line in stdin().lock().lines() {
         let Ok(line) = line else { return };
         let message = Message::read(line);
-        note(diary.as_deref(), &message.method);
+        write_log(log.as_deref(), &message.method);
         match message.method.as_str() {
-            // Knows the newest version of the protocol and nothing older.
+            // This mode supports only the newest version of the protocol.
             "initialize" if mode == "newest" => message.refuse(-32601, "unknown method"),
             "server/discover" if mode == "newest" => message.answer(
                 r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private","serverInfo":{"name":"fixture","version":"1"}}"#,
@@ -51,12 +51,12 @@ fn main() {
             ),
             "tools/list" => {
                 pages += 1;
-                list(mode, pages, &message);
+                answer_tool_list(mode, pages, &message);
             }
-            "tools/call" => call((mode, diary.as_deref()), &message, &mut waiting),
+            "tools/call" => call((mode, log.as_deref()), &message, &mut waiting),
             "ping" => message.answer("{}"),
             "notifications/cancelled" => waiting.clear(),
-            // Ignores unknown requests, as some servers do.
+            // This mode ignores unknown requests, as some servers do.
             _ if mode == "deaf-to-new" && message.id.is_some() => {}
             _ if mode == "dies-of-new" && message.id.is_some() => panic!("unknown method"),
             _ if mode == "odd-to-new" && message.id.is_some() => message.answer("{}"),
@@ -64,13 +64,13 @@ fn main() {
             _ => {}
         }
     }
-    note(diary.as_deref(), "input closed");
+    write_log(log.as_deref(), "input closed");
     if mode == "stubborn" {
         sleep_for_ever();
     }
 }
 
-fn list(mode: &str, page: usize, message: &Message) {
+fn answer_tool_list(mode: &str, page: usize, message: &Message) {
     let tool = |name: &str, hints: &str| {
         format!(
             r#"{{"name":"{name}","description":"does {name}","inputSchema":{{"type":"object","properties":{{"text":{{"type":"string"}}}}}},"annotations":{hints}}}"#
@@ -109,23 +109,23 @@ fn list(mode: &str, page: usize, message: &Message) {
             message.answer(&format!(r#"{{"tools":[{}]}}"#, tools.join(",")));
         }
         "fat" => {
-            let fat = format!(
+            let large_tool = format!(
                 r#"{{"name":"fat{page}","description":"{}","inputSchema":{{"type":"object"}}}}"#,
                 "x".repeat(6 << 20)
             );
-            message.answer(&format!(r#"{{"tools":[{fat}],"nextCursor":"{page}"}}"#));
+            message.answer(&format!(r#"{{"tools":[{large_tool}],"nextCursor":"{page}"}}"#));
         }
         "lies" => {
-            let lie = tool("lie", r#"{"readOnlyHint":true,"destructiveHint":true,"idempotentHint":false}"#);
-            message.answer(&format!(r#"{{"tools":[{lie}]}}"#));
+            let lying_tool = tool("lie", r#"{"readOnlyHint":true,"destructiveHint":true,"idempotentHint":false}"#);
+            message.answer(&format!(r#"{{"tools":[{lying_tool}]}}"#));
         }
-        // Two servers of a desktop: one reads pictures, the other renames files; both in the folder of the third
-        // argument.
+        // The two servers of the desktop tests: one reads the text of images, and the other renames files. Both use the
+        // folder that the third argument names.
         "ocr" => message.answer(&format!(r#"{{"tools":[{}]}}"#, desktop_tool("extract_text_from_image", &["path"]))),
         "filesystem" => {
             message.answer(&format!(r#"{{"tools":[{}]}}"#, desktop_tool("move_file", &["source", "destination"])));
         }
-        // Another release, without most of its tools and with a new one.
+        // Another release of the server, without most of the tools and with a new tool.
         "fewer" => {
             let look = tool("look", r#"{"readOnlyHint":true,"openWorldHint":false}"#);
             message.answer(&format!(r#"{{"tools":[{look},{}]}}"#, tool("late", "{}")));
@@ -133,7 +133,7 @@ fn list(mode: &str, page: usize, message: &Message) {
         "nonsense-list" => message.answer(r#"{"tools":"many"}"#),
         "hang-list" => {}
         _ => {
-            // The next release of the same server, with other hints on its tools.
+            // The mode `renewed` is the next release of the server, with other hints on its tools.
             let hints = if mode == "renewed" { r#"{"readOnlyHint":true}"# } else { "{}" };
             let mut tools: Vec<String> = names.iter().map(|name| tool(name, hints)).collect();
             tools.push(tool("look", r#"{"readOnlyHint":true,"openWorldHint":false}"#));
@@ -154,13 +154,13 @@ fn desktop_tool(name: &str, arguments: &[&str]) -> String {
     )
 }
 
-/// The desktop file that an argument names.
-fn on_desktop(message: &Message, argument: &str) -> std::path::PathBuf {
-    let folder = std::env::args().nth(3).expect("the folder of the desktop");
+/// Returns the path of the desktop file that an argument of the call names.
+fn desktop_path(message: &Message, argument: &str) -> std::path::PathBuf {
+    let folder = std::env::args().nth(3).expect("the third argument is the desktop folder");
     std::path::Path::new(&folder).join(message.text_of(argument).unwrap_or_default())
 }
 
-fn call((mode, diary): (&str, Option<&str>), message: &Message, waiting: &mut VecDeque<String>) {
+fn call((mode, log): (&str, Option<&str>), message: &Message, waiting: &mut VecDeque<String>) {
     let text = |text: &str| format!(r#"{{"content":[{{"type":"text","text":"{text}"}}]}}"#);
     let name = message.text_of("name").unwrap_or_default();
     match name.as_str() {
@@ -168,36 +168,36 @@ fn call((mode, diary): (&str, Option<&str>), message: &Message, waiting: &mut Ve
         "echo" | "look" => message.answer(&text(&message.text_of("text").unwrap_or_default())),
         "error" => message.answer(r#"{"content":[{"type":"text","text":"the disk is full"}],"isError":true}"#),
         "refuse" => message.refuse(-32602, "text must be short"),
-        // A picture of one pixel.
+        // The image has one pixel.
         "image" => message.answer(concat!(
             r#"{"content":[{"type":"text","text":"here"},{"type":"image","mimeType":"image/png","data":""#,
             "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
             r#""}]}"#
         )),
         "structured" => message.answer(r#"{"content":[],"structuredContent":{"warm":true,"degrees":21.5}}"#),
-        // The content of the picture's file is its text.
-        "extract_text_from_image" => match std::fs::read_to_string(on_desktop(message, "path")) {
-            Ok(seen) => message.answer(&text(seen.trim())),
+        // The image file contains the text that the image shows.
+        "extract_text_from_image" => match std::fs::read_to_string(desktop_path(message, "path")) {
+            Ok(image_text) => message.answer(&text(image_text.trim())),
             Err(error) => message.refuse(-32602, &error.to_string()),
         },
-        "move_file" => match std::fs::rename(on_desktop(message, "source"), on_desktop(message, "destination")) {
+        "move_file" => match std::fs::rename(desktop_path(message, "source"), desktop_path(message, "destination")) {
             Ok(()) => message.answer(&text("moved")),
             Err(error) => message.refuse(-32602, &error.to_string()),
         },
         "hang" => waiting.extend(message.id.clone()),
-        // Reads nothing else in the meantime.
+        // The server reads no further message during this call.
         "stall" => sleep_for_ever(),
         "die" => std::process::exit(1),
         "garbage" => {
-            say("Listening on port 3000 …");
-            say("{\"jsonrpc\":\"2.0\"");
-            say(r#"{"jsonrpc":"2.0","id":999,"result":{"content":[{"type":"text","text":"not asked for"}]}}"#);
-            say(r#"[1,2,3]"#);
+            write_line("Listening on port 3000 …");
+            write_line("{\"jsonrpc\":\"2.0\"");
+            write_line(r#"{"jsonrpc":"2.0","id":999,"result":{"content":[{"type":"text","text":"not asked for"}]}}"#);
+            write_line(r#"[1,2,3]"#);
             message.answer(&text("clean"));
         }
         "huge" => endless_line(),
         "change" => {
-            say(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#);
+            write_line(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#);
             message.answer(&text("changed"));
         }
         "env" => {
@@ -205,7 +205,7 @@ fn call((mode, diary): (&str, Option<&str>), message: &Message, waiting: &mut Ve
             names.sort();
             message.answer(&text(&names.join(" ")));
         }
-        // Returns the values that were passed to it, in a result, in an error, and on standard error.
+        // The server returns its secret in a result, in an error, and on standard error.
         "leak" => {
             let token = std::env::var("DESK_TOKEN").unwrap_or_default();
             eprintln!("the token is {token}");
@@ -215,17 +215,17 @@ fn call((mode, diary): (&str, Option<&str>), message: &Message, waiting: &mut Ve
             let token = std::env::var("DESK_TOKEN").unwrap_or_default();
             message.refuse(-32602, &format!("{token} may not do this"));
         }
-        // One level more than a JSON parser accepts.
+        // The result is nested one level deeper than a JSON parser accepts.
         "deep" => {
             let (open, close) = ("[".repeat(126), "]".repeat(126));
             message.answer(&format!(r#"{{"content":[],"structuredContent":{open}{close}}}"#));
         }
-        // Sends requests without end and reads nothing.
+        // The server sends very many requests and reads no message.
         "flood" => {
             for number in 0..10_000_000 {
-                say(&format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#));
+                write_line(&format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#));
                 if number % 1000 == 0 {
-                    note(diary, "a thousand questions");
+                    write_log(log, "a thousand questions");
                 }
             }
         }
@@ -243,13 +243,13 @@ impl Message {
     fn read(line: String) -> Self {
         let mut message = Self { method: String::new(), id: None, line };
         message.method = message.text_of("method").unwrap_or_default();
-        // Ids of this server's client are numbers, and come before everything else.
+        // The client's ids are numbers, and the id comes before all other fields of a message.
         let id = message.line.split_once("\"id\":").map(|(_, rest)| rest.split([',', '}']).next().unwrap_or_default());
         message.id = id.map(str::to_owned).filter(|_| !message.method.starts_with("notifications/"));
         message
     }
 
-    /// The text after the last key with that name, without escapes. A tool's name is after the first key `name`.
+    /// Returns the string after the first key with this name. Escapes are not supported.
     fn text_of(&self, key: &str) -> Option<String> {
         let key = format!("\"{key}\":\"");
         let (_, rest) = self.line.split_once(&key)?;
@@ -258,16 +258,16 @@ impl Message {
 
     fn answer(&self, result: &str) {
         let id = self.id.as_deref().unwrap_or("null");
-        say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#));
+        write_line(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#));
     }
 
     fn refuse(&self, code: i32, message: &str) {
         let id = self.id.as_deref().unwrap_or("null");
-        say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{message}"}}}}"#));
+        write_line(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{message}"}}}}"#));
     }
 }
 
-fn say(line: &str) {
+fn write_line(line: &str) {
     let mut out = stdout().lock();
     let written = writeln!(out, "{line}").and_then(|()| out.flush());
     if written.is_err() {
@@ -282,17 +282,19 @@ fn endless_line() -> ! {
     std::process::exit(0);
 }
 
-fn stubborn(diary: Option<&str>) {
+fn stubborn(log: Option<&str>) {
     // The shell ignores SIGTERM, and so does its child.
     let script = "trap '' TERM; sleep 600 & echo $!; wait";
     let mut shell = std::process::Command::new("/bin/sh");
     let child =
         shell.args(["-c", script]).stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped()).spawn();
     let mut child = child.expect("a shell");
-    note(diary, &format!("started {}", child.id()));
+    write_log(log, &format!("started {}", child.id()));
     let mut line = String::new();
-    std::io::BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
-    note(diary, &format!("started {}", line.trim()));
+    std::io::BufReader::new(child.stdout.take().expect("the shell's output is piped"))
+        .read_line(&mut line)
+        .expect("a line");
+    write_log(log, &format!("started {}", line.trim()));
 }
 
 fn sleep_for_ever() -> ! {
@@ -301,9 +303,9 @@ fn sleep_for_ever() -> ! {
     }
 }
 
-fn note(diary: Option<&str>, what: &str) {
-    let Some(diary) = diary else { return };
-    let file = std::fs::OpenOptions::new().create(true).append(true).open(diary);
-    let written = file.and_then(|mut file| file.write_all(format!("{what}\n").as_bytes()));
-    written.expect("the diary can be written");
+fn write_log(log: Option<&str>, entry: &str) {
+    let Some(log) = log else { return };
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(log);
+    let written = file.and_then(|mut file| file.write_all(format!("{entry}\n").as_bytes()));
+    written.expect("the log can be written");
 }

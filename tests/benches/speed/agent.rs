@@ -1,4 +1,4 @@
-//! Agents with an instant scripted model, and the folder in which their sessions are stored.
+//! Agents with a scripted model that answers immediately, and the folder that stores their sessions.
 
 use agent_plugins::Generation;
 use agent_runtime::{Agent, AgentConfig};
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// The folder of an in-memory file system on Linux.
+/// The folder of Linux's in-memory file system.
 const IN_MEMORY: &str = "/dev/shm";
 
 /// A script with this many replies.
@@ -17,17 +17,17 @@ pub(crate) fn script(replies: usize) -> String {
     serde_json::json!({ "replies": vec![reply; replies] }).to_string()
 }
 
-/// An agent without plugins, each of whose sessions may call the model this many times.
+/// An agent without plugins. In each session, it can call the model this many times.
 pub(crate) fn scripted(directory: &Path, replies: usize) -> wasmtime::Result<Arc<Agent>> {
     std::fs::write(directory.join("script.json"), script(replies))?;
     let provider = agent_models::provider("scripted:script.json", directory)?;
     Ok(Arc::new(Agent::new(AgentConfig::new("bench"), provider, Generation::new([]))?))
 }
 
-/// A directory in memory if there is one, and a description of where it is.
+/// A temporary directory, in memory if possible, and a description of its location.
 pub(crate) fn in_memory() -> std::io::Result<(TempDir, &'static str)> {
     match Path::new(IN_MEMORY).is_dir() {
         true => Ok((tempfile::tempdir_in(IN_MEMORY)?, "in memory")),
-        false => Ok((tempfile::tempdir()?, "on disk, for want of a file system in memory")),
+        false => Ok((tempfile::tempdir()?, "on disk, because no in-memory file system exists")),
     }
 }

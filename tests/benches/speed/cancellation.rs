@@ -1,5 +1,5 @@
-//! "Cancellation" (L29): the time from the request to the stored end of the turn, for everything that a turn can wait
-//! for.
+//! "Cancellation" (L29): The time from the request until the end of the turn is stored, for each kind of operation that
+//! a turn can wait for.
 
 use crate::agent::in_memory;
 use crate::component::scratch;
@@ -16,10 +16,10 @@ use std::time::Duration;
 use wasmtime::bail;
 
 const ROUNDS: usize = 30;
-/// For the slowest sample.
+/// The target for the slowest sample.
 const TARGET: Duration = Duration::from_millis(100);
 
-/// Measures each kind of wait, durable on disk. `components` are the plugins that the turns need.
+/// Measures each kind of operation with a durable store on disk. `components` are the plugins that the turns need.
 pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmtime::Result<()> {
     let (directory, _) = in_memory()?;
     std::fs::create_dir_all(scratch())?;
@@ -45,19 +45,21 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
     table.title(format!(
         "cancellation, from the request to the stored end, synchronous=FULL on disk, {ROUNDS} samples each"
     ));
-    let all = blocked_turns.all().await;
-    for work in &all {
+    let blocked = blocked_turns.all().await;
+    for turn in &blocked {
         let mut samples = Samples::default();
         for _ in 0..ROUNDS {
-            let CancelledTurn { session, result, took } = work.cancel_while_blocked(&host).await;
-            let TurnResult::Cancelled = result else { bail!("while {}: the turn ended with {result:?}", work.what) };
+            let CancelledTurn { session, result, duration } = turn.cancel_while_blocked(&host).await;
+            let TurnResult::Cancelled = result else {
+                bail!("while {}: the turn ended with {result:?}", turn.operation)
+            };
             session.close().await?;
-            samples.push(took);
+            samples.push(duration);
         }
         let verdict = format!("slowest; target 100 ms: {}", reached(samples.slowest() <= TARGET));
         let verdict = format!("{:.1} ms the {verdict}", samples.slowest().as_secs_f64() * 1e3);
-        table.line(&format!("while {}", work.what), samples, verdict);
+        table.line(&format!("while {}", turn.operation), samples, verdict);
     }
-    stop_servers(&all).await;
+    stop_servers(&blocked).await;
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! "Compiled code": loading a plugin whose code is in the cache, from its file to a plugin that can be called. For
-//! comparison, raw wasmtime opens the code of the same component, without verifying it and without linking it.
+//! "Compiled code": The time to load a plugin whose code is in the cache, until the plugin can be called. For
+//! comparison, raw wasmtime opens the code of the same component, and neither verifies nor links it.
 
 use crate::component::scratch;
 use crate::samples::Samples;
@@ -16,13 +16,14 @@ use wasmtime::error::Context;
 
 const WARM_UP: usize = 20;
 const ROUNDS: usize = 300;
-/// For each MB of compiled code.
+/// The target for each MB of compiled code.
 const TARGET: Duration = Duration::from_millis(1);
 const MEGABYTE: f64 = 1e6;
 /// Below this many MB of code, the fixed cost of a plugin is higher than the cost of its code.
 const SMALL: f64 = 0.5;
-/// Functions of the large component, and operations in each.
+/// The number of functions in the large component.
 const FUNCTIONS: usize = 3_000;
+/// The number of operations in each of these functions.
 const OPERATIONS: usize = 150;
 
 /// Measures each component.
@@ -32,7 +33,7 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
     let large = scratch().join("large.wasm");
     std::fs::write(&large, wat::parse_str(large_component())?)?;
     for component in components.iter().chain([&large]) {
-        // A separate cache, so that the only file of compiled code in it is this component's.
+        // Each component has its own cache, so that the cache contains only one file of compiled code.
         let cache = tempfile::tempdir_in(scratch())?;
         let options = SandboxOptions { cache_directory: Some(cache.path().to_owned()), ..SandboxOptions::default() };
         let sandbox = Sandbox::new(options)?;
@@ -40,10 +41,10 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
         let mut samples = Samples::default();
         for round in 0..WARM_UP + ROUNDS {
             let source = Mutex::new(None);
-            let started = Instant::now();
-            let plugin = sandbox.load_file_with(component, &|event| note(event, &source)).await?;
-            let elapsed = started.elapsed();
-            // Nothing else holds the plugin, so the next round loads it again.
+            let start = Instant::now();
+            let plugin = sandbox.load_file_with(component, &|event| record_source(event, &source)).await?;
+            let elapsed = start.elapsed();
+            // No other reference to the plugin exists, so the next round loads it again.
             drop(plugin);
             let source = source.into_inner().ok().flatten();
             if source != Some(CodeSource::Cache) {
@@ -56,17 +57,17 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
         let raw = raw(component)?;
         let megabytes = compiled_bytes(cache.path())? as f64 / MEGABYTE;
         let read_and_digest = read_and_digest(component)?;
-        let each = samples.median().saturating_sub(read_and_digest.median()).as_secs_f64() / megabytes;
+        let time_per_mb = samples.median().saturating_sub(read_and_digest.median()).as_secs_f64() / megabytes;
         let verdict = if megabytes < SMALL {
-            "so little that it says nothing of an MB".to_owned()
+            "too little code to measure the time for each MB".to_owned()
         } else {
-            let (target, reached) = (TARGET.as_secs_f64() * 1e3, reached(each <= TARGET.as_secs_f64()));
-            format!("without its digest {:.2} ms for each MB; target {target:.0} ms: {reached}", each * 1e3)
+            let (target, reached) = (TARGET.as_secs_f64() * 1e3, reached(time_per_mb <= TARGET.as_secs_f64()));
+            format!("without its digest {:.2} ms for each MB; target {target:.0} ms: {reached}", time_per_mb * 1e3)
         };
         let ratio = samples.median().as_secs_f64() / raw.median().as_secs_f64();
         let verdict = format!("{megabytes:.2} MB of code, {ratio:.1} × raw, {verdict}");
         table.line("raw wasmtime, neither verified nor linked", raw, String::new());
-        table.line("the component read, and its digest", read_and_digest, String::new());
+        table.line("reading the component and computing its digest", read_and_digest, String::new());
         let name = component.file_stem().unwrap_or_default().to_string_lossy();
         let kilobytes = std::fs::metadata(component)?.len() / 1_000;
         table.line(&format!("{name}, a component of {kilobytes} KB"), samples, verdict);
@@ -75,17 +76,17 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
 }
 
 /// Opens the code of a component that raw wasmtime has compiled.
-#[allow(unsafe_code, reason = "compiled code can only be loaded unsafely; it was made two lines above")]
+#[allow(unsafe_code, reason = "compiled code can only be loaded unsafely, and this function has compiled it")]
 fn raw(component: &Path) -> wasmtime::Result<Samples> {
     let engine = Engine::default();
     let file = tempfile::NamedTempFile::new_in(scratch())?;
     std::fs::write(file.path(), Component::from_file(&engine, component)?.serialize()?)?;
     let mut samples = Samples::default();
     for round in 0..WARM_UP + ROUNDS {
-        let started = Instant::now();
+        let start = Instant::now();
         // SAFETY: Nothing else accesses the file.
         let opened = unsafe { Component::deserialize_file(&engine, file.path())? };
-        let elapsed = started.elapsed();
+        let elapsed = start.elapsed();
         drop(opened);
         if round >= WARM_UP {
             samples.push(elapsed);
@@ -98,16 +99,16 @@ fn raw(component: &Path) -> wasmtime::Result<Samples> {
 fn read_and_digest(component: &Path) -> wasmtime::Result<Samples> {
     let mut samples = Samples::default();
     for round in 0..WARM_UP + ROUNDS {
-        let started = Instant::now();
+        let start = Instant::now();
         std::hint::black_box(agent_plugins::digest_of(&std::fs::read(component)?));
         if round >= WARM_UP {
-            samples.push(started.elapsed());
+            samples.push(start.elapsed());
         }
     }
     Ok(samples)
 }
 
-/// A component with as much code as a small interpreter.
+/// The text of a component with as much code as a small interpreter.
 fn large_component() -> String {
     let mut functions = String::new();
     for function in 0..FUNCTIONS {
@@ -128,7 +129,7 @@ fn large_component() -> String {
     )
 }
 
-fn note(event: LoadEvent, source: &Mutex<Option<CodeSource>>) {
+fn record_source(event: LoadEvent, source: &Mutex<Option<CodeSource>>) {
     if let (LoadEvent::Loaded { code, .. }, Ok(mut source)) = (event, source.lock()) {
         *source = Some(code);
     }
@@ -139,9 +140,9 @@ fn compiled_bytes(cache: &Path) -> wasmtime::Result<u64> {
     for engine in std::fs::read_dir(cache)? {
         let engine = engine?.path();
         if engine.is_dir() {
-            let file = std::fs::read_dir(engine)?.next().context("the cache has a file")?;
+            let file = std::fs::read_dir(engine)?.next().context("the cache contains no file")?;
             return Ok(file?.metadata()?.len());
         }
     }
-    bail!("nothing is in the cache")
+    bail!("the cache is empty")
 }

@@ -1,4 +1,4 @@
-//! The measured components: plugins and fixtures of the repository, built by the code behind `plugin build`.
+//! The measured components: plugins and fixtures of the repository, built with the code of `plugin build`.
 
 use agent_devkit::build::{Toolchain, build};
 use std::path::{Path, PathBuf};

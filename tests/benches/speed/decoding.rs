@@ -1,4 +1,5 @@
-//! "Stream decoding": bytes of a Chat Completions stream to deltas, including JSON, in reads of 64 KiB on one core.
+//! "Stream decoding": Decodes the bytes of a Chat Completions stream, including its JSON, into deltas. The bytes come
+//! in reads of 64 KiB, and the measurement uses one core.
 
 use crate::samples::Samples;
 use crate::table::{Table, reached};
@@ -10,21 +11,22 @@ use wasmtime::bail;
 const WARM_UP: usize = 5;
 const ROUNDS: usize = 60;
 const READ: usize = 64 * 1024;
-/// Bytes per second.
+/// The target in bytes per second.
 const TARGET: f64 = 200e6;
-/// Chunks of the stream of small events, about 8 MB.
+/// The number of chunks in the stream of small events, which has about 8 MB.
 const CHUNKS: usize = 25_000;
-/// Bytes per read in the measurement of linearity: one event needs many reads, so that scanning its bytes again would
-/// show.
+/// Bytes per read in the measurement of linearity. One event needs many reads, so a decoder that scans its bytes again
+/// at each read would be slow.
 const SMALL_READ: usize = 4 * 1024;
-/// Bytes of text in the smaller of the two large events; the other has four times as many.
+/// Bytes of text in the smaller of the two large events. The other event has four times as many.
 const LARGE: usize = 1024 * 1024;
-/// The maximum ratio for the same text in larger events; quadratic time would give four.
+/// The maximum ratio of the times for the same text in larger and in smaller events. With quadratic time, the ratio
+/// would be four.
 const MAX_RATIO: f64 = 2.0;
 
 const WORDS: [&str; 8] = [" the", " answer", " is", ",", " forty", "-two", "\\n\\n", " because"];
 
-/// Measures a reply of small chunks, as providers stream text, and large events of two sizes.
+/// Measures replies of small chunks, as providers stream them, and replies of large events in two sizes.
 pub(crate) fn measure(table: &mut Table) -> wasmtime::Result<()> {
     let text = stream((0..CHUNKS).map(|chunk| chunk_of("content", WORDS[chunk % WORDS.len()])));
     let thinking = stream((0..CHUNKS).map(|chunk| chunk_of("reasoning_content", WORDS[chunk % WORDS.len()])));
@@ -41,15 +43,15 @@ pub(crate) fn measure(table: &mut Table) -> wasmtime::Result<()> {
         let verdict = format!("{size:.1} MB, {:.0} MB/s; target 200 MB/s: {}", rate / 1e6, reached(rate >= TARGET));
         table.line(what, samples, verdict);
     }
-    let (one, four) = (decode(&large, SMALL_READ)?, decode(&larger, SMALL_READ)?);
-    let times = four.median().as_secs_f64() / one.median().as_secs_f64();
-    table.line("8 MiB of text in events of 1 MiB", one, format!("reads of {} KiB", SMALL_READ / 1024));
-    let verdict = format!("{times:.2} × the time; target linear: {}", reached(times <= MAX_RATIO));
-    table.line("8 MiB of text in events of 4 MiB", four, verdict);
+    let (smaller_events, larger_events) = (decode(&large, SMALL_READ)?, decode(&larger, SMALL_READ)?);
+    let ratio = larger_events.median().as_secs_f64() / smaller_events.median().as_secs_f64();
+    table.line("8 MiB of text in events of 1 MiB", smaller_events, format!("reads of {} KiB", SMALL_READ / 1024));
+    let verdict = format!("{ratio:.2} × the time; target linear: {}", reached(ratio <= MAX_RATIO));
+    table.line("8 MiB of text in events of 4 MiB", larger_events, verdict);
     Ok(())
 }
 
-/// One chunk with all fields that OpenAI sends.
+/// A chunk with all fields that OpenAI sends.
 fn chunk_of(field: &str, json_text: &str) -> String {
     format!(
         "data: {{\"id\":\"chatcmpl-0123456789abcdefghijklmnopqrs\",\"object\":\"chat.completion.chunk\",\
@@ -64,22 +66,22 @@ fn stream(chunks: impl Iterator<Item = String>) -> Vec<u8> {
     chunks.chain([end.to_owned()]).collect::<String>().into_bytes()
 }
 
-/// Times of decoding the whole body as one reply, in reads of this many bytes.
+/// Measures the time to decode the whole body as one reply, in reads of this many bytes.
 fn decode(body: &[u8], read: usize) -> wasmtime::Result<Samples> {
     let mut samples = Samples::default();
     let mut deltas: Vec<Delta> = Vec::new();
     for round in 0..WARM_UP + ROUNDS {
-        let started = Instant::now();
+        let start = Instant::now();
         let mut stream = ChatStream::new("bench", "bench/model");
         for read in body.chunks(read) {
-            // As the reader of a connection does, which forwards them at once.
+            // The reader of a connection also forwards its deltas after each read.
             deltas.clear();
             if let Err(error) = stream.push(read, &mut deltas) {
                 bail!("the stream was not decoded: {error}");
             }
         }
         let decoded = stream.finish(&mut deltas);
-        let elapsed: Duration = started.elapsed();
+        let elapsed: Duration = start.elapsed();
         if let Err(error) = decoded {
             bail!("the stream was not decoded: {error}");
         }

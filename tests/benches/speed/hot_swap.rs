@@ -1,5 +1,5 @@
-//! "Hot swap": calls at fixed times, at half load, with and without plugin version swaps during the run; both versions
-//! are already compiled.
+//! "Hot swap": Calls at fixed times and at half load, with and without swaps of the plugin's version. Both versions are
+//! already compiled.
 
 use crate::component::scratch;
 use crate::samples::Samples;
@@ -18,16 +18,16 @@ use wasmtime::error::Context;
 use wasmtime::{bail, format_err};
 
 const WARM_UP: usize = 500;
-/// Blocks of calls with swaps, alternating with as many without.
+/// The number of blocks of calls with swaps. They alternate with as many blocks without swaps.
 const BLOCKS: usize = 10;
 const CALLS: usize = 1_000;
-/// Swaps in each block with swaps, 1,000 in all.
+/// The number of swaps in each block with swaps. The total is 1,000.
 const SWAPS: u32 = 100;
-/// For the 99th percentile.
+/// The maximum ratio of the 99th percentiles.
 const RATIO: f64 = 2.0;
 const TOOL: &str = "probe.echo";
 
-/// Measures each call from the time at which it should have started.
+/// Measures each call. Its time begins when it should have started.
 pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Result<()> {
     let options = SandboxOptions { cache_directory: Some(scratch().join("cache")), ..SandboxOptions::default() };
     let sandbox = Sandbox::new(options)?;
@@ -39,40 +39,44 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
     }
     let provider = agent_models::provider("offline", Path::new("."))?;
     let live = LiveAgent::new(Arc::new(Agent::new(AgentConfig::new("bench"), provider, generations[0].clone())?));
-    let mut alone = Samples::default();
+    let mut unloaded = Samples::default();
     for _ in 0..WARM_UP {
-        let started = Instant::now();
+        let start = Instant::now();
         call(&sandbox, &live).await?;
-        alone.push(started.elapsed());
+        unloaded.push(start.elapsed());
     }
     let swap_alone = swaps_alone(&live, &generations)?;
-    let interval = alone.median() * 2;
-    let (mut still, mut swapped) = (Samples::default(), Samples::default());
+    let interval = unloaded.median() * 2;
+    let (mut without_swaps, mut with_swaps) = (Samples::default(), Samples::default());
     for _ in 0..BLOCKS {
-        block(&sandbox, &live, interval, &mut still).await?;
-        let (changing, generations) = (live.clone(), generations.clone());
-        let between = interval * CALLS as u32 / SWAPS;
+        block(&sandbox, &live, interval, &mut without_swaps).await?;
+        let (live_agent, generations) = (live.clone(), generations.clone());
+        let swap_interval = interval * CALLS as u32 / SWAPS;
         let swaps = tokio::spawn(async move {
             for swap in 1..=SWAPS as usize {
                 let generation = generations[swap % 2].clone();
-                changing.change(|agent| agent.with_generation(generation))?;
-                tokio::time::sleep(between).await;
+                live_agent.change(|agent| agent.with_generation(generation))?;
+                tokio::time::sleep(swap_interval).await;
             }
             Ok::<_, agent_runtime::AgentError>(())
         });
-        block(&sandbox, &live, interval, &mut swapped).await?;
+        block(&sandbox, &live, interval, &mut with_swaps).await?;
         swaps.await??;
     }
     table.title(format!(
         "hot swap: {TOOL} at half load, {} calls each, {} swaps, none failed",
-        still.count(),
+        without_swaps.count(),
         BLOCKS * SWAPS as usize
     ));
-    let ratio = swapped.p99().as_secs_f64() / still.p99().as_secs_f64();
-    table.line("one swap, alone", swap_alone, "making the agent, and giving up the one before".to_owned());
-    table.line("without swaps", still, String::new());
+    let ratio = with_swaps.p99().as_secs_f64() / without_swaps.p99().as_secs_f64();
+    table.line(
+        "one swap without other work",
+        swap_alone,
+        "creating the new agent and releasing the old one".to_owned(),
+    );
+    table.line("without swaps", without_swaps, String::new());
     let verdict = format!("p99 {ratio:.2} ×; target {RATIO} ×: {}", reached(ratio <= RATIO));
-    table.line("with swaps", swapped, verdict);
+    table.line("with swaps", with_swaps, verdict);
     Ok(())
 }
 
@@ -81,18 +85,18 @@ fn swaps_alone(live: &LiveAgent, generations: &[Generation]) -> wasmtime::Result
     let mut samples = Samples::default();
     for swap in 0..SWAPS as usize {
         let generation = generations[swap % 2].clone();
-        let started = Instant::now();
+        let start = Instant::now();
         live.change(|agent| agent.with_generation(generation))?;
-        samples.push(started.elapsed());
+        samples.push(start.elapsed());
     }
     Ok(samples)
 }
 
 async fn block(sandbox: &Sandbox, live: &LiveAgent, interval: Duration, samples: &mut Samples) -> wasmtime::Result<()> {
-    let begun = Instant::now();
+    let start = Instant::now();
     for number in 0..CALLS as u32 {
-        let due = begun + interval * number;
-        // Timers are too coarse for this.
+        let due = start + interval * number;
+        // The precision of timers is too low for these intervals.
         while Instant::now() < due {
             tokio::task::yield_now().await;
         }

@@ -1,4 +1,5 @@
-//! "Long history": a turn over the same view of messages, with few and with many older messages stored.
+//! "Long history": A turn with the same messages in the view, in a session with few and in one with many older
+//! messages.
 
 use crate::agent::{in_memory, scripted};
 use crate::loop_step::{Step, observer};
@@ -18,15 +19,16 @@ use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wasmtime::bail;
 
-/// Messages in the view.
+/// The number of messages in the view.
 const VIEW: u64 = 200;
-/// Older messages that are stored and no longer in the view.
+/// The numbers of older messages, which are stored but no longer in the view.
 const OLDER: [u64; 2] = [100, 100_000];
 const WARM_UP: usize = 20;
 const ROUNDS: usize = 300;
+/// The maximum ratio of the medians.
 const RATIO: f64 = 1.2;
 const SUBJECT: &str = "bench/0199f3a2-7c1e-7000-8000-3f1b2c4d5e6f";
-/// Messages per commit while the history is created.
+/// The number of messages in each commit that creates the history.
 const STRIDE: u64 = 1_000;
 
 /// A host whose store contains the history.
@@ -38,37 +40,37 @@ struct HistoryHost {
     snapshot: Vec<u8>,
 }
 
-/// Measures opening the session with one turn, and the step within it, alternating between both histories.
+/// Measures the time to open the session and run one turn, and the time of the turn's step. The rounds alternate
+/// between both histories.
 pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
-    let (directory, where_) = in_memory()?;
+    let (directory, location) = in_memory()?;
     let agent = scripted(directory.path(), WARM_UP + ROUNDS)?;
-    let mut places = Vec::new();
+    let mut hosts = Vec::new();
     for older in OLDER {
-        places.push(HistoryHost::new(&directory.path().join(format!("{older}.db")), older).await?);
+        hosts.push(HistoryHost::new(&directory.path().join(format!("{older}.db")), older).await?);
     }
     for round in 0..WARM_UP + ROUNDS {
-        for number in 0..places.len() {
-            places[(number + round) % OLDER.len()].measure(&agent, round >= WARM_UP).await?;
+        for number in 0..hosts.len() {
+            hosts[(number + round) % OLDER.len()].measure(&agent, round >= WARM_UP).await?;
         }
     }
-    let [few, many] = &places[..] else { bail!("there are two histories") };
+    let [few, many] = &hosts[..] else { bail!("there are not two histories") };
     table.title(format!(
-        "long history: {VIEW} messages in view over {} and {} older ones, {where_}, {} samples each",
+        "long history: {VIEW} messages in the view after {} and {} older ones, {location}, {} samples each",
         OLDER[0],
         OLDER[1],
         few.turns.count()
     ));
     let snapshots =
         format!("snapshot of {} and {} bytes, {}", few.snapshot.len(), many.snapshot.len(), few.compare(many));
-    for (what, samples, note) in [
-        ("opening, and a turn", [&few.turns, &many.turns], ""),
-        ("the step of it", [&few.steps, &many.steps], &snapshots),
-    ] {
+    for (what, samples, note) in
+        [("opening and one turn", [&few.turns, &many.turns], ""), ("its step", [&few.steps, &many.steps], &snapshots)]
+    {
         let ratio = samples[1].median().as_secs_f64() / samples[0].median().as_secs_f64();
         let verdict = format!("{ratio:.2} ×; target {RATIO} ×: {}; {note}", reached(ratio <= RATIO));
-        table.line(&format!("{what}, over {}", OLDER[0]), samples[0].clone(), String::new());
+        table.line(&format!("{what}, after {}", OLDER[0]), samples[0].clone(), String::new());
         table.line(
-            &format!("{what}, over {}", OLDER[1]),
+            &format!("{what}, after {}", OLDER[1]),
             samples[1].clone(),
             verdict.trim_end_matches("; ").to_owned(),
         );
@@ -83,7 +85,7 @@ impl HistoryHost {
         let step: Arc<Mutex<Step>> = Arc::default();
         let sandbox = Sandbox::new(SandboxOptions::default())?;
         fill(&store, older).await?;
-        // Otherwise the index would be updated while the turns are measured.
+        // This updates the search index, so that it is not updated while the turns are measured.
         store.search_messages("lines", 1).await?;
         let checkpoint = Some(observer(step.clone()));
         let host = Host {
@@ -98,16 +100,16 @@ impl HistoryHost {
         Ok(Self { host, step, turns: Samples::default(), steps: Samples::default(), snapshot: Vec::new() })
     }
 
-    /// Measures one turn, then undoes it, so that the next turn starts from the same view.
-    async fn measure(&mut self, agent: &Arc<Agent>, counts: bool) -> wasmtime::Result<()> {
+    /// Measures one turn and undoes it, so that the next turn starts with the same view.
+    async fn measure(&mut self, agent: &Arc<Agent>, is_measured: bool) -> wasmtime::Result<()> {
         let input = Some(TurnInput::Text("How many lines has notes.txt?".to_owned()));
-        let started = Instant::now();
+        let start = Instant::now();
         let mut session = Session::open(&self.host, agent.clone(), OpenSession::Existing(SUBJECT.to_owned())).await?;
         let result = session.run(input, CancellationToken::new()).await?;
-        let elapsed = started.elapsed();
+        let elapsed = start.elapsed();
         let TurnResult::Finished(_) = result else { bail!("the turn ended with {result:?}") };
         let Some((step, _)) = Step::taken(&self.step) else { bail!("the turn had no step") };
-        if counts {
+        if is_measured {
             self.turns.push(elapsed);
             self.steps.push(step);
         }
@@ -116,21 +118,21 @@ impl HistoryHost {
         Ok(session.close().await?)
     }
 
-    /// Message ids have more digits in a long history; nothing else may differ.
+    /// Compares the snapshots. In a long history, message ids have more digits, but nothing else may differ.
     fn compare(&self, other: &Self) -> &'static str {
         let without_digits =
             |bytes: &[u8]| bytes.iter().filter(|byte| !byte.is_ascii_digit()).copied().collect::<Vec<_>>();
         let trace = |host: &Self| {
             let mut run: serde_json::Value = serde_json::from_slice(&host.snapshot).unwrap_or_default();
-            // Random, and of the same length.
+            // The trace is random and always has the same length.
             run["turn"]["trace"] = serde_json::Value::Null;
             without_digits(run.to_string().as_bytes())
         };
-        if trace(self) == trace(other) { "equal but for digits" } else { "DIFFERENT" }
+        if trace(self) == trace(other) { "equal except for digits" } else { "DIFFERENT" }
     }
 }
 
-/// A session with this many messages that are no longer in the view, and the view after them.
+/// Creates a session with this many messages that are no longer in the view, and then the messages of the view.
 async fn fill(store: &SqliteStore, older: u64) -> wasmtime::Result<()> {
     let meta = SessionMeta { agent: "bench".to_owned(), user: None, delegated_by: None };
     let opened = store.open(SUBJECT, OpenMode::CreateNew, meta).await?;

@@ -1,4 +1,5 @@
-//! "One loop step": an instant scripted model, no tool, SQLite without `fsync` on a file system in memory.
+//! "One loop step": A scripted model that answers immediately, no tool, and SQLite without `fsync` on an in-memory file
+//! system.
 
 use crate::agent::{in_memory, scripted};
 use crate::component::scratch;
@@ -15,24 +16,24 @@ use tokio_util::sync::CancellationToken;
 use wasmtime::bail;
 
 const ROUNDS: usize = 3_000;
-/// Rounds in which each commit waits for the disk.
+/// The number of rounds in which each commit waits for the disk.
 const DURABLE_ROUNDS: usize = 100;
 const TARGET: Duration = Duration::from_micros(150);
 
-/// When the step started and ended in its turn.
+/// The times at which a turn's step started and ended.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Step {
-    began: Option<Instant>,
+    started: Option<Instant>,
     ended: Option<Instant>,
-    /// Commits between the two, including the last one.
+    /// The number of commits of the step, including the last one.
     commits: u32,
 }
 
 impl Step {
-    /// The duration of the last step, and its commits.
+    /// The duration of the last step and the number of its commits.
     pub(crate) fn taken(step: &Mutex<Self>) -> Option<(Duration, u32)> {
-        let Step { began, ended, commits } = *step.lock().unwrap_or_else(PoisonError::into_inner);
-        Some((ended?.duration_since(began?), commits))
+        let Step { started, ended, commits } = *step.lock().unwrap_or_else(PoisonError::into_inner);
+        Some((ended?.duration_since(started?), commits))
     }
 }
 
@@ -45,7 +46,7 @@ struct TurnTimes {
     step_commits: u32,
 }
 
-/// Measures the step and the turn around it, and for comparison the same with commits that wait for the disk.
+/// Measures a step and its turn. For comparison, it also measures a step whose commits wait for the disk.
 pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     let (directory, location) = in_memory()?;
     let TurnTimes { steps, turns, commits, step_commits } = turns(directory.path(), Synchronous::Off, ROUNDS).await?;
@@ -60,13 +61,13 @@ pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     let verdict = format!("{step_commits} commits; target {}: {}", micros(TARGET), reached(steps.median() <= TARGET));
     table.line("the step: prompt, reply, verdict", steps, verdict);
     let each = turns.median().as_secs_f64() * 1e6 / commits as f64;
-    table.line("the whole turn around it", turns, format!("{commits} commits, {each:.1} µs for each"));
+    table.line("its whole turn", turns, format!("{commits} commits, {each:.1} µs for each"));
     let note = format!("{} samples, no target", durable.steps.count());
     table.line("the step, synchronous=FULL on disk", durable.steps, note);
     Ok(())
 }
 
-/// Turns of one step each, every turn in a new session.
+/// Runs turns of one step, each in a new session.
 async fn turns(directory: &Path, synchronous: Synchronous, rounds: usize) -> wasmtime::Result<TurnTimes> {
     let options = Options { synchronous, ..Options::default() };
     let store = Arc::new(SqliteStore::open(directory.join("bench.db"), options)?);
@@ -105,13 +106,13 @@ async fn turns(directory: &Path, synchronous: Synchronous, rounds: usize) -> was
     Ok(measured)
 }
 
-/// A step is one model call and everything that follows from it: it starts when the previous step is stored, and ends
-/// when the verdict on its reply is stored.
+/// Creates an observer that measures a step, which is one model call with everything that follows from it. The step
+/// starts when the context is stored, and ends when the verdict on the model's reply is stored.
 pub(crate) fn observer(step: Arc<Mutex<Step>>) -> CheckpointObserver {
     Arc::new(move |checkpoint| {
         let mut step = step.lock().unwrap_or_else(PoisonError::into_inner);
         match checkpoint {
-            Checkpoint::AfterCommit("context") => *step = Step { began: Some(Instant::now()), ..Step::default() },
+            Checkpoint::AfterCommit("context") => *step = Step { started: Some(Instant::now()), ..Step::default() },
             Checkpoint::AfterCommit(input) => {
                 step.commits += 1;
                 if input == "verdict" {

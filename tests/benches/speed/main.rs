@@ -1,13 +1,18 @@
-//! Measures the speed targets of the design. Things that are compared run in one process and alternate sample by
-//! sample, so that noise affects both equally. Prints one table and asserts nothing about time.
+//! Measures the speed targets of the design. Operations that are compared run in one process and alternate after each
+//! sample, so that noise affects both equally. The program prints a table and does not fail if a target is missed.
 
-#![allow(clippy::print_stdout, reason = "the table is what this program is for")]
+#![allow(clippy::print_stdout, reason = "the program prints a table")]
 
-// The raw side's engine is made by the host's own code, so that its configuration stays identical.
-#[allow(dead_code, unreachable_pub, reason = "the raw side has no cache, and nothing to interrupt")]
+// The host's own code creates the engine for raw wasmtime, so that both engines have the same configuration.
+#[allow(dead_code, unreachable_pub, reason = "raw wasmtime uses no cache and no interruption")]
 #[path = "../../../host/plugins/src/execution/engine.rs"]
 mod engine;
-#[allow(dead_code, unreachable_pub, unused_imports, reason = "the raw side has only the engine's, and no tests")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "raw wasmtime uses only the engine's limits, and this program has no tests"
+)]
 #[path = "../../../host/plugins/src/limits/host.rs"]
 mod limits;
 
@@ -16,13 +21,13 @@ mod cancellation;
 mod compiled_code;
 mod component;
 mod decoding;
-#[allow(dead_code, reason = "the servers' diaries are for tests")]
+#[allow(dead_code, reason = "only the tests read the servers' logs")]
 #[path = "../../mcp_server/fixture.rs"]
 mod fixture;
 mod growing_session;
 mod hot_swap;
 mod long_history;
-#[allow(dead_code, reason = "what must be true of a cancelled session is for tests")]
+#[allow(dead_code, reason = "only the tests check cancelled sessions")]
 #[path = "../../long_work/work.rs"]
 mod long_work;
 mod loop_step;
@@ -38,49 +43,49 @@ use component::built;
 use table::Table;
 
 fn main() -> wasmtime::Result<()> {
-    // The same number as in the program itself.
+    // The same number of threads as in the program itself.
     let threads = agent_plugins::worker_threads();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-    // As in other benchmarks, `cargo bench -- loop` measures only what has that name.
-    let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
-    let is_wanted = |row: &str| row.contains(&wanted);
+    // As in other benchmarks, `cargo bench -- loop` runs only the benchmarks whose names contain this text.
+    let name_filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
+    let is_selected = |row: &str| row.contains(&name_filter);
     let mut table = Table::default();
-    // Components are built outside the runtime, because the call of cargo blocks.
-    if is_wanted("tool call") {
+    // Components are built outside the async runtime, because cargo blocks the thread.
+    if is_selected("tool call") {
         runtime.block_on(tool_call::measure(&built("tests/fixtures/probe")?, &mut table))?;
     }
-    if is_wanted("hot swap") {
+    if is_selected("hot swap") {
         runtime.block_on(hot_swap::measure(&built("tests/fixtures/probe")?, &mut table))?;
     }
-    if is_wanted("loop step") {
+    if is_selected("loop step") {
         runtime.block_on(loop_step::measure(&mut table))?;
     }
-    if is_wanted("many sessions") {
+    if is_selected("many sessions") {
         runtime.block_on(many_sessions::measure(&mut table))?;
     }
-    if is_wanted("long history") {
+    if is_selected("long history") {
         runtime.block_on(long_history::measure(&mut table))?;
     }
-    if is_wanted("growing session") {
+    if is_selected("growing session") {
         runtime.block_on(growing_session::measure(&mut table))?;
     }
-    if is_wanted("start") {
+    if is_selected("start") {
         start::measure(&built("tests/fixtures/two-kinds")?, &mut table)?;
     }
-    if is_wanted("compiled code") {
+    if is_selected("compiled code") {
         let components =
             ["plugins/mask-openai", "plugins/calc"].map(built).into_iter().collect::<Result<Vec<_>, _>>()?;
         runtime.block_on(compiled_code::measure(&components, &mut table))?;
     }
-    if is_wanted("media policy") {
+    if is_selected("media policy") {
         runtime.block_on(media_policy::measure(&built("plugins/mask-openai")?, &mut table))?;
     }
-    if is_wanted("cancellation") {
+    if is_selected("cancellation") {
         let components = ["tests/fixtures/probe", "tests/fixtures/bad-validator", "tests/fixtures/stateful-builder"];
         let components = components.map(built).into_iter().collect::<Result<Vec<_>, _>>()?;
         runtime.block_on(cancellation::measure(&components, &mut table))?;
     }
-    if is_wanted("stream decoding") {
+    if is_selected("stream decoding") {
         decoding::measure(&mut table)?;
     }
     print!("{table}");

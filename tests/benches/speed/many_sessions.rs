@@ -1,4 +1,5 @@
-//! "Many sessions": all at once, every commit durable before it counts, compared with the same without `fsync`.
+//! "Many sessions": Many sessions at the same time, with durable commits. For comparison, the same sessions run without
+//! `fsync`.
 
 use crate::agent::scripted;
 use crate::component::scratch;
@@ -16,13 +17,13 @@ use tokio_util::sync::CancellationToken;
 use wasmtime::bail;
 
 const SESSIONS: usize = 100;
-/// Turns of one step each, one after the other.
+/// The number of turns in each session. Each turn has one step.
 const TURNS: usize = 20;
 const WARM_UP: usize = 1;
 const ROUNDS: usize = 5;
 /// The target for `fsync`s per commit.
 const FSYNCS: f64 = 0.1;
-/// The target as a share of the steps per second without `fsync`.
+/// The target for the steps per second, as a share of those without `fsync`.
 const SHARE: f64 = 0.7;
 
 /// The results of one round.
@@ -32,7 +33,7 @@ struct Round {
     transactions: u64,
 }
 
-/// Measures both on the disk that holds the build, alternating.
+/// Measures both in alternation, on the disk that contains the build.
 pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     std::fs::create_dir_all(scratch())?;
     let directory = tempfile::tempdir_in(scratch())?;
@@ -41,17 +42,17 @@ pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     for round in 0..WARM_UP + ROUNDS {
         for synchronous in [Synchronous::Off, Synchronous::Full] {
             let file = directory.path().join(format!("{round}-{synchronous:?}.db"));
-            let round_ = run(directory.path(), &file, synchronous).await?;
+            let results = run(directory.path(), &file, synchronous).await?;
             if round < WARM_UP {
                 continue;
             }
-            let each = round_.elapsed / (SESSIONS * TURNS) as u32;
+            let step_time = results.elapsed / (SESSIONS * TURNS) as u32;
             match synchronous {
-                Synchronous::Off => off.push(each),
+                Synchronous::Off => off.push(step_time),
                 Synchronous::Full => {
-                    full.push(each);
-                    commits += round_.commits;
-                    transactions += round_.transactions;
+                    full.push(step_time);
+                    commits += results.commits;
+                    transactions += results.transactions;
                 }
             }
         }
@@ -62,7 +63,7 @@ pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
 
 fn show(off: Samples, full: Samples, fsyncs: f64, table: &mut Table) {
     table.title(format!(
-        "many sessions: {SESSIONS} at once, {TURNS} turns of one step each, on disk, {} samples; time per step",
+        "many sessions: {SESSIONS} at the same time, {TURNS} turns of one step each, on disk, {} samples; time per step",
         full.count()
     ));
     let per_second = |samples: &Samples| 1.0 / samples.median().as_secs_f64();
@@ -97,13 +98,13 @@ async fn run(directory: &Path, file: &Path, synchronous: Synchronous) -> wasmtim
         sessions.push(Session::open(&host, agent.clone(), OpenSession::New).await?);
     }
     let before = store.stats();
-    let started = Instant::now();
+    let start = Instant::now();
     let mut running = JoinSet::new();
     sessions.into_iter().for_each(|session| drop(running.spawn(turns(session))));
     while let Some(ended) = running.join_next().await {
         ended??;
     }
-    let elapsed = started.elapsed();
+    let elapsed = start.elapsed();
     let Stats { commits, transactions, .. } = store.stats();
     Ok(Round { elapsed, commits: commits - before.commits, transactions: transactions - before.transactions })
 }

@@ -1,4 +1,4 @@
-//! "Media policy": one decision on many large images, from their descriptions alone.
+//! "Media policy": One decision on many large images. The policy receives only their descriptions.
 
 use crate::component::scratch;
 use crate::samples::Samples;
@@ -13,13 +13,13 @@ use wasmtime::{bail, format_err};
 
 const IMAGES: u32 = 100;
 const IMAGE_BYTES: u64 = 5_000_000;
-/// How many of them the model has seen.
+/// The number of images that the model has seen.
 const SEEN: u32 = 90;
 const WARM_UP: usize = 200;
 const ROUNDS: usize = 2_000;
 const TARGET: Duration = Duration::from_millis(1);
 
-/// Measures describing the images and asking the policy, in a fresh instance each time.
+/// Measures the time to describe the images and to call the policy. Each call has a new instance.
 pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Result<()> {
     let options = SandboxOptions { cache_directory: Some(scratch().join("cache")), ..SandboxOptions::default() };
     let sandbox = Sandbox::new(options)?;
@@ -27,10 +27,10 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
     let media: Vec<Media> = (0..IMAGES).map(image).collect();
     let mut samples = Samples::default();
     for round in 0..WARM_UP + ROUNDS {
-        let started = Instant::now();
+        let start = Instant::now();
         let report = sandbox.decide(&policy, &request(&media)).await;
         let decisions = report.result?.map_err(|failure| format_err!("{failure:?}"))?;
-        let elapsed = started.elapsed();
+        let elapsed = start.elapsed();
         let masked = decisions.iter().filter(|decision| matches!(decision, MediaDecision::Mask(_))).count();
         if masked < SEEN as usize || decisions.len() != media.len() {
             bail!("{masked} of {} images were masked", decisions.len());

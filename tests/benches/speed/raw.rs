@@ -1,4 +1,5 @@
-//! The same component in wasmtime alone: a fresh store with a WASI context, an instance, a typed call.
+//! Runs the same component with wasmtime alone. Each call has a new store with a WASI context, a new instance, and
+//! typed arguments.
 
 use crate::engine::{self, AddressSpace, CodeOptions, Metering};
 use crate::limits::HostLimits;
@@ -20,7 +21,7 @@ mod bindings {
     });
 }
 
-/// Standard interfaces that wasmtime-wasi does not implement.
+/// Prefixes of standard interfaces that wasmtime-wasi does not implement.
 const FOREIGN: [&str; 2] = ["wasi:config/", "wasi:logging/"];
 
 pub(crate) use bindings::agent_host::plugin::types::{Scope, TraceContext};
@@ -45,7 +46,7 @@ impl WasiView for State {
 }
 
 impl Raw {
-    /// Compiles and links it.
+    /// Compiles and links the component.
     pub(crate) fn new(component: &Path) -> wasmtime::Result<Self> {
         let engine = engine::engine(
             HostLimits::default(),
@@ -60,7 +61,7 @@ impl Raw {
         Ok(Self { engine, instance, indices })
     }
 
-    /// One call in a fresh instance, with this tree for reading if there is one.
+    /// Makes one call in a new instance. If a tree is given, the component can read it.
     pub(crate) async fn call(
         &self,
         name: &str,
@@ -82,8 +83,9 @@ impl Raw {
     }
 }
 
-/// Imports that wasmtime-wasi does not implement trap: the called tool uses none of them. (Wasmtime's own way to define
-/// unknown imports would also define those that a newer WASI version names differently.)
+/// Defines imports that wasmtime-wasi does not implement as functions that trap. The called tool does not use them.
+/// (Wasmtime's own function for unknown imports would also define imports that have another name in a newer WASI
+/// version.)
 fn trap_on_foreign_imports(linker: &mut Linker<State>, component: &Component) -> wasmtime::Result<()> {
     let engine = linker.engine().clone();
     for (name, import) in component.component_type().imports(&engine) {
@@ -96,7 +98,7 @@ fn trap_on_foreign_imports(linker: &mut Linker<State>, component: &Component) ->
         for (export, item) in interface.exports(&engine) {
             match item.ty {
                 ComponentItem::ComponentFunc(_) => {
-                    instance.func_new(export, |_, _, _, _| Err(format_err!("not offered")))?;
+                    instance.func_new(export, |_, _, _, _| Err(format_err!("this import is not implemented")))?;
                 }
                 ComponentItem::Resource(_) => {
                     instance.resource(export, ResourceType::host::<()>(), |_, _| Ok(()))?;

@@ -1,8 +1,8 @@
-//! Durations of many runs of one operation.
+//! The durations of many runs of an operation.
 
 use std::time::Duration;
 
-/// Durations in the order in which they were measured.
+/// Durations in the order of their measurement.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples(Vec<Duration>);
 

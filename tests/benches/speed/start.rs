@@ -1,4 +1,4 @@
-//! "Start": the real binary with many plugins, from the start of the process to the model's first output.
+//! "Start": The time from the start of the real binary's process until the model's first output, with many plugins.
 
 use crate::agent::script;
 use crate::component::scratch;
@@ -13,26 +13,26 @@ use wasmtime::bail;
 use wasmtime::error::Context;
 
 const PLUGINS: usize = 50;
-/// The first run compiles, the others fill the file cache of the system.
+/// The first run compiles the plugins. The other runs fill the system's file cache.
 const WARM_UP: usize = 3;
 const ROUNDS: usize = 40;
 const TARGET: Duration = Duration::from_millis(60);
 /// The tool name of the component.
 const TOOL: &[u8] = b"two.sum";
-/// The first output of the instant model, which comes after the request to it.
+/// The text that marks the first output of the scripted model.
 const FIRST_WORD: &str = "\"type\":\"stream_token\"";
 
-/// Measures with all plugins and with none.
+/// Measures the start with all plugins and without plugins.
 pub(crate) fn measure(component: &Path, table: &mut Table) -> wasmtime::Result<()> {
     let directory = scratch().join("start");
-    let (many, none) = (directory.join("plugins"), directory.join("none"));
-    std::fs::create_dir_all(&many)?;
-    std::fs::create_dir_all(&none)?;
+    let (plugin_folder, empty_folder) = (directory.join("plugins"), directory.join("none"));
+    std::fs::create_dir_all(&plugin_folder)?;
+    std::fs::create_dir_all(&empty_folder)?;
     std::fs::write(directory.join("script.json"), script(1))?;
-    let bytes = copies(component, &many)?;
+    let bytes = write_copies(component, &plugin_folder)?;
     let (mut with, mut without) = (Samples::default(), Samples::default());
     for round in 0..WARM_UP + ROUNDS {
-        for (plugins, samples) in [(&many, &mut with), (&none, &mut without)] {
+        for (plugins, samples) in [(&plugin_folder, &mut with), (&empty_folder, &mut without)] {
             let elapsed = start(&directory, plugins)?;
             if round >= WARM_UP {
                 samples.push(elapsed);
@@ -49,8 +49,8 @@ pub(crate) fn measure(component: &Path, table: &mut Table) -> wasmtime::Result<(
     Ok(())
 }
 
-/// Copies of the component under this many names, each with a different tool and digest. Returns the size of one.
-fn copies(component: &Path, directory: &Path) -> wasmtime::Result<usize> {
+/// Writes copies of the component, each with another plugin name, tool name and digest. Returns the size of a copy.
+fn write_copies(component: &Path, directory: &Path) -> wasmtime::Result<usize> {
     let component = std::fs::read(component)?;
     let mut size = 0;
     for number in 0..PLUGINS {
@@ -64,19 +64,19 @@ fn copies(component: &Path, directory: &Path) -> wasmtime::Result<usize> {
     Ok(size)
 }
 
-/// The tool's name is in the component's data as plain bytes; two plugins with one tool name would be refused.
+/// Replaces the tool's name in the component's data, because the host refuses two plugins with the same tool name.
 fn rename_tool(component: &[u8], name: &[u8]) -> wasmtime::Result<Vec<u8>> {
     let mut bytes = component.to_vec();
-    let places: Vec<_> = (0..bytes.len()).filter(|offset| bytes[*offset..].starts_with(TOOL)).collect();
-    if places.is_empty() || name.len() != TOOL.len() {
-        bail!("the component does not name its tool");
+    let offsets: Vec<_> = (0..bytes.len()).filter(|offset| bytes[*offset..].starts_with(TOOL)).collect();
+    if offsets.is_empty() || name.len() != TOOL.len() {
+        bail!("the component does not contain the name of its tool");
     }
-    places.into_iter().for_each(|offset| bytes[offset..offset + name.len()].copy_from_slice(name));
+    offsets.into_iter().for_each(|offset| bytes[offset..offset + name.len()].copy_from_slice(name));
     Ok(bytes)
 }
 
 fn start(directory: &Path, plugins: &Path) -> wasmtime::Result<Duration> {
-    let started = Instant::now();
+    let start_time = Instant::now();
     let mut host = Command::new(env!("CARGO_BIN_EXE_agent-host"))
         .args(["--model", "scripted:script.json", "--json", "--data", "data", "--plugins"])
         .arg(plugins)
@@ -84,14 +84,14 @@ fn start(directory: &Path, plugins: &Path) -> wasmtime::Result<Duration> {
         .current_dir(directory)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        // The note about a folder without plugins is of no interest.
+        // This hides the message about a folder without plugins.
         .stderr(Stdio::null())
         .spawn()?;
     let mut elapsed = None;
     let output = host.stdout.take().context("the output is a pipe")?;
     for line in BufReader::new(output).lines() {
         if line?.contains(FIRST_WORD) {
-            elapsed.get_or_insert(started.elapsed());
+            elapsed.get_or_insert(start_time.elapsed());
         }
     }
     let status = host.wait()?;

@@ -1,10 +1,10 @@
-//! The printed table of results.
+//! The table of results that is printed.
 
 use crate::samples::Samples;
 use std::fmt;
 use std::time::Duration;
 
-/// Rows of a few lines each.
+/// The rows of the table. Each title is followed by its measurements.
 #[derive(Default)]
 pub(crate) struct Table(Vec<Row>);
 
@@ -14,12 +14,12 @@ enum Row {
 }
 
 impl Table {
-    /// Starts a row of the design's table.
+    /// Adds a title, which is a row in the design's table of targets.
     pub(crate) fn title(&mut self, title: String) {
         self.0.push(Row::Title(title));
     }
 
-    /// A measurement with its verdict.
+    /// Adds a measurement with its verdict.
     pub(crate) fn line(&mut self, what: &str, samples: Samples, verdict: String) {
         self.0.push(Row::Line { what: what.to_owned(), samples, verdict });
     }
@@ -42,12 +42,12 @@ impl fmt::Display for Table {
     }
 }
 
-/// The duration as the table shows it.
+/// The duration in microseconds, as text for the table.
 pub(crate) fn micros(duration: Duration) -> String {
     format!("{:.1} µs", duration.as_secs_f64() * 1e6)
 }
 
-/// Whether a target is reached, in words.
+/// The word for a target that is reached or missed.
 pub(crate) fn reached(is_reached: bool) -> &'static str {
     if is_reached { "reached" } else { "MISSED" }
 }

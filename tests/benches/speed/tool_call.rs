@@ -1,5 +1,5 @@
-//! "Tool call through the host": arguments of 200 bytes looked up and validated, a fresh instance, the result, its
-//! event; no commit.
+//! "Tool call through the host": The host finds the tool, validates arguments of 200 bytes, calls a new instance, and
+//! creates the event of the result. Nothing is committed.
 
 use crate::component::scratch;
 use crate::raw::{self, Raw};
@@ -24,18 +24,18 @@ use wasmtime::{bail, format_err};
 
 const WARM_UP: usize = 1_000;
 const ROUNDS: usize = 10_000;
-/// The maximum ratio of the median to raw wasmtime.
+/// The maximum ratio of the host's median to that of raw wasmtime.
 const RATIO: f64 = 1.5;
-/// The maximum difference of the median to raw wasmtime.
+/// The maximum difference between the host's median and that of raw wasmtime.
 const ADDED: Duration = Duration::from_micros(20);
 
 const TOOL: &str = "probe.echo";
 const TIME_LIMIT: Duration = Duration::from_secs(30);
-/// Tokens and identifiers as in real sessions.
+/// Identifiers with the same format as in real sessions.
 const SESSION: &str = "bench/0199f3a2-7c1e-7000-8000-3f1b2c4d5e6f";
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// Measures raw wasmtime and the host, each without grants and with one tree for reading.
+/// Measures raw wasmtime and the host, each without grants and with one tree that it can read.
 pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Result<()> {
     let tree = tempfile::tempdir()?;
     let raw = Raw::new(component)?;
@@ -43,45 +43,46 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
         Sandbox::new(SandboxOptions { cache_directory: Some(scratch().join("cache")), ..SandboxOptions::default() })?;
     let plugin = sandbox.load_file(component).await?;
     let generation = || Generation::new([plugin.clone()]);
-    let bare = Host { sandbox: &sandbox, agent: agent(generation(), Grants::default())? };
-    let granted = Host { sandbox: &sandbox, agent: agent(generation(), reading(tree.path()))? };
+    let without_grants = Host { sandbox: &sandbox, agent: agent(generation(), Grants::default())? };
+    let with_tree = Host { sandbox: &sandbox, agent: agent(generation(), reading(tree.path()))? };
     let arguments = arguments();
     let (requested, context) = (requested(&arguments), raw_context());
 
     let mut samples: [Samples; 4] = Default::default();
     for round in 0..WARM_UP + ROUNDS {
         for index in 0..samples.len() {
-            // Each follows each of the others equally often, so that none always finds the caches of the same one.
-            let turned = (index + round / 2) % samples.len();
-            let which = if round % 2 == 0 { turned } else { samples.len() - 1 - turned };
-            let started = Instant::now();
-            match which {
+            // Each case follows each other case equally often, so that no case always runs with the caches of the same
+            // other case.
+            let rotated = (index + round / 2) % samples.len();
+            let case = if round % 2 == 0 { rotated } else { samples.len() - 1 - rotated };
+            let start = Instant::now();
+            match case {
                 0 => drop(black_box(raw.call(TOOL, &arguments, &context, None).await?)),
-                1 => drop(black_box(bare.call(&requested).await?)),
+                1 => drop(black_box(without_grants.call(&requested).await?)),
                 2 => drop(black_box(raw.call(TOOL, &arguments, &context, Some(tree.path())).await?)),
-                _ => drop(black_box(granted.call(&requested).await?)),
+                _ => drop(black_box(with_tree.call(&requested).await?)),
             }
             if round >= WARM_UP {
-                samples[which].push(started.elapsed());
+                samples[case].push(start.elapsed());
             }
         }
     }
-    check(&raw, &bare, &arguments).await?;
+    check(&raw, &without_grants, &arguments).await?;
     show(samples, arguments.len(), table);
     Ok(())
 }
 
 fn show(samples: [Samples; 4], bytes: usize, table: &mut Table) {
-    let [raw, bare, raw_tree, granted] = samples;
+    let [raw, without_grants, raw_tree, with_tree] = samples;
     table.title(format!(
         "tool call through the host: {TOOL}, {bytes} bytes of arguments, {} samples each, no commit",
         raw.count()
     ));
-    let (verdict, granted_verdict) = (verdict(&raw, &bare), compared(&raw_tree, &granted));
+    let (verdict, granted_verdict) = (verdict(&raw, &without_grants), compared(&raw_tree, &with_tree));
     table.line("raw wasmtime", raw, String::new());
-    table.line("host", bare, verdict);
+    table.line("host", without_grants, verdict);
     table.line("raw wasmtime, one tree for reading", raw_tree, String::new());
-    table.line("host, one tree for reading", granted, granted_verdict);
+    table.line("host, one tree for reading", with_tree, granted_verdict);
 }
 
 fn verdict(raw: &Samples, host: &Samples) -> String {
@@ -95,7 +96,7 @@ fn compared(raw: &Samples, host: &Samples) -> String {
     format!("{:.2} × raw, {:+.1} µs", host / raw, (host - raw) * 1e6)
 }
 
-/// The host's side, as the runtime makes the call.
+/// The host, which makes calls as the runtime does.
 struct Host<'a> {
     sandbox: &'a Sandbox,
     agent: Agent,
@@ -132,7 +133,7 @@ async fn check(raw: &Raw, host: &Host<'_>, arguments: &String) -> wasmtime::Resu
     let event = host.call(&requested(arguments)).await?;
     match event.kind {
         EventKind::ToolResult { content, .. } if content == *expected => Ok(()),
-        kind => bail!("raw wasmtime gave {expected}, the host {kind:?}"),
+        kind => bail!("raw wasmtime returned {expected}, and the host {kind:?}"),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Row 52: A permanent approval, and a rule with a tool's exact name, apply only to what they were given for.
+//! Row 52: A permanent approval applies only with the grants, user, file and program for which it was given. A rule
+//! with a tool's exact name applies only to the plugin that offered the tool.
 
 use super::{PAY, allow, calls_to_approve, continue_turn, expect_finished, ledger, payment, with_replaced_plugin};
 use crate::fixture::mcp_server;
@@ -31,7 +32,8 @@ async fn pay(test_host: &TestHost, config: AgentConfig) -> TurnResult {
     result
 }
 
-/// Row 52: With another folder, access, user or file, the host asks again; if nothing changed, it does not.
+/// Row 52: The host asks again if the granted folders, the user or the agent's file have changed. Otherwise, it does
+/// not ask again.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_52_a_permanent_approval_is_bound_to_grants_user_and_file() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -40,8 +42,8 @@ async fn row_52_a_permanent_approval_is_bound_to_grants_user_and_file() {
     expect_finished(pay(&test_host, config()).await);
     let paid = ledger(&test_host).len();
 
-    let other = test_host.directory.path().join("other");
-    std::fs::create_dir(&other).unwrap();
+    let other_folder = test_host.directory.path().join("other");
+    std::fs::create_dir(&other_folder).unwrap();
     let with_trees = |trees: Vec<TreeGrant>| {
         let mut config = config();
         config.plugins.get_mut("payer").unwrap().grants.trees = trees;
@@ -54,30 +56,30 @@ async fn row_52_a_permanent_approval_is_bound_to_grants_user_and_file() {
     let mut with_requests = config();
     with_requests.plugins.get_mut("payer").unwrap().grants.http.push("https://a.example".parse().unwrap());
     let changed = [
-        ("another folder", with_trees(vec![tree(&other)])),
-        ("one more folder", with_trees(vec![tree(&test_host.tree()), tree(&other)])),
+        ("another folder", with_trees(vec![tree(&other_folder)])),
+        ("one more folder", with_trees(vec![tree(&test_host.tree()), tree(&other_folder)])),
         ("another user", AgentConfig { user: Some("eve".to_owned()), ..config() }),
         ("no user", AgentConfig { user: None, ..config() }),
         ("another file", AgentConfig { file: Some("/elsewhere/agent.toml".into()), ..config() }),
     ];
-    for (what, config) in changed {
-        assert_eq!(calls_to_approve(&pay(&test_host, config).await), ["call_1_1_1"], "{what}");
+    for (change, config) in changed {
+        assert_eq!(calls_to_approve(&pay(&test_host, config).await), ["call_1_1_1"], "{change}");
     }
     assert_eq!(ledger(&test_host).len(), paid, "nothing was paid without approval");
     expect_finished(pay(&test_host, config()).await);
     // A manifest that does not request a permission does not have it, so granting it changes nothing.
-    for (what, config) in [("a setting", with_setting), ("requests", with_requests)] {
-        assert!(matches!(pay(&test_host, config).await, TurnResult::Finished(_)), "{what}");
+    for (change, config) in [("a setting", with_setting), ("requests", with_requests)] {
+        assert!(matches!(pay(&test_host, config).await, TurnResult::Finished(_)), "{change}");
     }
 }
 
-/// Row 52: The folder that a granted path leads to counts, not how the path is written.
+/// Row 52: An approval is bound to the folder that a granted path resolves to, not to the text of the path.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn row_52_a_link_to_another_folder_is_another_grant() {
     let test_host = TestHost::new(&["payer"]).await;
-    let (link, other) = (test_host.directory.path().join("link"), test_host.directory.path().join("other"));
-    std::fs::create_dir(&other).unwrap();
+    let (link, other_folder) = (test_host.directory.path().join("link"), test_host.directory.path().join("other"));
+    std::fs::create_dir(&other_folder).unwrap();
     std::os::unix::fs::symlink(test_host.tree(), &link).unwrap();
     let config = || {
         let mut config = with_tree_grant(&test_host, "payer");
@@ -86,12 +88,12 @@ async fn row_52_a_link_to_another_folder_is_another_grant() {
     };
     allow_permanently(&test_host, config()).await;
     std::fs::remove_file(&link).unwrap();
-    std::os::unix::fs::symlink(&other, &link).unwrap();
+    std::os::unix::fs::symlink(&other_folder, &link).unwrap();
     assert_eq!(calls_to_approve(&pay(&test_host, config()).await), ["call_1_1_1"]);
-    assert_eq!(std::fs::read_dir(&other).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(&other_folder).unwrap().count(), 0);
 }
 
-/// Row 52: An approval that an earlier host stored does not contain its scope, so it does not count.
+/// Row 52: An approval that an earlier version of the host stored has no scope, so it does not count.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_52_an_approval_without_a_scope_does_not_count() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -101,14 +103,14 @@ async fn row_52_an_approval_without_a_scope_does_not_count() {
     assert_eq!(calls_to_approve(&pay(&test_host, with_tree_grant(&test_host, "payer")).await), ["call_1_1_1"]);
 }
 
-/// Row 52: An approval of an MCP tool is bound to the program, its arguments and its address.
+/// Row 52: An approval of an MCP tool is bound to the server's program, arguments and working directory.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_52_an_approval_is_bound_to_the_servers_program() {
     let test_host = TestHost::new(&[]).await;
     let server = |extra: &[&str], directory: Option<&str>| {
-        let diary = test_host.directory.path().join("diary").display().to_string();
-        let mut args = vec!["good".to_owned(), diary];
-        args.extend(extra.iter().map(|one| (*one).to_owned()));
+        let log = test_host.directory.path().join("log").display().to_string();
+        let mut args = vec!["good".to_owned(), log];
+        args.extend(extra.iter().map(|argument| (*argument).to_owned()));
         let directory = directory.map(|_| test_host.tree());
         let command = mcp_server().display().to_string();
         ServerConfig::new("desk", Transport::Stdio(ChildCommand { command, args, directory, ..Default::default() }))
@@ -130,11 +132,12 @@ async fn row_52_an_approval_is_bound_to_the_servers_program() {
     session.approve(vec![allow("call_1_1_1", GrantScope::Always)]).await.unwrap();
     expect_finished(continue_turn(&mut session).await);
     assert!(!asks(server(&[], None)).await.1, "an unchanged server needs no new approval");
-    assert!(asks(server(&["--other"], None)).await.1, "other arguments");
-    assert!(asks(server(&[], Some("elsewhere"))).await.1, "another folder");
+    assert!(asks(server(&["--other"], None)).await.1, "other arguments need a new approval");
+    assert!(asks(server(&[], Some("elsewhere"))).await.1, "another working directory needs a new approval");
 }
 
-/// Row 52: It is bound to the content of the server's script, and to the program that the command resolves to.
+/// Row 52: An approval of an MCP tool is bound to the content of the server's script, and to the program that the
+/// command resolves to.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn row_52_an_approval_is_bound_to_the_content_of_the_program() {
@@ -169,9 +172,9 @@ async fn row_52_an_approval_is_bound_to_the_content_of_the_program() {
     assert!(asks().await.1, "another program comes first on the PATH");
 }
 
-/// Row 52: If the server has become another program between the question and the answer, the answer is void.
+/// Row 52: If the agent's file has changed between the approval request and its answer, the answer is void.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_52_an_answer_about_another_user_is_void() {
+async fn row_52_an_answer_for_another_agent_file_is_void() {
     let test_host = TestHost::new(&["payer"]).await;
     let mut session = test_host.session(with_tree_grant(&test_host, "payer"), replies()).await;
     run_turn(&mut session, "Pay.").await;
@@ -191,7 +194,8 @@ async fn row_52_an_answer_about_another_user_is_void() {
     assert!(ledger(&test_host).is_empty());
 }
 
-/// Row 52: A rule with a tool's exact name applies to the plugin that offered it; for another plugin, the host asks.
+/// Row 52: A rule with a tool's exact name applies only to the plugin that offered the tool. For another plugin, the
+/// host asks.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_52_a_rule_by_name_is_bound_to_the_plugin() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -206,10 +210,10 @@ async fn row_52_a_rule_by_name_is_bound_to_the_plugin() {
     drop(with_replaced_plugin(&test_host, with_rule(RuleBinding::Identity), replies()).await);
     assert_eq!(calls_to_approve(&pay(&test_host, with_rule(RuleBinding::Identity)).await), ["call_1_1_1"]);
     assert_eq!(ledger(&test_host).len(), 2, "the other component did not run");
-    // A permanent approval by a person is for the current component, and the rule needs no change.
+    // A permanent approval applies to the current component, and the rule needs no change.
     allow_permanently(&test_host, with_rule(RuleBinding::Identity)).await;
     expect_finished(pay(&test_host, with_rule(RuleBinding::Identity)).await);
-    // For the author of a plugin, each build is another component under the same name.
+    // A rule that is bound to the name also applies to the next build of the plugin.
     let mut named = with_rule(RuleBinding::Name);
     named.name = "author".to_owned();
     expect_finished(pay(&test_host, named.clone()).await);

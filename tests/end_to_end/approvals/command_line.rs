@@ -1,5 +1,5 @@
-//! Approvals with the real binary without a terminal: the waiting turn, the commands that answer it, and the state
-//! after a killed process (L17, D3; rows 19 and 20).
+//! Approvals with the real binary and without a terminal: the waiting turn, the commands that answer its request, and
+//! the state after a killed process (L17, D3; rows 19 and 20).
 
 use crate::support::{SharedCompiledCode, base_call_id, call_reply, components, repository, script, text_reply};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 const PAY: &str = "payer.pay";
 
-/// A working folder with the plugin, an agent's configuration, a data folder, and a scripted model.
+/// A temporary directory with the plugin `payer`, an agent's configuration, a data folder and a model script.
 pub(crate) struct TestCli {
     _compiled_code: SharedCompiledCode,
     folder: TempDir,
@@ -18,18 +18,18 @@ pub(crate) struct TestCli {
 impl TestCli {
     pub(crate) fn new(rules: &str, replies: &[Value]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let kept = SharedCompiledCode::in_data(&folder.path().join("data"));
+        let compiled_code = SharedCompiledCode::in_data(&folder.path().join("data"));
         for name in ["plugins", "tree"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
         std::fs::copy(components().join("payer.wasm"), folder.path().join("plugins/payer.wasm")).unwrap();
-        let cli = Self { _compiled_code: kept, folder };
+        let cli = Self { _compiled_code: compiled_code, folder };
         std::fs::write(cli.path("script.json"), script(replies).to_string()).unwrap();
         cli.configure(rules);
         cli
     }
 
-    /// Rewrites the agent's configuration with these tables about approvals.
+    /// Rewrites the agent's configuration. `rules` are its tables about approvals.
     pub(crate) fn configure(&self, rules: &str) {
         let text = format!(
             "name = \"clerk\"\nmodel = \"scripted:script.json\"\nplugin_directory = \"plugins\"\n{rules}\n\
@@ -49,9 +49,9 @@ impl TestCli {
         command
     }
 
-    /// Runs the binary without a terminal; returns exit code, stdout and stderr.
+    /// Runs the binary without a terminal. Returns its exit code, stdout and stderr.
     pub(crate) fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
-        read(self.command(arguments).stdin(Stdio::null()).output().unwrap())
+        decode_output(self.command(arguments).stdin(Stdio::null()).output().unwrap())
     }
 
     pub(crate) fn ledger(&self) -> Vec<String> {
@@ -66,21 +66,21 @@ impl TestCli {
     }
 }
 
-fn read(output: Output) -> (Option<i32>, String, String) {
+fn decode_output(output: Output) -> (Option<i32>, String, String) {
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-pub(crate) fn paying(payments: &[(&str, u32)]) -> Value {
+pub(crate) fn payments_reply(payments: &[(&str, u32)]) -> Value {
     let calls: Vec<_> = payments.iter().map(|(to, amount)| (PAY, json!({"to": to, "amount": amount}))).collect();
     call_reply(&calls)
 }
 
-/// L17: If nobody can be asked, nothing runs: the turn waits, and stderr says how to answer with `session approve` and
-/// `deny`.
+/// L17: Without a terminal, a call that needs approval does not run. The turn waits, and stderr explains how to answer
+/// with `session approve` and `session deny`.
 #[test]
 fn l17_a_waiting_turn_is_answered_on_the_command_line() {
-    let cli = TestCli::new("", &[paying(&[("Ann", 1), ("Bob", 2), ("Cy", 3)]), text_reply("Done.")]);
+    let cli = TestCli::new("", &[payments_reply(&[("Ann", 1), ("Bob", 2), ("Cy", 3)]), text_reply("Done.")]);
     let (code, printed, stderr) = cli.run(&["--agent", "agent.toml", "Pay."]);
     assert_eq!((code, printed.as_str()), (Some(3), ""), "{stderr}");
     assert!(
@@ -92,8 +92,8 @@ fn l17_a_waiting_turn_is_answered_on_the_command_line() {
     let (_, shown, _) = cli.run(&["session", "show", &session]);
     assert!(shown.contains("waits for an approval") && shown.contains("{\"to\":\"Bob\",\"amount\":2}"), "{shown}");
     let answer = |arguments: &[&str]| {
-        let all = [&["session"], arguments, &["--agent", "agent.toml"]].concat();
-        cli.run(&all)
+        let command_arguments = [&["session"], arguments, &["--agent", "agent.toml"]].concat();
+        cli.run(&command_arguments)
     };
     let (code, _, stderr) = answer(&["approve", &session, "call_9_9_9"]);
     assert!(
@@ -106,9 +106,9 @@ fn l17_a_waiting_turn_is_answered_on_the_command_line() {
     assert!(code == Some(2) && stderr.contains("amount"), "L8: {stderr}");
     let (code, _, stderr) = answer(&["approve", &session, "call_1_1_1", "--no-run"]);
     assert!(code == Some(0) && stderr.contains("continue with agent-host --session"), "{stderr}");
-    assert!(cli.ledger().is_empty(), "--no-run only stores it");
+    assert!(cli.ledger().is_empty(), "--no-run only stores the approval");
     let (code, _, stderr) = answer(&["deny", &session, "call_1_1_2", "--reason", "Bob has enough"]);
-    assert_eq!(code, Some(3), "the third still waits: {stderr}");
+    assert_eq!(code, Some(3), "the third call still waits: {stderr}");
     assert_eq!(cli.ledger(), ["Ann 1"]);
     let (code, printed, stderr) =
         answer(&["approve", &session, "call_1_1_3", "--edit", "call_1_1_3={\"to\": \"Cy\", \"amount\": 1}"]);
@@ -120,10 +120,10 @@ fn l17_a_waiting_turn_is_answered_on_the_command_line() {
     assert!(code == Some(2) && stderr.contains("does not wait for an approval"), "row 20: {stderr}");
 }
 
-/// L17, I1: The JSON event of the request contains all that a program needs to decide.
+/// L17, I1: The JSON event of the approval request contains everything that a program needs to decide.
 #[test]
 fn l17_an_approval_request_is_an_event() {
-    let cli = TestCli::new("", &[paying(&[("Ann", 1)]), text_reply("Done.")]);
+    let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);
     let (code, printed, _) = cli.run(&["--agent", "agent.toml", "--json", "Pay."]);
     assert_eq!(code, Some(3));
     let events: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -136,7 +136,7 @@ fn l17_an_approval_request_is_an_event() {
     assert_eq!((&last["status"], &last["suspension"]["waits"][0]["cause"]), (&json!("suspended"), &json!("approval")));
 }
 
-/// L17: `--yes TOOL` allows only the named tools, once for each call.
+/// L17: `--yes TOOL` allows only calls of the named tools, and stores no permanent approval.
 #[test]
 fn l17_yes_allows_only_the_named_tools() {
     let cli = TestCli::new(
@@ -159,13 +159,13 @@ fn l17_yes_allows_only_the_named_tools() {
 /// L17: Permanent grants are listed and revoked.
 #[test]
 fn l17_lasting_grants_are_listed_and_revoked() {
-    let cli = TestCli::new("", &[paying(&[("Ann", 1)]), text_reply("Done.")]);
+    let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);
     cli.run(&["--agent", "agent.toml", "Pay."]);
     let session = cli.session();
     let (code, ..) = cli.run(&["session", "approve", &session, "--scope", "always", "--agent", "agent.toml"]);
     assert_eq!(code, Some(0));
     let (code, _, stderr) = cli.run(&["--agent", "agent.toml", "Pay again."]);
-    assert_eq!(code, Some(0), "no question is asked: {stderr}");
+    assert_eq!(code, Some(0), "the permanent grant applies: {stderr}");
     assert_eq!(cli.ledger(), ["Ann 1", "Ann 1"]);
     let (_, listed, _) = cli.run(&["approvals", "list"]);
     assert!(listed.contains("clerk may call payer.pay") && listed.contains("any arguments"), "{listed}");
@@ -178,12 +178,12 @@ fn l17_lasting_grants_are_listed_and_revoked() {
     assert!(code == Some(2) && stderr.contains("there is no approval `"), "{stderr}");
 }
 
-/// L17, D3: Killed while the request waits, and after the answer is stored: nothing ran without approval, and the
-/// question is not repeated.
+/// L17, D3: The process is killed while the request waits, and again after the answer is stored. No call runs without
+/// approval, and the host does not ask again.
 #[cfg(unix)]
 #[test]
 fn d3_an_approval_survives_a_killed_process() {
-    let cli = TestCli::new("", &[paying(&[("Ann", 1)]), text_reply("Done.")]);
+    let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);
     let killed_at = |point: &str, arguments: &[&str]| {
         let killed = cli.command(arguments).stdin(Stdio::null()).env("AGENT_HOST_KILL_AT", point).output().unwrap();
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&killed.status), Some(9), "{point}");
@@ -197,17 +197,18 @@ fn d3_an_approval_survives_a_killed_process() {
     assert_eq!(
         cli.run(&["--agent", "agent.toml", "--continue"]).0,
         Some(3),
-        "a message that was not stored was not shown"
+        "an approval that was not stored does not count"
     );
     killed_at("after-commit:approval", &approve);
     assert!(cli.ledger().is_empty());
     let (_, listed, _) = cli.run(&["approvals", "list"]);
-    assert!(listed.contains("payer.pay"), "what was allowed for good is remembered after all: {listed}");
+    assert!(listed.contains("payer.pay"), "the permanent approval is stored: {listed}");
     let (code, ..) = cli.run(&["--agent", "agent.toml", "--continue"]);
     assert_eq!((code, cli.ledger()), (Some(0), vec!["Ann 1".to_owned()]));
 }
 
-/// L17: The current configuration (ask or deny) applies to calls that an earlier one had allowed and that have not run.
+/// L17: The current rule (ask or deny) applies to a call that an earlier configuration allowed and that has not run
+/// yet.
 #[cfg(unix)]
 #[test]
 fn l17_the_configuration_at_dispatch_decides() {
@@ -217,13 +218,13 @@ fn l17_the_configuration_at_dispatch_decides() {
         let mut command = cli.command(&["--agent", "agent.toml", "Wipe."]);
         command.stdin(Stdio::null()).env("AGENT_HOST_KILL_AT", "after-commit:reply").output().unwrap();
         cli.configure(&format!("[approval.tools]\n\"payer.wipe\" = \"{rule}\"\n"));
-        let (found, _, stderr) = cli.run(&["--agent", "agent.toml", "--continue"]);
-        assert_eq!(found, Some(code), "{rule}: {stderr}");
+        let (found_code, _, stderr) = cli.run(&["--agent", "agent.toml", "--continue"]);
+        assert_eq!(found_code, Some(code), "{rule}: {stderr}");
         assert!(cli.ledger().is_empty(), "{rule}");
     }
 }
 
-/// L17, I2: Invalid rules are refused with line and key, and a rule that matches no tool gives a note.
+/// L17, I2: An invalid rule is an error that names the line and the key. A rule that matches no tool is reported.
 #[test]
 fn l17_checks_approval_rules() {
     let cli = TestCli::new(
@@ -238,7 +239,8 @@ fn l17_checks_approval_rules() {
     let (code, _, stderr) = cli.run(&["--agent", "agent.toml", "Hi."]);
     assert_eq!(code, Some(0), "{stderr}");
     assert!(stderr.contains("agent.toml:5") && stderr.contains("there is no tool `payr.pay`"), "{stderr}");
-    // With a typo in the name of an existing source's tool, the tool would run without approval.
+    // A typo in the name of an existing plugin's tool is an error, because the tool would otherwise run without
+    // approval.
     for (rule, expected_note) in [
         ("payer.pya", "did you mean `payer.pay`? tools of `payer`: "),
         ("payer.wpie*", "did you mean `payer.wipe`?"),
@@ -257,7 +259,7 @@ fn l17_checks_approval_rules() {
     assert!(stderr.contains("did you mean `payer.pay`?"), "{stderr}");
 }
 
-/// L17: The example of `tests/agents` unchanged, with the plugin already built.
+/// L17: The example agent `tests/agents/careful.toml` asks for approval before it writes.
 #[test]
 fn l17_the_careful_agent_asks_first() {
     let cli = TestCli::new("", &[]);
@@ -268,7 +270,7 @@ fn l17_the_careful_agent_asks_first() {
     let run_agent = |arguments: &[&str]| {
         let mut command = cli.command(arguments);
         command.arg("--agent").arg(&agent).arg("--plugins").arg(&plugins).args(["--grant", &grant]);
-        read(command.stdin(Stdio::null()).output().unwrap())
+        decode_output(command.stdin(Stdio::null()).output().unwrap())
     };
     let (code, _, stderr) = run_agent(&["Write a note."]);
     assert_eq!(code, Some(3), "{stderr}");

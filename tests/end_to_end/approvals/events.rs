@@ -1,7 +1,7 @@
 //! Events to and from an agent as `host/docs/guide/events.md` describes them: the input, an approval request with its
 //! answer, and the end of the turn (I6, L17; rows 19, 20 and 29).
 
-use super::command_line::{TestCli, paying};
+use super::command_line::{TestCli, payments_reply};
 use crate::fixture::mcp_server;
 use crate::support::{call_reply, text_reply};
 use agent_core::cloud_event::CloudEvent;
@@ -15,8 +15,8 @@ fn cli(replies: &[Value]) -> TestCli {
     cli
 }
 
-/// The events of a type in the folder, the oldest first.
-fn sent(cli: &TestCli, event_type: &str) -> Vec<CloudEvent> {
+/// Returns the events of a type in the outbox directory, oldest first.
+fn sent_events(cli: &TestCli, event_type: &str) -> Vec<CloudEvent> {
     let files = std::fs::read_dir(cli.path("out")).unwrap().map(|entry| entry.unwrap().path());
     let events = files.map(|file| CloudEvent::parse(&std::fs::read(file).unwrap()).unwrap());
     let mut events: Vec<_> = events.filter(|event| event.event_type == event_type).collect();
@@ -25,10 +25,10 @@ fn sent(cli: &TestCli, event_type: &str) -> Vec<CloudEvent> {
 }
 
 fn requests(cli: &TestCli) -> Vec<CloudEvent> {
-    sent(cli, "agent-host.approval.requested")
+    sent_events(cli, "agent-host.approval.requested")
 }
 
-/// An answer to a request, modified by `change`.
+/// Creates the answer to an approval request, and modifies it with `change`.
 fn answer(request: &CloudEvent, decisions: Value, change: impl FnOnce(&mut Value)) -> Value {
     let mut event = json!({"specversion": "1.0", "type": "agent-host.approval.resolved", "id": "1", "source": "/desk",
         "parentid": request.id, "subject": request.subject, "data": {"decisions": decisions}});
@@ -45,17 +45,17 @@ fn allow_decision() -> Value {
     json!([{"call": "call_1_1_1", "verdict": "granted"}])
 }
 
-/// I6: An event is the input, the request and its answer are events, and so is the end.
+/// I6: The input, the approval request, its answer and the end of the turn are events.
 #[test]
 fn i6_events_start_answer_and_end_a_turn() {
-    let mut first = paying(&[("Ann", 1), ("Bob", 2)]);
+    let mut first = payments_reply(&[("Ann", 1), ("Bob", 2)]);
     first["expect"] = json!({"contains": "{\"order\":7}"});
     let cli = cli(&[first, text_reply("Done.")]);
     let order = json!({"specversion": "1.0", "type": "order", "id": "o", "source": "/shop", "data": {"order": 7}});
     std::fs::write(cli.path("asked.json"), order.to_string()).unwrap();
     let (code, _, stderr) = cli.run(&["--agent", "agent.toml", "--event", "asked.json"]);
     assert_eq!(code, Some(3), "{stderr}");
-    let [request] = &requests(&cli)[..] else { panic!("one request for the batch") };
+    let [request] = &requests(&cli)[..] else { panic!("there is not one request for the batch") };
     let session = request.subject.clone().unwrap();
     let data = request.data.as_ref().unwrap();
     assert_eq!(data.pointer("/calls/1/details/arguments"), Some(&json!({"to": "Bob", "amount": 2})), "{data}");
@@ -67,20 +67,22 @@ fn i6_events_start_answer_and_end_a_turn() {
     let (code, printed, stderr) = respond(&cli, &session, &event);
     assert_eq!((code, printed.as_str()), (Some(0), "Done.\n"), "{stderr}");
     assert_eq!(cli.ledger(), ["Ann 3"]);
-    let [end] = &sent(&cli, "agent-host.turn.finished")[..] else { panic!("one end") };
+    let [end] = &sent_events(&cli, "agent-host.turn.finished")[..] else {
+        panic!("there is not one event for the end of the turn")
+    };
     assert_eq!(end.data.as_ref().unwrap()["data"], json!("Done."));
     let (code, _, stderr) = respond(&cli, &session, &event);
     assert!(code == Some(0) && stderr.contains("too late"), "row 29: {stderr}");
     assert_eq!(cli.ledger(), ["Ann 3"]);
 }
 
-/// Row 20: An event that is not an answer to this session's request changes nothing, and the error says why.
+/// Row 20: An event that is not an answer to this session's request changes nothing, and the error explains why.
 #[test]
 fn row_20_accepts_only_the_answer_to_its_request() {
-    let cli = cli(&[paying(&[("Ann", 1)]), text_reply("Done.")]);
+    let cli = cli(&[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);
     cli.run(&["--agent", "agent.toml", "Pay."]);
     cli.run(&["--agent", "agent.toml", "Pay."]);
-    let [one, two] = &requests(&cli)[..] else { panic!("two sessions ask") };
+    let [one, two] = &requests(&cli)[..] else { panic!("there are not two approval requests") };
     let session = two.subject.clone().unwrap();
     let unknown = json!([{"call": "call_9_9_9", "verdict": "granted"}]);
     for (event, problem) in [

@@ -1,7 +1,8 @@
-//! Two services and an approval outstanding in one turn: answered in every order, each answer twice, from two processes
-//! at once, and again when the turn is over; each has one effect (L10, L17, I6, D2; rows 20, 29 and 32).
+//! A turn waits for two services and an approval. The tests send the three answers in every order, each from two
+//! processes at the same time, and again after the end of the turn. Each answer takes effect once (L10, L17, I6, D2;
+//! rows 20, 29 and 32).
 
-use super::command_line::{TestCli, paying};
+use super::command_line::{TestCli, payments_reply};
 use crate::support::{call_reply, script, text_reply};
 use serde_json::{Value, json};
 use std::process::{Child, Stdio};
@@ -37,9 +38,9 @@ const ORDERS: [[Answer; 3]; 6] = {
     ]
 };
 
-/// A turn that waits for all three.
+/// Starts a turn that waits for all three answers. Returns the working directory and the session.
 fn waiting_turn() -> (TestCli, String) {
-    let mut calls = paying(&[("Ann", 1)]);
+    let mut calls = payments_reply(&[("Ann", 1)]);
     let others = [json!({"name": "books", "arguments": {}}), json!({"name": "stamps", "arguments": {}})];
     calls["calls"].as_array_mut().unwrap().splice(0..0, others);
     let mut answer = text_reply("Done.");
@@ -61,28 +62,28 @@ fn waiting_turn() -> (TestCli, String) {
 }
 
 fn start_answer(cli: &TestCli, session: &str, answer: Answer) -> Child {
-    let words: Vec<&str> = match answer {
+    let command_arguments: Vec<&str> = match answer {
         Answer::Books => vec!["respond", session, "--event", "books.json"],
         Answer::Stamps => vec!["respond", session, "--event", "stamps.json"],
         Answer::Approval => vec!["approve", session, "call_1_1_3"],
     };
-    let mut command = cli.command(&[&["session"], &words[..], &["--agent", "agent.toml"]].concat());
+    let mut command = cli.command(&[&["session"], &command_arguments[..], &["--agent", "agent.toml"]].concat());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// The exit code of the process, and both outputs together.
+/// Waits for the process. Returns its exit code, and its stdout followed by its stderr.
 fn finish_answer(process: Child) -> (Option<i32>, String) {
     let output = process.wait_with_output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8(text).unwrap())
 }
 
-/// The stored events of these types.
+/// Returns the types of the session's stored events, restricted to `types`.
 fn stored_events(cli: &TestCli, session: &str, types: &[&str]) -> Vec<String> {
     let (_, events, _) = cli.run(&["session", "show", session, "--json"]);
     let events = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let types_of = events.map(|event| event["type"].as_str().unwrap().to_owned());
-    types_of.filter(|found| types.contains(&found.as_str())).collect()
+    let found_types = events.map(|event| event["type"].as_str().unwrap().to_owned());
+    found_types.filter(|found| types.contains(&found.as_str())).collect()
 }
 
 #[test]
@@ -90,29 +91,35 @@ fn l10_l17_answers_take_effect_once_in_every_order() {
     for order in ORDERS {
         let (cli, session) = waiting_turn();
         for answer in order {
-            let both = [start_answer(&cli, &session, answer), start_answer(&cli, &session, answer)].map(finish_answer);
+            let outputs =
+                [start_answer(&cli, &session, answer), start_answer(&cli, &session, answer)].map(finish_answer);
             // The second process finds that the answer is already stored, or that nothing waits for it.
-            assert!(both.iter().any(|(code, _)| matches!(code, Some(0 | 3))), "{order:?}: {both:?}");
-            assert!(both.iter().all(|(code, _)| matches!(code, Some(0 | 2 | 3))), "{order:?}: {both:?}");
+            assert!(outputs.iter().any(|(code, _)| matches!(code, Some(0 | 3))), "{order:?}: {outputs:?}");
+            assert!(outputs.iter().all(|(code, _)| matches!(code, Some(0 | 2 | 3))), "{order:?}: {outputs:?}");
         }
-        // The last process may have found the session locked by the one before.
+        // The last process may have found the session locked by the previous process.
         let (code, _, stderr) = cli.run(&["--agent", "agent.toml", "--continue"]);
         assert!(code == Some(0) || stderr.contains("nothing to continue"), "{order:?}: {code:?} {stderr}");
-        check(&cli, &session, &format!("{order:?}"));
-        let before = stored_events(&cli, &session, ALL).len();
+        check_single_effects(&cli, &session, &format!("{order:?}"));
+        let before = stored_events(&cli, &session, ANSWER_EVENT_TYPES).len();
         for answer in order {
             let (code, stderr) = finish_answer(start_answer(&cli, &session, answer));
             assert_eq!(code, Some(if answer == Answer::Approval { 2 } else { 0 }), "{order:?}: {stderr}");
         }
-        assert_eq!(stored_events(&cli, &session, ALL).len(), before, "{order:?}: a late answer changes nothing");
+        assert_eq!(
+            stored_events(&cli, &session, ANSWER_EVENT_TYPES).len(),
+            before,
+            "{order:?}: a late answer changes nothing"
+        );
         assert_eq!(cli.ledger(), ["Ann 1"], "{order:?}");
     }
 }
 
-const ALL: &[&str] = &["tool_result", "tool_result_error", "approval_resolved", "resumed", "loop_end", "suspended"];
+const ANSWER_EVENT_TYPES: &[&str] =
+    &["tool_result", "tool_result_error", "approval_resolved", "resumed", "loop_end", "suspended"];
 
-/// One result for each call, in call order; one payment; one end.
-fn check(cli: &TestCli, session: &str, context: &str) {
+/// Checks that each call has one result, that one payment was made, and that the turn ended once.
+fn check_single_effects(cli: &TestCli, session: &str, context: &str) {
     assert_eq!(cli.ledger(), ["Ann 1"], "{context}: paid once");
     let types = stored_events(cli, session, &["tool_result", "approval_resolved", "loop_end"]);
     let count = |kind: &str| types.iter().filter(|found| *found == kind).count();
@@ -127,8 +134,8 @@ fn check(cli: &TestCli, session: &str, context: &str) {
     assert_eq!(files, 2, "{context}: one request for each service");
 }
 
-/// L16, L17, L10: The pending answers of a child agent are shown with the commands that settle them, and continuing the
-/// parent session continues the child.
+/// L16, L17, L10: The parent shows the pending answers of its child agent with the commands that give them. Continuing
+/// the parent session continues the child.
 #[test]
 fn l16_shows_pending_answers_of_a_child_with_their_commands() {
     let (cli, _) = waiting_turn();

@@ -15,14 +15,14 @@ fn with_plugins(files: &[(&str, &str)], plugins: &[&str]) -> WorkingFolder {
 
 /// Checks that the file is refused, that stderr contains each of `texts`, and that stdout is empty.
 fn check_refused(folder: &WorkingFolder, agent: &str, texts: &[&str]) {
-    let ended = folder.run(&["config", "check", agent]);
-    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{ended:?}");
+    let result = folder.run(&["config", "check", agent]);
+    assert_eq!((result.code, result.stdout.as_str()), (Some(2), ""), "{result:?}");
     for text in texts {
-        assert!(ended.stderr.contains(text), "`{text}` is not in: {}", ended.stderr);
+        assert!(result.stderr.contains(text), "`{text}` is not in: {}", result.stderr);
     }
 }
 
-/// I2: The report shows line by line what would run; what can still be fixed later is a warning.
+/// I2: The report lists everything that would run. A program that is missing now is only a warning.
 #[test]
 fn i2_shows_what_a_correct_agent_would_run() {
     let text = "name = \"buyer\"\nmodel = \"scripted:replies.json\"\nplugin_directory = \"plugins\"\n\n[plugins.text.grants]\nread = [\"agents\"]\n\n\
@@ -34,10 +34,10 @@ fn i2_shows_what_a_correct_agent_would_run() {
         ("replies.json", "[{\"text\": \"a\"}]"),
     ];
     let folder = with_plugins(&files, &["text"]);
-    let ended = folder.run(&["config", "check", "agent.toml"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let result = folder.run(&["config", "check", "agent.toml"]);
+    assert_eq!(result.code, Some(0), "{result:?}");
     let lines: Vec<String> =
-        ended.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        result.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     let begins = |word: &str| lines.iter().any(|line| line.starts_with(word));
     for expected in [
         "agent.toml: ok",
@@ -52,11 +52,11 @@ fn i2_shows_what_a_correct_agent_would_run() {
         assert!(begins(expected), "no line begins with `{expected}`: {lines:?}");
     }
     let warning = "agent.toml:12: mcp.notes.command: there is no program `no-such-program` on its PATH";
-    assert!(ended.stderr.contains(warning), "{ended:?}");
+    assert!(result.stderr.contains(warning), "{result:?}");
 }
 
-/// P8, I2: Host limits in the file of a delegated agent have no effect, which `config check` and a run report; in the
-/// file that the host is started with they apply, and there is no note.
+/// P8, I2: Host limits in the file of a delegated agent have no effect, and both `config check` and a turn warn about
+/// them. Host limits in the file with which the host is started apply, and there is no warning.
 #[test]
 fn p8_reports_host_limits_in_the_file_of_a_delegate() {
     let lead =
@@ -65,15 +65,15 @@ fn p8_reports_host_limits_in_the_file_of_a_delegate() {
     let folder = WorkingFolder::new(&[("agent.toml", lead), ("agents/reader.toml", reader)]);
     let warning = "agents/reader.toml:3: `[host.limits]` has no effect here";
     for line in [&["config", "check"][..], &["--agent", "agent.toml", "Hello"]] {
-        let ended = folder.run(line);
-        assert!(ended.code == Some(0) && ended.stderr.contains(warning), "{line:?}: {ended:?}");
+        let result = folder.run(line);
+        assert!(result.code == Some(0) && result.stderr.contains(warning), "{line:?}: {result:?}");
     }
-    let ended = folder.run(&["config", "check", "agents/reader.toml"]);
-    assert!(ended.code == Some(0) && !ended.stderr.contains("host.limits"), "{ended:?}");
+    let result = folder.run(&["config", "check", "agents/reader.toml"]);
+    assert!(result.code == Some(0) && !result.stderr.contains("host.limits"), "{result:?}");
 }
 
-/// P8: A plugin that is inspected or called for an agent has that agent's limits and grants; without an agent, the
-/// defaults.
+/// P8: A plugin that is inspected or called with `--agent` has that agent's limits and grants. Without `--agent`, it
+/// has the defaults.
 #[test]
 fn p8_single_plugins_have_the_limits_of_the_named_agent() {
     let files = [
@@ -94,13 +94,13 @@ fn p8_single_plugins_have_the_limits_of_the_named_agent() {
     let granted = folder.run(&[&call[..], &["--grant", "files:read=."]].concat());
     assert!(granted.code == Some(0) && granted.stdout.contains("Read me."), "{granted:?}");
     for agent in ["all.toml", "one.toml"] {
-        let ended = folder.run(&[&call[..], &["--agent", agent]].concat());
-        assert!(ended.code == Some(1) && ended.stderr.contains("memory of 1 MiB"), "{agent}: {ended:?}");
+        let result = folder.run(&[&call[..], &["--agent", agent]].concat());
+        assert!(result.code == Some(1) && result.stderr.contains("memory of 1 MiB"), "{agent}: {result:?}");
     }
-    let other = folder.run(&[&call[..], &["--agent", "other.toml"]].concat());
-    assert!(other.code == Some(0) && other.stdout.contains("Read me."), "{other:?}");
+    let result = folder.run(&[&call[..], &["--agent", "other.toml"]].concat());
+    assert!(result.code == Some(0) && result.stdout.contains("Read me."), "{result:?}");
     let mut large = std::fs::read(folder.path("plugins/text.wasm")).unwrap();
-    // A custom section of 2 MiB: its id, its size as LEB128 (4 bytes), and its name, which is empty.
+    // Append a custom section of 2 MiB: its id, its size as LEB128 (4 bytes), and an empty name.
     large.extend([0, 0x80, 0x80, 0x80, 0x01]);
     large.extend(vec![0; 2 << 20]);
     std::fs::write(folder.path("large.wasm"), large).unwrap();
@@ -110,12 +110,12 @@ fn p8_single_plugins_have_the_limits_of_the_named_agent() {
         &["plugin", "explain", "large.wasm", "--agent", "host.toml"],
         &["plugin", "call", "large.wasm", "text.count", "--agent", "host.toml"],
     ] {
-        let ended = folder.run(line);
-        assert!(ended.code == Some(2) && ended.stderr.contains("component_mib"), "{line:?}: {ended:?}");
+        let result = folder.run(line);
+        assert!(result.code == Some(2) && result.stderr.contains("component_mib"), "{line:?}: {result:?}");
     }
 }
 
-/// I2: A file that cannot be read is named, with the line if there is one.
+/// I2: The error about a file that cannot be read names the file, and the line if the problem is in a line.
 #[test]
 fn i2_a_file_that_cannot_be_read_is_named() {
     let folder = WorkingFolder::new(&[]);
@@ -137,9 +137,9 @@ fn i2_a_file_that_cannot_be_read_is_named() {
     check_refused(&folder, "twice.toml", &["twice.toml:3:1: `model` is defined twice, first in line 1"]);
 }
 
-/// L7: Two tools with one name: the error names both sources, of every kind.
+/// L7: If two tools have the same name, the error names the sources of both tools, for every kind of tool.
 #[test]
-fn l7_two_tools_of_one_name_name_both_sources() {
+fn l7_the_error_about_tools_with_the_same_name_names_both_sources() {
     let service = "plugin_directory = \"plugins\"\n\n[services.\"text.count\"]\ntype = \"com.example.count\"\n";
     let folder = with_plugins(&[("agent.toml", service)], &["text"]);
     check_refused(&folder, "agent.toml", &["two tools are named `text.count`", "text@", "service com.example.count"]);
@@ -155,15 +155,15 @@ fn l7_two_tools_of_one_name_name_both_sources() {
     );
 }
 
-/// I2, L16: An error in a delegate's file is shown in that file, with line and key, at any depth.
+/// I2, L16: An error in a delegate's file is reported with that file, the line and the key, at any delegation depth.
 #[test]
 fn i2_an_error_in_a_delegates_file_names_that_file() {
-    let below = |name: &str, file: &str| {
+    let delegating_agent = |name: &str, file: &str| {
         format!("name = \"{name}\"\n[agents.below]\nagent = \"{file}\"\ndescription = \"Works.\"\n")
     };
     let folder = WorkingFolder::new(&[
-        ("agent.toml", &below("top", "agents/middle.toml")),
-        ("agents/middle.toml", &below("middle", "last.toml")),
+        ("agent.toml", &delegating_agent("top", "agents/middle.toml")),
+        ("agents/middle.toml", &delegating_agent("middle", "last.toml")),
     ]);
     folder.write("agents/last.toml", "name = \"last\"\nmodle = \"offline\"\n");
     check_refused(&folder, "agent.toml", &["agents/last.toml:2:1: unknown key `modle`", "did you mean `model`?"]);
@@ -173,13 +173,13 @@ fn i2_an_error_in_a_delegates_file_names_that_file() {
     check_refused(&folder, "agent.toml", &["agents/last.toml", "agents/middle.toml:3"]);
     folder.write("agents/last.toml", "plugin_directory = \"nowhere\"\n");
     check_refused(&folder, "agent.toml", &["agents/nowhere", "last"]);
-    folder.write("agents/last.toml", &below("last", "../agent.toml"));
+    folder.write("agents/last.toml", &delegating_agent("last", "../agent.toml"));
     check_refused(&folder, "agent.toml", &["agents/last.toml:3", "top → middle → last → top"]);
 }
 
-/// I2: Whatever a file names must exist: folders, variables, plugins, scripts, schemas.
+/// I2: The folders, variables, plugins, scripts and schemas that a file names must exist.
 #[test]
-fn i2_whatever_a_file_names_must_exist() {
+fn i2_everything_that_a_file_names_must_exist() {
     let cases: [(&str, &[&str]); 6] = [
         ("plugin_directory = \"nowhere\"\n", &["nowhere"]),
         ("model = \"scripted:absent.json\"\n", &["absent.json"]),

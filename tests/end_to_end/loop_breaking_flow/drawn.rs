@@ -1,5 +1,5 @@
-//! The loop with loop-breaking tools in full: the timeline of events with thinking, all six ways out of the loop in one
-//! session, and the assembly of messages on the wire.
+//! The complete loop with loop-breaking tools: the order of its events with thinking, all six ways out of the loop in
+//! one session, and the messages of a request.
 
 use super::{continue_turn, expect_finished, finishing_by_tool, turn_events};
 use crate::chat_server::{Answer, ChatServer, local_provider};
@@ -17,14 +17,14 @@ use std::sync::Arc;
 use tokio::sync::broadcast::Receiver;
 use tokio_util::sync::CancellationToken;
 
-fn thinking(thoughts: &str, mut reply: Value) -> Value {
+fn with_thinking(thoughts: &str, mut reply: Value) -> Value {
     reply["thinking"] = json!(thoughts);
     reply
 }
 
-/// The types of the events that a watcher received, including streamed chunks; consecutive chunks count once, and the
-/// budget's events are left out.
-fn timeline(watching: &mut Receiver<Event>) -> Vec<String> {
+/// Returns the types of the events that a watcher received. Consecutive events of the same type count once, and
+/// `context_budget` events are left out.
+fn received_event_types(watching: &mut Receiver<Event>) -> Vec<String> {
     let mut types: Vec<String> = Vec::new();
     while let Ok(event) = watching.try_recv() {
         let kind = serde_json::to_value(&event.kind).unwrap()["type"].as_str().unwrap().to_owned();
@@ -35,18 +35,18 @@ fn timeline(watching: &mut Receiver<Event>) -> Vec<String> {
     types
 }
 
-/// The event timeline (L30, L21, L18, L19): thinking before each call, the call before its result, a reply without a
-/// call with its event and its reminder, and the loop-breaking tool before the end.
+/// L30, L21, L18, L19: The events are in this order: thinking before each call, a call before its result, the event of
+/// a reply without a call before its reminder, and the loop-breaking tool before the end of the turn.
 #[tokio::test(flavor = "multi_thread")]
-async fn l30_the_event_timeline() {
+async fn l30_the_events_of_a_turn_are_in_order() {
     let test_host = TestHost::new(&["probe"]).await;
-    let mut after = thinking("Done, I think.", text_reply("It says hello."));
-    after["expect"] = json!({"roles": ["user", "assistant", "tool"], "lacks": "Let me see."});
-    let mut last = call_reply(&[("task_completion", json!({"result": "It says hello."}))]);
-    last["expect"] =
+    let mut second = with_thinking("Done, I think.", text_reply("It says hello."));
+    second["expect"] = json!({"roles": ["user", "assistant", "tool"], "lacks": "Let me see."});
+    let mut third = call_reply(&[("task_completion", json!({"result": "It says hello."}))]);
+    third["expect"] =
         json!({"roles": ["user", "assistant", "tool", "assistant", "user"], "last_contains": "task_completion"});
-    let first = thinking("Let me see.", call_reply(&[("probe.echo", json!({"text": "hello"}))]));
-    let mut session = test_host.session(finishing_by_tool(), script(&[first, after, last])).await;
+    let first = with_thinking("Let me see.", call_reply(&[("probe.echo", json!({"text": "hello"}))]));
+    let mut session = test_host.session(finishing_by_tool(), script(&[first, second, third])).await;
     let mut watching = session.subscribe();
     let output = expect_finished(run_turn(&mut session, "Echo.").await);
     assert_eq!((output.data, output.finish), (json!("It says hello."), EndReason::Completed));
@@ -63,12 +63,12 @@ async fn l30_the_event_timeline() {
         &step,
         &["stream_complete", "tool_call", "tool_result", "loop_end"],
     ];
-    assert_eq!(timeline(&mut watching), expected.concat());
+    assert_eq!(received_event_types(&mut watching), expected.concat());
 }
 
-/// L21: The same timeline with the thinking in the fields that providers use for it.
+/// L21: The order of the events is the same if the thinking is in the fields that providers use for it.
 #[tokio::test(flavor = "multi_thread")]
-async fn l21_the_event_timeline_with_thinking_in_provider_fields() {
+async fn l21_thinking_in_provider_fields_causes_the_same_events() {
     let test_host = TestHost::new(&["probe"]).await;
     let call = json!([{"index": 0, "id": "c", "type": "function",
         "function": {"name": "probe_echo", "arguments": "{\"text\":\"hello\"}"}}]);
@@ -107,12 +107,12 @@ async fn l21_the_event_timeline_with_thinking_in_provider_fields() {
     }
 }
 
-/// The replies of six turns.
+/// The model's replies for six turns.
 fn six_turns() -> Vec<Value> {
     let echo = || call_reply(&[("probe.echo", json!({"text": "hello"}))]);
     let mut answered = call_reply(&[("task_completion", json!({"result": "By the red door."}))]);
     answered["expect"] = json!({"last_contains": "The red one."});
-    let mut all = vec![
+    let mut replies = vec![
         echo(),
         call_reply(&[("task_completion", json!({"result": "Done."}))]),
         call_reply(&[("ask_question", json!({"question": "Which door?"}))]),
@@ -122,13 +122,14 @@ fn six_turns() -> Vec<Value> {
         text_reply("Let me think."),
         echo(),
     ];
-    // A turn that is not cancelled in time fails with "no such model"; the next turn asks for it again.
+    // If the fifth turn is not cancelled in time, it fails with "no such model". The sixth turn uses the same reply
+    // again.
     let words: Vec<String> = (0..100).map(|number| format!("word{number} ")).collect();
-    all.push(json!({"chunks": words, "delay_ms": 20, "error": {"status": 400, "message": "no such model"}}));
-    all
+    replies.push(json!({"chunks": words, "delay_ms": 20, "error": {"status": 400, "message": "no such model"}}));
+    replies
 }
 
-/// The six ways to leave the loop, in one session that continues after each of them (L4, L18, L29, L30).
+/// A session can continue after a turn ended in any of the six ways (L4, L18, L29, L30).
 #[tokio::test(flavor = "multi_thread")]
 async fn l18_the_six_ways_out_of_the_loop() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -137,11 +138,13 @@ async fn l18_the_six_ways_out_of_the_loop() {
     let mut session = test_host.session(config, script(&six_turns())).await;
     let mut ends = Vec::new();
 
-    // 1. `task_completion`: the agent has finished its task; a regular tool before it continues the loop.
+    // 1. `task_completion`: the agent has finished its task. The regular tool before it continued the loop.
     let output = expect_finished(run_turn(&mut session, "Echo.").await);
     ends.push((output.finish, output.data));
     // 2. `ask_question`: the agent needs the user's input, and continues with it.
-    let TurnResult::Suspended(suspension) = run_turn(&mut session, "Open the door.").await else { panic!("it asks") };
+    let TurnResult::Suspended(suspension) = run_turn(&mut session, "Open the door.").await else {
+        panic!("the turn does not ask a question")
+    };
     let (call, question_text) = question(&suspension).expect("a question is open");
     assert_eq!(question_text, "Which door?");
     session.answer(call.clone(), "The red one.".to_owned()).await.unwrap();
@@ -156,7 +159,7 @@ async fn l18_the_six_ways_out_of_the_loop() {
         (EndReason::Converse, json!("Nice to meet you.")),
     ];
     assert_eq!(ends, expected);
-    // 4. Max iterations: an error, after a tool, a reminder and a tool.
+    // 4. The interaction limit: the turn fails after a tool call, a reminder and another tool call.
     let result = run_turn(&mut session, "Echo for ever.").await;
     let TurnResult::Failed(error @ TurnError::InteractionsExhausted { interactions: 3, .. }) = &result else {
         panic!("{result:?}")
@@ -164,7 +167,7 @@ async fn l18_the_six_ways_out_of_the_loop() {
     assert!(error.to_string().contains("interactions exhausted"), "{error}");
     // 5. The user stops the agent, in the middle of the stream.
     assert_eq!(cancelled_turn(&mut session).await, TurnResult::Cancelled);
-    // 6. A critical error.
+    // 6. An error of the model that cannot be retried.
     let result = run_turn(&mut session, "Go on.").await;
     assert!(matches!(result, TurnResult::Failed(TurnError::ModelFailed { .. })), "{result:?}");
 
@@ -181,7 +184,7 @@ async fn l18_the_six_ways_out_of_the_loop() {
     assert_eq!(turns, expected);
 }
 
-/// Runs a turn, and cancels it once something was streamed.
+/// Runs a turn, and cancels it once text was streamed.
 async fn cancelled_turn(session: &mut Session) -> TurnResult {
     let (mut watching, cancel) = (session.subscribe(), CancellationToken::new());
     let running = session.run(Some(TurnInput::Text("Count.".into())), cancel.clone());
@@ -192,9 +195,9 @@ async fn cancelled_turn(session: &mut Session) -> TurnResult {
     tokio::join!(running, stopping).0.unwrap()
 }
 
-/// L22: The assembly of messages on the wire: the request for a step of the second turn, with every possible section.
+/// L22: The request for a step of the second turn contains every possible section, in order.
 #[tokio::test(flavor = "multi_thread")]
-async fn l22_the_assembly_of_messages() {
+async fn l22_a_request_contains_every_section_in_order() {
     const ECHO: &str =
         r#"<tool>{"server_name": "local", "tool_name": "probe.echo", "arguments": {"text": "a"}}</tool>"#;
     const PLAN: &str = r#"{"steps": [{"tool": "probe.echo", "task": "echo it"}]}"#;
@@ -210,9 +213,9 @@ async fn l22_the_assembly_of_messages() {
     session.close().await.unwrap();
     agent.servers().shutdown().await;
     let request = &server.bodies()[4];
-    assert_eq!(request.get("tools"), None, "the schemas are text");
+    assert_eq!(request.get("tools"), None, "the tool schemas are in the messages");
     let request = request["messages"].to_string();
-    let drawn = [
+    let sections = [
         // System message: user instructions, agent loop prompt, system capabilities, chain of thought.
         "You know all about echoes.",
         "You work in a loop.",
@@ -236,15 +239,16 @@ async fn l22_the_assembly_of_messages() {
         "is called Narcissus",
         "And what is my echo called?",
     ];
-    let mut rest = request.as_str();
-    for piece in drawn {
-        let start = rest.find(piece).unwrap_or_else(|| panic!("`{piece}` is not in its place: {request}"));
-        rest = &rest[start + piece.len()..];
+    let mut remaining = request.as_str();
+    for section in sections {
+        let start =
+            remaining.find(section).unwrap_or_else(|| panic!("`{section}` is missing or out of order: {request}"));
+        remaining = &remaining[start + section.len()..];
     }
-    assert_eq!(request.matches("## tool-schemas").count(), 1, "only of the current turn: {request}");
+    assert_eq!(request.matches("## tool-schemas").count(), 1, "only the current turn has tool schemas: {request}");
 }
 
-/// An agent that uses every section of the prompt.
+/// Creates an agent that uses every section of the prompt.
 async fn agent_with_all_sections(test_host: &TestHost, server: &ChatServer) -> Arc<Agent> {
     let memory = Memory {
         user: "ada".to_owned(),
@@ -257,14 +261,14 @@ async fn agent_with_all_sections(test_host: &TestHost, server: &ChatServer) -> A
     };
     Memories::add(&*test_host.store, "earlier/1/final", memory).await.unwrap();
     let model = local_provider(&server.base_url).model("local/tiny", test_host.directory.path()).unwrap();
-    let diary = Diary { path: test_host.directory.path().join("desk-diary") };
-    let args = vec!["good".to_owned(), diary.path.display().to_string()];
+    let log = Diary { path: test_host.directory.path().join("desk-log") };
+    let args = vec!["good".to_owned(), log.path.display().to_string()];
     let command = ChildCommand { command: mcp_server().display().to_string(), args, ..ChildCommand::default() };
     let mut config = AgentConfig::new("test");
     config.mcp = vec![ServerConfig::new("desk", Transport::Stdio(command))];
     config.user = Some("ada".to_owned());
     config.tool_dialect = ToolDialect::Text;
-    // All tools in each step.
+    // Every step offers all tools.
     config.offered_tools = 100;
     config.prompt.instructions = Some("You know all about echoes.".to_owned());
     config.prompt.chain_of_thought = Some("Think of the nymph.".to_owned());

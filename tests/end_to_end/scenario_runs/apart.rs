@@ -1,10 +1,10 @@
-//! The isolation of scenarios from the outside (S4): events, folders, variables, programs, addresses.
+//! Scenarios are isolated from events, folders, variables, programs and addresses outside of the scenario (S4).
 
 use super::{ScenarioFolder, plugins_line};
 use crate::support::components;
 use serde_json::Value;
 
-/// A scenario whose agent delegates once to a helper, which has this file.
+/// Creates a scenario whose agent delegates once to a helper agent with this agent file.
 fn with_helper(helper: &str) -> ScenarioFolder {
     let scenario = plugins_line("text")
         + "[agent.agents.helper]\nagent = \"helper.toml\"\ndescription = \"Helps.\"\n[[turns]]\nsay = \"Ask.\"\n\
@@ -14,8 +14,8 @@ fn with_helper(helper: &str) -> ScenarioFolder {
     folder
 }
 
-/// S4, I6: A scenario has no effects outside: no events of a child agent, and no files in the folders that it is
-/// granted.
+/// S4, I6: A child agent has no effects outside of the scenario. It writes no events to its outbox folder and no files
+/// to the folders that its file grants.
 #[test]
 fn s4_child_agents_have_no_effects_outside_the_scenario() {
     let tide = "[services.tide]\ntype = \"com.example.tide\"\n[outbox]\ndirectory = \"out\"\ncompletions = true\n";
@@ -30,7 +30,7 @@ fn s4_child_agents_have_no_effects_outside_the_scenario() {
     assert_eq!(code, Some(0), "{printed}");
     let written: Vec<_> = std::fs::read_dir(folder.path().join("out")).unwrap().collect();
     assert!(written.is_empty(), "{written:?}");
-    assert!(!folder.path().join("notes").exists(), "its folders are the scenario's");
+    assert!(!folder.path().join("notes").exists(), "the granted folder is inside the scenario's own folder");
     let outside = with_helper("model = \"offline\"\n[host.grants]\nread = [\"/tmp\"]\n");
     let (code, printed) = outside.shown(&[]);
     assert_eq!(code, Some(2), "{printed}");
@@ -39,7 +39,7 @@ fn s4_child_agents_have_no_effects_outside_the_scenario() {
     );
 }
 
-/// S4: The secrets and grants of child agents see only the `env` of the scenario.
+/// S4: The secrets and grants of child agents can use only the variables in `env` of the scenario.
 #[test]
 fn s4_child_agents_see_only_the_variables_of_the_scenario() {
     let helper = format!(
@@ -52,11 +52,10 @@ fn s4_child_agents_see_only_the_variables_of_the_scenario() {
     assert!(printed.contains(expected), "{printed}");
 }
 
-/// S4: An MCP server is a program or an address, so a scenario starts none and says so; calls of its tools are still
-/// known.
+/// S4: A scenario starts no MCP server and reports that. A scenario can still expect that a call of an MCP tool fails.
 #[test]
 fn s4_starts_no_mcp_server() {
-    let own = |turn: &str| {
+    let scenario = |turn: &str| {
         plugins_line("text")
             + "[agent.mcp.tide]\ncommand = \"sh\"\nargs = [\"-c\", \"touch ran\"]\ndirectory = \".\"\n\
                [agent.mcp.far]\nurl = \"http://127.0.0.1:9/mcp\"\n[agent.approval.tools]\n\"tide.high\" = \"ask\"\n"
@@ -64,9 +63,9 @@ fn s4_starts_no_mcp_server() {
     };
     let calls = "[[turns]]\nsay = \"When?\"\nreplies = [{ calls = [{ name = \"tide.high\" }] }, { text = \"a\" }]\n";
     let folder = ScenarioFolder::with(&[
-        ("plain", &own("[[turns]]\nsay = \"Hi.\"\nreplies = [{ text = \"a\" }]\n")),
-        ("called", &own(calls)),
-        ("expected", &own(&format!("{calls}calls = [{{ name = \"tide.high\", fails = \"no_such_tool\" }}]\n"))),
+        ("plain", &scenario("[[turns]]\nsay = \"Hi.\"\nreplies = [{ text = \"a\" }]\n")),
+        ("called", &scenario(calls)),
+        ("expected", &scenario(&format!("{calls}calls = [{{ name = \"tide.high\", fails = \"no_such_tool\" }}]\n"))),
     ]);
     let (code, printed) = folder.shown(&[".", "plain"]);
     assert_eq!(code, Some(0), "{printed}");
@@ -78,17 +77,17 @@ fn s4_starts_no_mcp_server() {
     assert_eq!(folder.shown(&[".", "expected"]).0, Some(0));
     let document: Value = serde_json::from_slice(&folder.test(&[".", "plain", "--json"]).stdout).unwrap();
     assert!(document["scenarios"][0]["notes"][0].as_str().unwrap().contains("do not start MCP servers"), "{document}");
-    let below = with_helper(
+    let helper_scenario = with_helper(
         "model = \"offline\"\nname = \"aide\"\n[mcp.z]\ncommand = \"sh\"\nargs = [\"-c\", \"touch ran\"]\n",
     );
-    let (code, printed) = below.shown(&[]);
+    let (code, printed) = helper_scenario.shown(&[]);
     assert_eq!(code, Some(0), "{printed}");
     assert!(printed.contains("the tools of z of aide are missing"), "{printed}");
-    assert!(!folder.path().join("ran").exists() && !below.path().join("ran").exists());
+    assert!(!folder.path().join("ran").exists() && !helper_scenario.path().join("ran").exists());
 }
 
-/// S4: A provider whose name only begins like that of a built-in model is contacted over the network, for parents and
-/// children.
+/// S4: A provider whose name only begins like a built-in model is a network provider, so scenarios refuse it for parent
+/// and child agents.
 #[test]
 fn s4_distinguishes_providers_by_their_full_names() {
     let model = "model = \"offliner/gpt\"\n";

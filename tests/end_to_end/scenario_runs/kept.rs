@@ -1,12 +1,12 @@
-//! The files that scenarios write (S4): transcripts that are kept, and reports that are written even if something
-//! fails; and the files that scenarios set up.
+//! The files that scenarios write (S4): transcripts that are kept after a failure, and reports that are written even
+//! after a failure. Also the files that scenarios set up.
 
 use super::{ScenarioFolder, plugins_line};
 use serde_json::Value;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
-/// S4: A good transcript is not overwritten by a scenario that fails, nor if its path is a link to another file.
+/// S4: A golden transcript is not overwritten if its scenario fails, or if its path is a link to another file.
 #[test]
 fn keeps_good_transcripts() {
     let good = plugins_line("text") + "golden = true\n[[turns]]\nsay = \"Hi.\"\nreplies = [{ text = \"Ho.\" }]\n";
@@ -40,11 +40,11 @@ fn keeps_good_transcripts() {
     assert_eq!(code, Some(1), "{printed}");
     assert!(printed.contains("one.golden is a link or not a regular file: remove it"), "{printed}");
     assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
-    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left.len(), 2, "{left:?}");
+    let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(files.len(), 2, "{files:?}");
 }
 
-/// S4: A transcript is stable, whatever its content: after it is written, the next run produces the same text.
+/// S4: A transcript is stable for any content. After it is written, the next run produces the same text.
 #[test]
 fn transcripts_are_stable() {
     let scenario = plugins_line("text")
@@ -56,7 +56,7 @@ fn transcripts_are_stable() {
     let (code, printed) = folder.shown(&[]);
     assert_eq!(code, Some(0), "{printed}");
     folder.write("odd.golden", &golden.replace('\n', "\r\n"));
-    assert_eq!(folder.shown(&[]).0, Some(0), "line ends of another system are not part of the text");
+    assert_eq!(folder.shown(&[]).0, Some(0), "line endings of another system are not part of the text");
 }
 
 /// S4: A project that cannot be built does not stop the other scenarios, and is in the reports.
@@ -87,7 +87,7 @@ fn reports_projects_that_cannot_be_built() {
         "{}",
         report()
     );
-    // A run that does not start leaves no report of the previous run.
+    // If a run does not start, its report replaces the report of the previous run.
     let output = test(&["nowhere", "--json", "--junit", "report.xml"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(report().contains("there is no file or folder `nowhere`") && !report().contains("good"), "{}", report());
@@ -95,19 +95,20 @@ fn reports_projects_that_cannot_be_built() {
     assert_eq!(document["not_played"], 1, "{document}");
 }
 
-/// S4: Only files and folders are set up; an endless file is refused with its line, also deep in a folder.
+/// S4: A scenario can set up only regular files and folders. Any other file is refused with its line, also inside a
+/// folder.
 #[test]
 fn sets_up_only_files_and_folders() {
-    let laid = |from: &str| {
+    let scenario_with_copy_of = |from: &str| {
         plugins_line("text")
             + &format!(
                 "files = {{ \"a\" = {{ copy = \"{from}\" }} }}\n[[turns]]\nsay = \"Hi.\"\nreplies = [{{ text = \"a\" }}]\n"
             )
     };
     let folder = ScenarioFolder::with(&[
-        ("pipe", &laid("pipe")),
-        ("endless", &laid("/dev/zero")),
-        ("deep", &laid("deep")),
+        ("pipe", &scenario_with_copy_of("pipe")),
+        ("endless", &scenario_with_copy_of("/dev/zero")),
+        ("deep", &scenario_with_copy_of("deep")),
         (
             "answer",
             &(plugins_line("text")

@@ -32,7 +32,8 @@ fn reports_a_call_of_an_unknown_tool() {
     }
 }
 
-/// S4: The expectations of summary and answer replies are checked like others, and all of these replies must be used.
+/// S4: The expectations of summary and answer replies are checked like other expectations, and all of these replies
+/// must be used.
 #[test]
 fn checks_expectations_of_summaries_and_answers() {
     let long = "many words of which most must go ".repeat(60);
@@ -41,10 +42,10 @@ fn checks_expectations_of_summaries_and_answers() {
         + "window = 3500\nsummaries = [{ text = \"short\", expect = { contains = \"moon\" } }, { text = \"never\" }, { text = \"never\" }, { text = \"never\" }]\n\
            [agent]\nreply_tokens = 300\nminimum_remaining = 100\nevict_at = 30\nevict_to = 10\n"
         + &turns.collect::<String>();
-    let answers = |list: &str| {
+    let answers = |replies: &str| {
         plugins_line("summarize")
             + &format!(
-                "answers = [{list}]\n[agent.plugins.summarize.grants]\nmodel_tokens = 5000\n[[calls]]\nname = \"summarize.text\"\narguments = {{ text = \"Something.\" }}\n"
+                "answers = [{replies}]\n[agent.plugins.summarize.grants]\nmodel_tokens = 5000\n[[calls]]\nname = \"summarize.text\"\narguments = {{ text = \"Something.\" }}\n"
             )
     };
     let folder = ScenarioFolder::with(&[
@@ -109,9 +110,9 @@ fn reports_invalid_answers_at_their_lines() {
     assert!(printed.contains("approval.scenario.toml:7: turns[0].approvals[0]\n"), "{printed}");
 }
 
-/// S4: Only the components named with `--plugins` are tested; if one cannot be loaded, none are.
+/// S4: Only the components in the folder of `--plugins` are tested. If a component is missing, no scenario runs.
 #[test]
-fn tests_the_named_components_or_none() {
+fn tests_only_the_components_in_the_named_folder() {
     let folder = ScenarioFolder::with(&[(
         "own",
         "plugins = [\"text\"]\n[[calls]]\nname = \"text.count\"\narguments = { text = \"a\" }\n",

@@ -1,5 +1,4 @@
-//! The complete sequence of a resumed service turn, from its input event to its exhausted quota, in one session and in
-//! order.
+//! The complete sequence of a resumed service turn in one session, from its input event to its exhausted quota.
 
 use super::response;
 use crate::fixture::{Diary, mcp_server};
@@ -21,13 +20,13 @@ use tokio_util::sync::CancellationToken;
 struct ResumeSetup {
     test_host: TestHost,
     agent: Arc<Agent>,
-    diary: Diary,
+    log: Diary,
     session: Session,
 }
 
-/// The expectation of a request: why its prompt was built, and its messages with their seen counts.
+/// Adds to a reply what its request must contain: the lifecycle of the prompt, and the messages with their seen counts.
 fn expecting(mut reply: Value, lifecycle: &str, messages: &str) -> Value {
-    // The builder's text for each step follows them, and is not a message of the history.
+    // The builder's text for the step follows these messages, and is not a message of the history.
     let messages = format!("{messages}, user 0");
     let (roles, seen): (Vec<&str>, Vec<u32>) = messages
         .split(", ")
@@ -73,16 +72,16 @@ fn replies() -> Vec<Value> {
         "user 3, assistant 3, tool 2, tool 2, tool 2, assistant 2, tool 1, tool 1, tool 1, tool 1, tool 1, assistant 1, user 0",
     );
     fourth["expect"]["contains"] = json!("Your answer was not accepted");
-    let again = || call_reply(&[("list_directory", json!({"path": "docs"}))]);
-    vec![first, second, third, fourth, again(), again(), again(), again()]
+    let list_call = || call_reply(&[("list_directory", json!({"path": "docs"}))]);
+    vec![first, second, third, fourth, list_call(), list_call(), list_call(), list_call()]
 }
 
 impl ResumeSetup {
     async fn new() -> Self {
         let test_host = TestHost::new(&["stateful-builder", "probe"]).await;
         std::fs::write(test_host.tree().join("a.txt"), "a").unwrap();
-        let diary = Diary { path: test_host.directory.path().join("desk-diary") };
-        let args = vec!["good".to_owned(), diary.path.display().to_string()];
+        let log = Diary { path: test_host.directory.path().join("desk-log") };
+        let args = vec!["good".to_owned(), log.path.display().to_string()];
         let command = ChildCommand { command: mcp_server().display().to_string(), args, ..ChildCommand::default() };
         let mut config = AgentConfig::new("seed-a");
         config.mcp = vec![ServerConfig::new("desk", Transport::Stdio(command))];
@@ -98,48 +97,48 @@ impl ResumeSetup {
         config.services.insert("weather.forecast".to_owned(), service);
         let agent = test_host.agent(config, script(&replies())).await;
         let session = Session::open(&test_host.host(), agent.clone(), OpenSession::New).await.unwrap();
-        Self { test_host, agent, diary, session }
+        Self { test_host, agent, log, session }
     }
 
-    /// Checks that the MCP client has been connected this many times, and is disconnected.
-    async fn disconnected(&self, times: usize) {
-        self.diary.all_gone().await;
-        assert_eq!(self.diary.started().len(), times);
+    /// Waits until the MCP server is disconnected, and checks how often it was connected.
+    async fn check_disconnected(&self, times: usize) {
+        self.log.all_gone().await;
+        assert_eq!(self.log.started().len(), times);
     }
 
-    /// execute(input event, context = null) … return { context, services }.
+    /// Runs the turn from its input event until it waits for the service.
     async fn run_until_it_waits(&mut self) {
         let input = TurnInput::Json(json!({"city": "Bern"}));
-        assert!(self.diary.started().is_empty());
+        assert!(self.log.started().is_empty());
         let result = self.session.run(Some(input), CancellationToken::new()).await.unwrap();
         let TurnResult::Suspended(suspension) = result else { panic!("{result:?}") };
         let [wait] = suspension.waits.as_slice() else { panic!("{suspension:?}") };
         assert_eq!(wait.name, "weather.forecast");
-        assert_eq!(self.diary.count("tools/call"), 1, "the lower-priority call never ran");
-        self.disconnected(1).await;
+        assert_eq!(self.log.count("tools/call"), 1, "the lower-priority call never ran");
+        self.check_disconnected(1).await;
         let outbox = self.test_host.store.outbox(Some(self.session.subject()), OutboxFilter::All, 0, 9).await.unwrap();
-        assert_eq!(outbox.len(), 1, "the service call's event");
-        // The persisted state: seen counts per message, system, interactions, awaited calls, the units so far.
+        assert_eq!(outbox.len(), 1, "the outbox contains the event of the service call");
+        // The stored state contains the seen counts, the sections, the interactions, and the execution units so far.
         let turn = self.session.state().turn.clone().unwrap();
         assert_eq!((turn.interactions, turn.config.max_interactions, turn.execution_units), (2, 4, 220));
         assert!(!turn.sections.is_empty());
         let counts = ["user 2", "assistant 2", "tool 1", "tool 1", "tool 1", "assistant 1"];
         assert_eq!(view_summary(&self.test_host, &self.session).await, counts);
-        // The builder returned no messages, so the input's JSON is one.
+        // The builder returned no messages, so the JSON of the input is the message.
         assert_eq!(visible_messages(&self.test_host, &self.session).await[0].plain_text(), "{\"city\":\"Bern\"}");
     }
 
-    /// execute(service response, context: AgentState) … return { context, output }.
+    /// Reopens the session, answers the service call, and runs the turn until it has its output.
     async fn run_until_it_answers(&mut self) {
         let subject = self.session.subject().to_owned();
         let state = self.session.state().clone();
         let call = state.waits()[0].call.clone();
-        let other = Session::open(&self.test_host.host(), self.agent.clone(), OpenSession::New).await.unwrap();
-        std::mem::replace(&mut self.session, other).close().await.unwrap();
+        let other_session = Session::open(&self.test_host.host(), self.agent.clone(), OpenSession::New).await.unwrap();
+        std::mem::replace(&mut self.session, other_session).close().await.unwrap();
         let opened =
             Session::open(&self.test_host.host(), self.agent.clone(), OpenSession::Existing(subject)).await.unwrap();
         std::mem::replace(&mut self.session, opened).close().await.unwrap();
-        assert_eq!(*self.session.state(), state, "only the stored state");
+        assert_eq!(*self.session.state(), state, "the reopened session has the stored state");
         self.session.respond(response(&call.0, json!({"sky": "blue"}))).await.unwrap();
         let result = self.session.run(None, CancellationToken::new()).await.unwrap();
         let TurnResult::Finished(output) = result else { panic!("{result:?}") };
@@ -148,25 +147,25 @@ impl ResumeSetup {
         assert_eq!(
             view_summary(&self.test_host, &self.session).await.last().unwrap(),
             "assistant 1",
-            "the data, generated by the model"
+            "the last message is the model's output"
         );
-        self.disconnected(2).await;
+        self.check_disconnected(2).await;
     }
 
-    /// Tool interaction quota exhausted: the error, and the finally block.
+    /// Runs another turn until it fails because its interactions are exhausted.
     async fn run_until_the_quota(&mut self) {
         let result = run_turn(&mut self.session, "And tomorrow?").await;
         let TurnResult::Failed(error @ TurnError::InteractionsExhausted { interactions: 4, .. }) = &result else {
             panic!("{result:?}")
         };
         assert!(error.to_string().contains("interactions exhausted"), "{error}");
-        self.disconnected(3).await;
+        self.check_disconnected(3).await;
     }
 }
 
-/// L1–L6, L9, L10, L12, L13, I5: Every step of the sequence.
+/// L1–L6, L9, L10, L12, L13, I5: A session passes every step of the sequence.
 #[tokio::test(flavor = "multi_thread")]
-async fn l10_from_the_input_to_the_exhausted_quota() {
+async fn l10_a_session_runs_from_its_input_to_its_exhausted_quota() {
     let mut setup = ResumeSetup::new().await;
     setup.run_until_it_waits().await;
     setup.run_until_it_answers().await;
@@ -192,7 +191,8 @@ async fn l10_from_the_input_to_the_exhausted_quota() {
         // Only the highest-priority batch runs.
         &["tool_deferred", "tool_deferred", "tool_call", "tool_result"],
         &step,
-        // The tool that does not exist, the schema violation, MCP, internal; then the service, and the suspension.
+        // These are the events of the unknown tool, the schema violation, the MCP tool, the built-in tool, and the
+        // service.
         &[
             "tool_not_found",
             "tool_call",

@@ -4,7 +4,7 @@ use super::{TestCli, component, in_plugins};
 use agent_plugins::Asks;
 
 impl TestCli {
-    /// Creates a key pair with this file name; returns its public key.
+    /// Creates a key pair with this file name. Returns the public key.
     pub(super) fn key(&self, name: &str) -> String {
         self.succeed(&["key", "new", &format!("{name}.key"), "--no-password"]);
         let public = std::fs::read_to_string(self.path(&format!("{name}.pub"))).unwrap();
@@ -27,12 +27,12 @@ pub(super) fn with_agent<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [arguments, &AGENT].concat()
 }
 
-/// Row 23: If signatures are required, an unsigned or wrongly signed version is refused and the previous version keeps
-/// serving; the signature is in the lock file and is checked without a network.
+/// Row 23: If signatures are required, an unsigned or wrongly signed version is refused, and the previous version stays
+/// in use. The signature is in the lock file and is checked without a network.
 #[test]
 fn row_23_requires_signatures_if_the_agent_does() {
     let cli = TestCli::new();
-    let (team, stranger) = (cli.key("team"), cli.key("stranger"));
+    let (team, untrusted) = (cli.key("team"), cli.key("stranger"));
     cli.agent("required", &team);
     let reference = cli.reference("team/tides:latest");
     let signed = cli.push("tides", "1.0.0", &["--sign", "team.key"]);
@@ -45,14 +45,14 @@ fn row_23_requires_signatures_if_the_agent_does() {
     cli.succeed(&["plugin", "sign", &reference, "--key", "stranger.key"]);
     cli.fails(1, &with_agent(&["plugin", "update"]), &["is not trusted for"]);
     assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), signed, "the previous version stays");
-    assert!(cli.succeed(&with_agent(&["plugin", "list"])).contains("tides"), "and serves");
+    assert!(cli.succeed(&with_agent(&["plugin", "list"])).contains("tides"), "the previous version is still used");
 
     cli.registry.requests();
     let verified = cli.succeed(&with_agent(&["plugin", "verify"]));
     assert!(verified.contains("✓") && verified.contains(&format!("signed by {team}")), "{verified}");
-    assert!(cli.registry.requests().is_empty(), "offline");
-    // A key that is no longer trusted.
-    cli.agent("required", &stranger);
+    assert!(cli.registry.requests().is_empty(), "the verification needs no network");
+    // The key is no longer trusted.
+    cli.agent("required", &untrusted);
     cli.fails(1, &with_agent(&["plugin", "verify"]), &["✗", "is not trusted for"]);
     cli.fails(2, &with_agent(&["plugin", "list"]), &["tides.wasm: ", "is not trusted for"]);
 
@@ -62,7 +62,7 @@ fn row_23_requires_signatures_if_the_agent_does() {
     assert!(cli.lock().contains("version = \"1.1.0\""));
 }
 
-/// Row 23: A signature in the lock file that was changed, or that was made for something else.
+/// Row 23: A signature in the lock file is refused if it was changed, or if it was made for another version or plugin.
 #[test]
 fn row_23_a_lock_with_a_changed_signature_is_refused() {
     let cli = TestCli::new();
@@ -79,7 +79,7 @@ fn row_23_a_lock_with_a_changed_signature_is_refused() {
     cli.fails(2, &with_agent(&["plugin", "list"]), &["it was made for the version `1.0.0`, not `9.9.9`"]);
     std::fs::write(&path, lock.replace("version:1.0.0", "version:1.0.1")).unwrap();
     cli.fails(1, &with_agent(&["plugin", "verify"]), &["does not match the component"]);
-    // One plugin in the place of another, with its own signature.
+    // One plugin replaces another, together with its own signature.
     let parts: Vec<&str> = lock.split("[[plugin]]").collect();
     let swapped = [parts[0], &parts[1].replace("name = \"moon\"", "name = \"tides\"")].join("[[plugin]]");
     std::fs::write(&path, swapped).unwrap();
@@ -87,7 +87,8 @@ fn row_23_a_lock_with_a_changed_signature_is_refused() {
     cli.fails(2, &with_agent(&["plugin", "list"]), &["it was made for the plugin `moon`, not `tides`"]);
 }
 
-/// P11: `warn` reports what is missing, `off` reports nothing, and keys count only for their namespace.
+/// P11: The policy `warn` reports missing signatures, and `off` reports nothing. A key is trusted only for its
+/// namespace.
 #[test]
 fn p11_the_policy_selects_the_messages() {
     let cli = TestCli::new();
@@ -104,7 +105,7 @@ fn p11_the_policy_selects_the_messages() {
     assert!(!output_text.contains("trusted") && !output_text.contains('!'), "{output_text}");
 }
 
-/// P11: Plugins from a web server, with the signature file next to the component; an address that anybody could change
+/// P11: A plugin can be added from a web server, with the signature file next to the component. An address without TLS
 /// is refused.
 #[test]
 fn p11_adds_plugins_from_a_web_server() {

@@ -1,4 +1,4 @@
-//! Row 53: A registry cannot roll a plugin back to an older version, whatever its tags refer to.
+//! Row 53: A registry cannot roll a plugin back to an older version by moving its tags.
 
 use super::by_policy::with_agent;
 use super::{TestCli, component};
@@ -6,15 +6,15 @@ use agent_plugins::{Access, Asks};
 
 impl TestCli {
     /// Moves `latest` to this version, as anyone in control of a registry could.
-    fn move_tag(&self, version: &str, asks: Asks, rest: &[&str]) -> Vec<u8> {
+    fn move_tag(&self, version: &str, asks: Asks, extra_arguments: &[&str]) -> Vec<u8> {
         let bytes = component("tides", version, asks);
         std::fs::write(self.path("moved.wasm"), &bytes).unwrap();
         let reference = self.reference("team/tides:latest");
-        self.succeed(&[&["plugin", "push", &reference, "moved.wasm", "--overwrite"], rest].concat());
+        self.succeed(&[&["plugin", "push", &reference, "moved.wasm", "--overwrite"], extra_arguments].concat());
         bytes
     }
 
-    fn serves(&self, bytes: &[u8]) {
+    fn check_installed(&self, bytes: &[u8]) {
         assert_eq!(std::fs::read(self.path("plugins/tides.wasm")).unwrap(), bytes);
     }
 }
@@ -42,15 +42,15 @@ fn row_53_does_not_follow_a_tag_to_an_older_version() {
         cli.fails(1, &with_agent(&["plugin", "update"]), &output_text);
         cli.fails(2, &with_agent(&["plugin", "add", &reference]), &output_text);
         cli.fails(2, &with_agent(&["plugin", "add", "--replace", &reference]), &output_text);
-        cli.serves(&newest);
+        cli.check_installed(&newest);
         assert_eq!(cli.lock(), lock, "nothing is changed");
         cli.succeed(&with_agent(&["plugin", "update", "--allow-downgrade"]));
-        cli.serves(&old);
+        cli.check_installed(&old);
     }
 }
 
-/// Row 53: Not installed: the same version with other content and without its signature, a newer version without a
-/// signature, and versions that cannot be compared.
+/// Row 53: These versions are not installed: the same version with other content and without a signature, a newer
+/// version without a signature, and a version that cannot be compared.
 #[test]
 fn row_53_a_signed_version_does_not_become_an_unsigned_one() {
     let cli = TestCli::new();
@@ -64,15 +64,15 @@ fn row_53_a_signed_version_does_not_become_an_unsigned_one() {
         for (code, command) in [(1, vec!["plugin", "update"]), (2, vec!["plugin", "add", &reference])] {
             cli.fails(code, &with_agent(&command), &["no trusted key has signed", &team, "--allow-downgrade"]);
         }
-        cli.serves(&signed);
+        cli.check_installed(&signed);
     }
     cli.fails(1, &with_agent(&["plugin", "update", "--check"]), &["no trusted key has signed"]);
     cli.succeed(&with_agent(&["plugin", "add", &reference, "--allow-downgrade"]));
 }
 
-/// Row 53: Without signatures, one version still has one content; newer versions are installed as usual.
+/// Row 53: Even without signatures, the content of a version cannot change. Newer versions are installed as usual.
 #[test]
-fn row_53_one_version_has_one_content() {
+fn row_53_the_content_of_a_version_cannot_change() {
     let cli = TestCli::new();
     let (team, reference) = (cli.key("team"), cli.reference("team/tides:latest"));
     cli.agent("off", &team);
@@ -82,10 +82,10 @@ fn row_53_one_version_has_one_content() {
     cli.fails(1, &with_agent(&["plugin", "update"]), &["the locked version with other content", "--allow-downgrade"]);
     cli.move_tag("nightly", asking_for_files(), &[]);
     cli.fails(1, &with_agent(&["plugin", "update"]), &["cannot be compared", "--allow-downgrade"]);
-    cli.serves(&first);
+    cli.check_installed(&first);
     let newer = cli.move_tag("1.0.1", asking_for_files(), &[]);
     cli.succeed(&with_agent(&["plugin", "update"]));
-    cli.serves(&newer);
+    cli.check_installed(&newer);
     // A local file may be rebuilt repeatedly under one version.
     for asks in [Asks::default(), asking_for_files()] {
         std::fs::write(cli.path("mine.wasm"), component("mine", "0.1.0", asks)).unwrap();

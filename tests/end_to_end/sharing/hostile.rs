@@ -1,4 +1,4 @@
-//! Rows 18 and 23: Folders, lock files and registries of an attacker.
+//! Rows 18 and 23: Plugin folders, lock files and registries that an attacker controls.
 
 use super::by_policy::with_agent;
 use super::{TestCli, component, in_plugins};
@@ -7,15 +7,15 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 impl TestCli {
-    /// Runs a command that must end; kills it if it hangs.
+    /// Runs a command that must end. If it hangs, kills it and panics.
     fn run_to_end(&self, arguments: &[&str]) -> Output {
         let mut command = self.command(arguments);
         // Escape codes are shown as on a terminal.
         command.env("CLICOLOR_FORCE", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let begun = Instant::now();
+        let started = Instant::now();
         while child.try_wait().unwrap().is_none() {
-            if begun.elapsed() > Duration::from_secs(60) {
+            if started.elapsed() > Duration::from_secs(60) {
                 child.kill().unwrap();
                 panic!("{arguments:?} does not end");
             }
@@ -30,8 +30,8 @@ impl TestCli {
     }
 }
 
-/// Row 18: A file in the current folder with the name of a reference is not used in its place, because nobody would
-/// check its signature.
+/// Row 18: A file in the current folder with the name of a reference is not used instead of the reference, because its
+/// signature would not be checked.
 #[test]
 fn row_18_does_not_use_a_file_in_place_of_a_reference() {
     let cli = TestCli::new();
@@ -46,7 +46,7 @@ fn row_18_does_not_use_a_file_in_place_of_a_reference() {
     assert!(cli.succeed(&with_agent(&["plugin", "update"])).contains("all plugins are up to date"));
     cli.succeed(&with_agent(&["plugin", "add", &reference]));
     assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), signed);
-    // A reference is not treated as a file because of its extension either: its signature is checked at each load.
+    // A reference that ends like a file name is not treated as a file either. Its signature is checked at each load.
     let reference = cli.reference("others/tides.wasm");
     cli.succeed(&["plugin", "push", &format!("oci://{reference}:1.0.0"), "pushed.wasm"]);
     cli.agent("warn", &team);
@@ -59,14 +59,14 @@ fn row_18_does_not_use_a_file_in_place_of_a_reference() {
 /// Row 18: The host does not wait for special files, and a file name cannot send control codes to the terminal.
 #[cfg(unix)]
 #[test]
-fn row_18_special_files_and_names_do_no_harm() {
+fn row_18_special_files_and_file_names_are_handled_safely() {
     let cli = TestCli::new();
     cli.push("tides", "1.0.0", &[]);
     cli.succeed(&in_plugins(&["plugin", "add", &cli.reference("team/tides")]));
     std::fs::write(cli.path("plugins/\u{1b}[2J\u{202e}x.wasm"), b"nothing").unwrap();
     for command in [&["plugin", "verify"][..], &["plugin", "update"], &["plugin", "add"]] {
-        let words = cli.all_output(&in_plugins(command));
-        assert!(!words.contains("\u{1b}[2J") && !words.contains('\u{202e}'), "{command:?}: {words:?}");
+        let output = cli.all_output(&in_plugins(command));
+        assert!(!output.contains("\u{1b}[2J") && !output.contains('\u{202e}'), "{command:?}: {output:?}");
     }
     let listed = cli.all_output(&["plugin", "list", "plugins"]);
     assert!(!listed.contains("\u{1b}[2J") && !listed.contains('\u{202e}'), "{listed:?}");
@@ -78,40 +78,41 @@ fn row_18_special_files_and_names_do_no_harm() {
     };
     pipe("plugins/tides.wasm");
     for command in [&["plugin", "verify"][..], &["plugin", "add"], &["plugin", "remove", "tides"]] {
-        let words = cli.all_output(&in_plugins(command));
-        assert!(words.contains("not a regular file"), "{command:?}: {words}");
+        let output = cli.all_output(&in_plugins(command));
+        assert!(output.contains("not a regular file"), "{command:?}: {output}");
     }
     pipe("plugins/plugins.lock");
     for command in [in_plugins(&["plugin", "verify"]), vec!["plugin", "list", "plugins"]] {
-        let words = cli.all_output(&command);
-        assert!(command[1] == "list" || words.contains("not a regular file"), "{command:?}: {words}");
+        let output = cli.all_output(&command);
+        assert!(command[1] == "list" || output.contains("not a regular file"), "{command:?}: {output}");
     }
     assert!(cli.all_output(&in_plugins(&["plugin", "add", "./plugins/tides.wasm"])).contains("not a regular file"));
 }
 
-/// Row 18: A plugin name that belongs to another file is not taken from it.
+/// Row 18: If another file already contains a plugin with the same name, the new plugin is not added.
 #[test]
 fn row_18_a_name_stays_with_its_file() {
     let cli = TestCli::new();
     std::fs::write(cli.path("plugins/zzz.wasm"), component("tides", "0.1.0", Asks::default())).unwrap();
     cli.push("tides", "1.0.0", &[]);
     let reference = cli.reference("team/tides");
-    for rest in [&[][..], &["--replace"]] {
-        let add = [&["plugin", "add", &reference], rest].concat();
+    for extra_arguments in [&[][..], &["--replace"]] {
+        let add = [&["plugin", "add", &reference], extra_arguments].concat();
         cli.fails(2, &in_plugins(&add), &["zzz.wasm", "already contains the plugin `tides`"]);
     }
     assert!(!cli.path("plugins/tides.wasm").exists() && cli.lock().is_empty());
 }
 
-/// P11: A busy registry is asked again, which is reported.
+/// P11: A request to a busy registry is retried, and the retries are reported.
 #[test]
 fn p11_retries_a_busy_registry_and_reports_it() {
     let cli = TestCli::new();
     cli.push("tides", "1.0.0", &[]);
     cli.registry.set(|faults| faults.refuse = vec![(503, ""), (429, "1")]);
     let output_text = cli.succeed(&in_plugins(&["plugin", "add", &cli.reference("team/tides:latest")]));
-    for words in ["the server answered 503 Service Unavailable; retrying in 0.3 s (2 of 4)", "429", "in 1.0 s (3 of 4)"]
+    for output in
+        ["the server answered 503 Service Unavailable; retrying in 0.3 s (2 of 4)", "429", "in 1.0 s (3 of 4)"]
     {
-        assert!(output_text.contains(words), "no `{words}` in: {output_text}");
+        assert!(output_text.contains(output), "no `{output}` in: {output_text}");
     }
 }

@@ -8,12 +8,12 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A port on loopback on which nothing listens.
+/// Returns a port on loopback on which nothing listens.
 fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Debian's registry, stopped on drop.
+/// A running registry from Debian. It is stopped when this value is dropped.
 pub(crate) struct DebianRegistry {
     child: Child,
     pub(crate) host: String,
@@ -41,23 +41,23 @@ impl DebianRegistry {
         command.arg("serve").arg(folder.path().join("config.yml"));
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let registry = Self { child, host, _folder: folder };
-        let begun = Instant::now();
+        let started = Instant::now();
         while std::net::TcpStream::connect(&registry.host).is_err() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "the registry does not start");
+            assert!(started.elapsed() < Duration::from_secs(60), "the registry does not start");
             std::thread::sleep(Duration::from_millis(50));
         }
         Some(registry)
     }
 }
 
-fn succeeded(output: &Output) -> String {
+fn output_of_success(output: &Output) -> String {
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{text}");
     text
 }
 
-/// P11: Push, tags, pull, byte-identical digests, signatures with the fallback tag, update, search; and skopeo reads
-/// it.
+/// P11: Plugins can be pushed, tagged, added, signed, updated and searched with Debian's registry, and skopeo can copy
+/// them byte for byte.
 #[test]
 fn p11_works_with_debians_registry_and_skopeo() {
     let (Some(registry), Some(skopeo)) = (DebianRegistry::start(), debian("skopeo")) else { return };
@@ -97,7 +97,7 @@ fn p11_works_with_debians_registry_and_skopeo() {
     let run = |arguments: &[&str]| {
         let mut command = debian_program(&skopeo);
         command.current_dir(cli.path("")).args(arguments).stdin(Stdio::null());
-        succeeded(&command.output().unwrap())
+        output_of_success(&command.output().unwrap())
     };
     let raw = run(&["inspect", "--raw", "--tls-verify=false", &format!("docker://{reference}:1.0.0")]);
     let manifest: Value = serde_json::from_str(&raw).unwrap();
@@ -110,7 +110,7 @@ fn p11_works_with_debians_registry_and_skopeo() {
         "oci:copied:1",
     ]);
     let blob = cli.path("copied/blobs/sha256").join(digest_of(&bytes).hex());
-    assert_eq!(std::fs::read(blob).unwrap(), bytes, "byte for byte");
+    assert_eq!(std::fs::read(blob).unwrap(), bytes, "the copied bytes are identical");
 }
 
 /// P11: If two processes sign one artifact at the same moment, both signatures are attached, in a registry that has no
@@ -131,7 +131,7 @@ fn p11_keeps_two_concurrent_signatures() {
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         };
         let signing = keys.each_ref().map(|(name, _)| sign(name));
-        signing.into_iter().for_each(|child| drop(succeeded(&child.wait_with_output().unwrap())));
+        signing.into_iter().for_each(|child| drop(output_of_success(&child.wait_with_output().unwrap())));
         for (_, key) in &keys {
             let trusted = format!("[sharing.trusted_keys]\n\"{}/team\" = \"{key}\"\n", registry.host);
             let agent = format!("plugin_directory = \"plugins\"\n[sharing]\nsignatures = \"required\"\n{trusted}");
@@ -142,8 +142,8 @@ fn p11_keeps_two_concurrent_signatures() {
     }
 }
 
-/// P11: Oras pulls what was pushed. An artifact that oras pushes with a component's types loads; any other is refused
-/// with its type.
+/// P11: Oras can pull a pushed plugin. An artifact that oras pushes with the media types of a component can be added.
+/// Any other artifact is refused, and the error names its media type.
 #[test]
 fn p11_oras_reads_and_writes_the_same_artifacts() {
     let (Some(registry), Some(python)) = (DebianRegistry::start(), python_with("oras")) else {
@@ -166,22 +166,23 @@ fn p11_oras_reads_and_writes_the_same_artifacts() {
     );
     std::fs::write(cli.path("peer.py"), script).unwrap();
     let mut command = Command::new(python);
-    succeeded(&command.current_dir(cli.path("")).arg("peer.py").stdin(Stdio::null()).output().unwrap());
-    assert_eq!(std::fs::read(cli.path("pulled/tides.wasm")).unwrap(), bytes, "under its name");
+    output_of_success(&command.current_dir(cli.path("")).arg("peer.py").stdin(Stdio::null()).output().unwrap());
+    assert_eq!(std::fs::read(cli.path("pulled/tides.wasm")).unwrap(), bytes, "oras pulls the file under its name");
     let plugins = ["--plugins", "plugins"];
     let add = |reference: String| {
         [vec!["plugin".to_owned(), "add".to_owned(), reference], plugins.map(str::to_owned).to_vec()].concat()
     };
-    let words = |arguments: &[String]| cli.run_merged(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
-    let (code, output_text) = words(&add(format!("{host}/oras/tides:1")));
+    let run =
+        |arguments: &[String]| cli.run_with_merged_output(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let (code, output_text) = run(&add(format!("{host}/oras/tides:1")));
     assert_eq!(code, 0, "{output_text}");
-    let (code, output_text) = words(&add(format!("{host}/oras/unknown:1")));
+    let (code, output_text) = run(&add(format!("{host}/oras/unknown:1")));
     assert!(code == 1 && output_text.contains("its config has the media type"), "{output_text}");
-    let (code, output_text) = words(&add(format!("{host}/oras/text:1")));
+    let (code, output_text) = run(&add(format!("{host}/oras/text:1")));
     assert!(code == 1 && output_text.contains("it contains text/plain"), "{output_text}");
 }
 
-/// P11: Debian's minisign verifies our signature of a file, and ours verifies one that it made.
+/// P11: Debian's minisign verifies a signature of the host, and the host verifies a signature of minisign.
 #[test]
 fn p11_works_with_debians_minisign_in_both_directions() {
     let Some(minisign) = debian("minisign") else { return };
@@ -189,9 +190,9 @@ fn p11_works_with_debians_minisign_in_both_directions() {
     let run = |arguments: &[&str]| {
         let mut command = debian_program(&minisign);
         command.current_dir(cli.path("")).args(arguments).stdin(Stdio::null());
-        succeeded(&command.output().unwrap())
+        output_of_success(&command.output().unwrap())
     };
-    // Verified by it: the signature is in the lock file, the component in the folder.
+    // Minisign verifies the signature from the lock file and the component from the plugin folder.
     let public = cli.key("team");
     std::fs::write(cli.path("tides.wasm"), component("tides", "1.0.0", Asks::default())).unwrap();
     let reference = cli.reference("team/tides");
@@ -203,7 +204,7 @@ fn p11_works_with_debians_minisign_in_both_directions() {
     std::fs::write(cli.path("tides.minisig"), signature).unwrap();
     let output_text = run(&["-V", "-m", "plugins/tides.wasm", "-x", "tides.minisig", "-p", "team.pub"]);
     assert!(output_text.contains("name:tides\tversion:1.0.0"), "{output_text}");
-    // Its key signs with our commands, and its signature is accepted for a web address.
+    // `plugin sign` signs with a key of minisign, and a signature of minisign is accepted for a web address.
     run(&["-G", "-W", "-p", "debian.pub", "-s", "debian.key"]);
     let key = std::fs::read_to_string(cli.path("debian.pub")).unwrap().lines().nth(1).unwrap().to_owned();
     cli.agent("required", &key);

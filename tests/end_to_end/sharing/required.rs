@@ -1,8 +1,8 @@
-//! Row 45: With `signatures = "required"` no unsigned plugin serves, whatever happened to the lock file; and row 47 for
-//! plugins and the lock file.
+//! Row 45: With `signatures = "required"`, no unsigned plugin is used, even if the lock file is changed or deleted. Row
+//! 47: Special files instead of plugins or the lock file are refused.
 
 use super::by_policy::with_agent;
-use super::while_running::until;
+use super::while_running::scan_until;
 use super::{TestCli, component};
 use agent_plugins::{Asks, PluginDirectory, Sandbox, SandboxOptions, digest_of};
 use agent_registry::{LockFileVetting, SignaturePolicy, Trust};
@@ -11,13 +11,13 @@ use std::sync::Arc;
 const UNSIGNED: [&str; 2] = ["it is not signed", "signatures = \"required\""];
 
 impl TestCli {
-    /// Writes an agent that requires signatures, with these lines below [sharing].
+    /// Writes an agent file that requires signatures, with these lines below `[sharing]`.
     fn write_requiring_agent(&self, lines: &str) {
         let text = format!("plugin_directory = \"plugins\"\n[sharing]\nsignatures = \"required\"\n{lines}\n");
         std::fs::write(self.path("agent.toml"), text).unwrap();
     }
 
-    /// Puts a component with this name into the folder, under this file name.
+    /// Writes a component with this name into the plugin folder, under this file name.
     fn put_local_build(&self, file: &str, name: &str) -> Vec<u8> {
         let bytes = component(name, "0.1.0", Asks::default());
         std::fs::write(self.path(&format!("plugins/{file}.wasm")), &bytes).unwrap();
@@ -25,8 +25,8 @@ impl TestCli {
     }
 }
 
-/// Row 45: A local build does not serve merely because it exists. The agent's own file can allow it: by a name for the
-/// file with that name, or by a digest for exactly these bytes.
+/// Row 45: A local build is not used merely because it exists. The agent's own file can allow it, either by the name of
+/// the file, or by the digest of its bytes.
 #[test]
 fn row_45_local_builds_must_be_allowed_by_the_agent() {
     let cli = TestCli::new();
@@ -39,7 +39,7 @@ fn row_45_local_builds_must_be_allowed_by_the_agent() {
     cli.fails(1, &with_agent(&["plugin", "add", "./plugins/mine.wasm", "--replace"]), &UNSIGNED);
     cli.write_requiring_agent("unsigned = [\"mine\"]");
     assert!(cli.succeed(&list).contains("mine"));
-    // Another file does not get the name, even one that would be read first.
+    // Another file with this plugin name is not allowed, even if it would be read first.
     cli.put_local_build("a", "mine");
     cli.fails(2, &list, &["a.wasm: ", UNSIGNED[0]]);
     std::fs::remove_file(cli.path("plugins/a.wasm")).unwrap();
@@ -49,7 +49,7 @@ fn row_45_local_builds_must_be_allowed_by_the_agent() {
     cli.fails(2, &list, &UNSIGNED);
 }
 
-/// Row 45: A lock entry for one name does not let a component with another name serve.
+/// Row 45: A lock entry for one name does not allow a component with another name.
 #[test]
 fn row_45_a_lock_entry_is_for_its_own_name() {
     let cli = TestCli::new();
@@ -83,16 +83,17 @@ fn row_45_a_delegate_requires_its_own_signatures() {
     cli.succeed(&with_agent(&["hello"]));
 }
 
-/// Row 45: A local build serves with a signature of a key that is trusted for local builds, and of no other; a changed
-/// file needs a new signature.
+/// Row 45: A local build is used if it is signed with a key that is trusted for local builds, but not if it is signed
+/// with another key. A changed file needs a new signature.
 #[test]
 fn row_45_local_builds_can_be_signed() {
     let cli = TestCli::new();
     let (mine, other) = (cli.key("mine"), cli.key("other"));
     cli.put_local_build("mine", "mine");
     let list = with_agent(&["plugin", "list"]);
-    let trusting =
-        |space: &str, key: &str| cli.write_requiring_agent(&format!("[sharing.trusted_keys]\n\"{space}\" = \"{key}\""));
+    let trusting = |namespace: &str, key: &str| {
+        cli.write_requiring_agent(&format!("[sharing.trusted_keys]\n\"{namespace}\" = \"{key}\""))
+    };
     trusting("local", &mine);
     cli.fails(2, &list, &UNSIGNED);
     cli.succeed(&["plugin", "sign", "plugins/mine.wasm", "--key", "mine.key"]);
@@ -113,7 +114,7 @@ fn row_45_local_builds_can_be_signed() {
     cli.succeed(&list);
 }
 
-/// Row 45: If the lock file is deleted, emptied, or edited so that its plugin looks local, no unsigned plugin serves.
+/// Row 45: If the lock file is deleted, emptied, or edited so that its plugin looks local, no unsigned plugin is used.
 #[test]
 fn row_45_an_edited_lock_allows_nothing_unsigned() {
     let cli = TestCli::new();
@@ -155,28 +156,28 @@ fn row_45_an_edited_lock_allows_nothing_unsigned() {
     cli.fails(2, &list, &["plugins.lock", "a link to a file that does not exist"]);
 }
 
-/// P15, row 45: Bytes appended to a locked file make it another file, and the error says so.
+/// P15, row 45: A locked file with appended bytes is refused, and the error reports that it is not the locked file.
 #[test]
 fn row_45_appended_bytes_are_not_the_locked_file() {
     let cli = TestCli::new();
     cli.push("tides", "1.0.0", &[]);
     cli.succeed(&super::in_plugins(&["plugin", "add", &cli.reference("team/tides:latest")]));
     let file = cli.path("plugins/tides.wasm");
-    let whole = std::fs::read(&file).unwrap();
+    let original_bytes = std::fs::read(&file).unwrap();
     for tail in [&b"more"[..], &[0; 64], &[0xff; 64]] {
-        std::fs::write(&file, [whole.as_slice(), tail].concat()).unwrap();
+        std::fs::write(&file, [original_bytes.as_slice(), tail].concat()).unwrap();
         cli.fails(2, &["plugin", "list", "plugins"], &["it is not the locked file"]);
-        // Under another file name as well: its manifest contains its plugin name.
+        // The file is also refused under another file name, because its manifest contains the plugin's name.
         std::fs::rename(&file, cli.path("plugins/other.wasm")).unwrap();
         cli.fails(2, &["plugin", "list", "plugins"], &["other.wasm: ", "it is not the locked file"]);
         std::fs::remove_file(cli.path("plugins/other.wasm")).unwrap();
     }
-    std::fs::write(&file, &whole).unwrap();
+    std::fs::write(&file, &original_bytes).unwrap();
     cli.succeed(&["plugin", "list", "plugins"]);
 }
 
-/// Row 47: Pipes, devices and endless files in place of plugins or the lock file are refused at once, and the watcher
-/// continues.
+/// Row 47: Pipes, devices and endless files instead of plugins or the lock file are refused immediately, and the
+/// watcher continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_47_refuses_special_files_and_the_watcher_continues() {
     let cli = TestCli::new();
@@ -195,13 +196,13 @@ async fn row_47_refuses_special_files_and_the_watcher_continues() {
     std::os::unix::fs::symlink("/dev/zero", plugins.join("zero.wasm")).unwrap();
     std::os::unix::fs::symlink("/proc/kmsg", plugins.join("kernel.wasm")).unwrap();
     cli.put_local_build("mine", "mine");
-    let output_text = until(&mut directory, |seen| seen.plugins.len() == 1).await.concat();
+    let output_text = scan_until(&mut directory, |seen| seen.plugins.len() == 1).await.concat();
     assert!(output_text.matches("not a regular file").count() >= 2, "{output_text}");
-    // While the lock file is a pipe, a new load is refused; with a readable lock file it succeeds again.
+    // While the lock file is a pipe, no new plugin is loaded. Without the pipe, the plugin is loaded.
     fifo(&plugins.join("plugins.lock"));
     std::fs::write(plugins.join("mine.wasm"), component("mine", "0.2.0", Asks::default())).unwrap();
-    let output_text = until(&mut directory, |seen| !seen.problems.is_empty()).await.concat();
+    let output_text = scan_until(&mut directory, |seen| !seen.problems.is_empty()).await.concat();
     assert!(output_text.contains("plugins.lock") && output_text.contains("not a regular file"), "{output_text}");
     std::fs::remove_file(plugins.join("plugins.lock")).unwrap();
-    until(&mut directory, |seen| seen.plugins.len() == 1).await;
+    scan_until(&mut directory, |seen| seen.plugins.len() == 1).await;
 }

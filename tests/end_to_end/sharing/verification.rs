@@ -1,8 +1,8 @@
-//! P11: Under `signatures = "required"` nothing of a component is compiled, called or run before its signature is
-//! verified, whichever way the component arrives.
+//! P11: With `signatures = "required"`, no code of a component is compiled or run before its signature is verified,
+//! regardless of the component's source.
 
 use super::by_policy::with_agent;
-use super::while_running::until;
+use super::while_running::scan_until;
 use super::{TestCli, component, in_plugins};
 use crate::support::components;
 use agent_plugins::{Asks, Generation, PluginDirectory, Sandbox, SandboxOptions};
@@ -10,18 +10,19 @@ use agent_registry::{LockFileVetting, SignaturePolicy, Trust};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The number of components with compiled code below a folder.
+/// Returns the number of components with compiled code below a folder.
 fn compiled_count(cache: &Path) -> usize {
     let folders = std::fs::read_dir(cache).into_iter().flatten().flatten().map(|entry| entry.path());
     folders.filter(|path| path.is_dir()).map(|engine| std::fs::read_dir(engine).unwrap().count()).sum()
 }
 
-/// The number of files in a plugin store, components and others.
+/// Returns the number of files in a plugin store.
 fn stored_count(store: &Path) -> usize {
     std::fs::read_dir(store).into_iter().flatten().count()
 }
 
-/// A folder with an unsigned plugin from the registry that is locked, and a user with an empty data folder.
+/// Creates a plugin folder with a locked, unsigned plugin from the registry. Returns the author of the plugin, and a
+/// user with a copy of the folder and an empty data folder.
 fn unsigned_plugin_for_new_user() -> (TestCli, TestCli) {
     let author = TestCli::new();
     author.push("tides", "1.0.0", &[]);
@@ -35,7 +36,7 @@ fn unsigned_plugin_for_new_user() -> (TestCli, TestCli) {
 
 const REFUSED: [&str; 2] = ["it is not signed", "signatures = \"required\""];
 
-/// P11: Every command that loads from the folder.
+/// P11: No command that loads plugins from a folder compiles an unverified plugin.
 #[test]
 fn p11_compiles_nothing_unverified_from_a_folder() {
     let (_author, user) = unsigned_plugin_for_new_user();
@@ -51,20 +52,20 @@ fn p11_compiles_nothing_unverified_from_a_folder() {
     ];
     let all_refused =
         |when: &str| commands.iter().for_each(|command| drop((when, user.fails(2, &with_agent(command), &REFUSED))));
-    all_refused("nothing is known of it");
+    all_refused("no data about the plugin is stored");
     assert_eq!(compiled_count(&user.path("data/cache")), 0, "nothing was compiled");
-    assert_eq!(stored_count(&user.path("data/plugins")), 0, "nothing was kept");
-    // Even if its compiled code exists already, it is refused.
+    assert_eq!(stored_count(&user.path("data/plugins")), 0, "nothing was stored");
+    // The plugin is refused even if its compiled code already exists.
     user.agent("warn", &team);
     user.succeed(&with_agent(&["plugin", "list"]));
     assert_eq!(compiled_count(&user.path("data/cache")), 1);
     user.agent("required", &team);
     all_refused("its code is in the cache");
-    // Without an agent, a user may inspect anything.
+    // Without an agent, a user may inspect any plugin.
     user.succeed(&["plugin", "inspect", file]);
 }
 
-/// P11: `plugin add`, also of a locked plugin, and `plugin update`.
+/// P11: `plugin add` and `plugin update` do not compile an unverified plugin, even if the plugin is locked.
 #[test]
 fn p11_compiles_nothing_unverified_from_a_registry() {
     let (author, user) = unsigned_plugin_for_new_user();
@@ -78,9 +79,9 @@ fn p11_compiles_nothing_unverified_from_a_registry() {
     user.fails(1, &with_agent(&["plugin", "update"]), &REFUSED);
     assert!(!user.path("plugins/tides.wasm").exists());
     assert_eq!(compiled_count(&user.path("data/cache")), 0, "nothing was compiled");
-    assert_eq!(stored_count(&user.path("data/plugins")), 0, "nothing was kept");
+    assert_eq!(stored_count(&user.path("data/plugins")), 0, "nothing was stored");
     user.succeed(&["plugin", "sign", &reference, "--key", "team.key"]);
-    assert_eq!(compiled_count(&user.path("data/cache")), 0, "signing runs nothing");
+    assert_eq!(compiled_count(&user.path("data/cache")), 0, "signing compiles nothing");
     user.succeed(&with_agent(&["plugin", "update"]));
     assert_eq!(compiled_count(&user.path("data/cache")), 1);
 }
@@ -99,58 +100,59 @@ fn sandbox_trusting(trust: Trust, (cache, store): (&Path, &Path)) -> Sandbox {
     Sandbox::new(options).unwrap()
 }
 
-/// P10, P11: A version that an open turn is pinned to or that is rolled back to comes from the plugin store. It is
-/// verified with the signature that it was installed with, also after the folder has changed to another version. A
-/// local build needs permission in the agent's own file.
+/// P10, P11: A version that an open turn needs, or that a plugin is rolled back to, comes from the plugin store. The
+/// version is verified with the signature with which it was installed, even if the folder contains another version by
+/// then. A local build needs permission in the agent's own file.
 #[tokio::test(flavor = "multi_thread")]
 async fn p11_verifies_stored_versions_with_their_own_signature() {
     let (_author, user) = unsigned_plugin_for_new_user();
     std::fs::write(user.path("plugins/mine.wasm"), component("mine", "0.1.0", Asks::default())).unwrap();
     let folders = ["open", "strict", "store"].map(|name| user.path(name));
     let [open, strict, store] = folders.each_ref().map(PathBuf::as_path);
-    let lax = sandbox(SignaturePolicy::Warn, (open, store));
-    let (generation, problems) = Generation::load(&lax, &user.path("plugins"), &|_| {}).await.unwrap();
+    let warning_sandbox = sandbox(SignaturePolicy::Warn, (open, store));
+    let (generation, problems) = Generation::load(&warning_sandbox, &user.path("plugins"), &|_| {}).await.unwrap();
     assert!(problems.is_empty(), "{problems:?}");
     let pinned = generation.pinned();
     std::fs::remove_dir_all(user.path("plugins")).unwrap();
-    Generation::from_digests(&lax, &pinned).await.unwrap();
+    Generation::from_digests(&warning_sandbox, &pinned).await.unwrap();
 
-    let required = sandbox(SignaturePolicy::Required, (strict, store));
-    let refused = Generation::from_digests(&required, &pinned).await.unwrap_err();
+    let requiring_sandbox = sandbox(SignaturePolicy::Required, (strict, store));
+    let refused = Generation::from_digests(&requiring_sandbox, &pinned).await.unwrap_err();
     assert!(!refused.is_lasting(), "a key may be trusted again");
     let refused = refused.to_string();
     REFUSED.iter().for_each(|words| assert!(refused.contains(words), "{refused}"));
     let (mine, tides) = (&pinned[0], &pinned[1]);
     assert_eq!([mine.0.as_str(), tides.0.as_str()], ["mine", "tides"]);
-    let refused = Generation::from_digests(&required, std::slice::from_ref(mine)).await.unwrap_err().to_string();
+    let refused =
+        Generation::from_digests(&requiring_sandbox, std::slice::from_ref(mine)).await.unwrap_err().to_string();
     REFUSED.iter().for_each(|words| assert!(refused.contains(words), "{refused}"));
     let trust = Trust { policy: SignaturePolicy::Required, unsigned: vec!["mine".to_owned()], ..Trust::default() };
-    let allowing = sandbox_trusting(trust, (strict, store));
-    Generation::from_digests(&allowing, std::slice::from_ref(mine)).await.unwrap();
+    let allowing_sandbox = sandbox_trusting(trust, (strict, store));
+    Generation::from_digests(&allowing_sandbox, std::slice::from_ref(mine)).await.unwrap();
     let before = compiled_count(strict);
-    assert!(required.load_stored("tides", &tides.1).await.is_err());
+    assert!(requiring_sandbox.load_stored("tides", &tides.1).await.is_err());
     assert_eq!(compiled_count(strict), before, "nothing was compiled");
 }
 
-/// P10, P11: A folder that is watched.
+/// P10, P11: An unverified plugin in a watched folder is not compiled.
 #[tokio::test(flavor = "multi_thread")]
 async fn p11_compiles_nothing_unverified_from_a_watched_folder() {
     let (_author, user) = unsigned_plugin_for_new_user();
     let (cache, store) = (user.path("cache"), user.path("store"));
-    let required = sandbox(SignaturePolicy::Required, (&cache, &store));
-    let mut directory = PluginDirectory::new(required, user.path("plugins"));
-    let output_text = until(&mut directory, |seen| !seen.problems.is_empty()).await.concat();
+    let requiring_sandbox = sandbox(SignaturePolicy::Required, (&cache, &store));
+    let mut directory = PluginDirectory::new(requiring_sandbox, user.path("plugins"));
+    let output_text = scan_until(&mut directory, |seen| !seen.problems.is_empty()).await.concat();
     assert!(output_text.contains(REFUSED[0]), "{output_text}");
-    assert_eq!((compiled_count(&cache), stored_count(&store)), (0, 0), "nothing was compiled or kept");
-    // Row 45: Removing it from the lock file does not help.
+    assert_eq!((compiled_count(&cache), stored_count(&store)), (0, 0), "nothing was compiled or stored");
+    // Row 45: The plugin is still refused after it was removed from the lock file.
     user.succeed(&in_plugins(&["plugin", "remove", "tides", "--keep-file"]));
-    let output_text = until(&mut directory, |seen| !seen.problems.is_empty()).await.concat();
+    let output_text = scan_until(&mut directory, |seen| !seen.problems.is_empty()).await.concat();
     assert!(output_text.contains(REFUSED[0]), "{output_text}");
-    assert_eq!((compiled_count(&cache), stored_count(&store)), (0, 0), "nothing was compiled or kept");
+    assert_eq!((compiled_count(&cache), stored_count(&store)), (0, 0), "nothing was compiled or stored");
 }
 
-/// P11: The verified bytes are the compiled bytes: a component with other bytes under the locked name is refused by its
-/// digest, without being parsed.
+/// P11: Only verified bytes are compiled. A component with other bytes under a locked name is refused because of its
+/// digest, before it is parsed.
 #[test]
 fn p11_refuses_other_bytes_before_compiling_them() {
     let (_author, user) = unsigned_plugin_for_new_user();

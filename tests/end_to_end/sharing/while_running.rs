@@ -1,4 +1,4 @@
-//! A watched folder while plugins are added to it by other commands (P10, P11).
+//! Other commands add plugins to a folder while it is watched (P10, P11).
 
 use super::{TestCli, component, files, in_plugins};
 use crate::support::scratch;
@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A generous limit for operations that should be fast.
-const LONG: Duration = Duration::from_secs(120);
+/// A timeout that only fails tests that hang.
+const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn watched(folder: &Path) -> PluginDirectory {
     let options = SandboxOptions {
@@ -20,22 +20,25 @@ fn watched(folder: &Path) -> PluginDirectory {
     PluginDirectory::new(Sandbox::new(options).unwrap(), folder.to_owned())
 }
 
-/// Polls until the folder's state is as wanted, and collects the messages on the way.
-pub(super) async fn until(directory: &mut PluginDirectory, wanted: impl Fn(&DirectoryContents) -> bool) -> Vec<String> {
-    let (begun, mut output_text) = (Instant::now(), Vec::new());
+/// Scans the folder until its contents are as wanted. Returns the problems that were reported.
+pub(super) async fn scan_until(
+    directory: &mut PluginDirectory,
+    wanted: impl Fn(&DirectoryContents) -> bool,
+) -> Vec<String> {
+    let (started, mut problems) = (Instant::now(), Vec::new());
     loop {
         if let DirectoryScan::Settled(seen) = directory.scan().await.unwrap() {
-            output_text.extend(seen.problems.iter().map(|(_, problem)| problem.to_string()));
+            problems.extend(seen.problems.iter().map(|(_, problem)| problem.to_string()));
             if wanted(&seen) {
-                return output_text;
+                return problems;
             }
         }
-        assert!(begun.elapsed() < LONG, "{output_text:?}");
+        assert!(started.elapsed() < HANG_TIMEOUT, "{problems:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-fn serves(seen: &DirectoryContents, bytes: &[u8]) -> bool {
+fn is_serving(seen: &DirectoryContents, bytes: &[u8]) -> bool {
     seen.plugins.iter().any(|(_, plugin)| *plugin.digest() == digest_of(bytes))
 }
 
@@ -47,17 +50,17 @@ async fn p11_a_watcher_loads_added_and_updated_plugins() {
     let first = cli.push("tides", "1.0.0", &[]);
     let mut directory = watched(&cli.path("plugins"));
     cli.succeed(&in_plugins(&["plugin", "add", &cli.reference("team/tides:latest")]));
-    let output_text = until(&mut directory, |seen| serves(seen, &first)).await;
+    let problems = scan_until(&mut directory, |seen| is_serving(seen, &first)).await;
     let second = cli.push("tides", "1.1.0", &[]);
     cli.succeed(&in_plugins(&["plugin", "update"]));
-    let output_text = [output_text, until(&mut directory, |seen| serves(seen, &second)).await].concat();
-    assert!(output_text.is_empty(), "{output_text:?}");
+    let problems = [problems, scan_until(&mut directory, |seen| is_serving(seen, &second)).await].concat();
+    assert!(problems.is_empty(), "{problems:?}");
     assert_eq!(files(&cli.path("plugins")), ["plugins.lock", "tides.wasm"]);
 
     let changed = component("tides", "1.2.0", Asks::default());
     std::fs::write(cli.path("plugins/tides.wasm"), &changed).unwrap();
-    let output_text = until(&mut directory, |seen| !seen.problems.is_empty()).await;
-    assert!(output_text.iter().any(|problem| problem.contains("plugins.lock locks `tides`")), "{output_text:?}");
+    let problems = scan_until(&mut directory, |seen| !seen.problems.is_empty()).await;
+    assert!(problems.iter().any(|problem| problem.contains("plugins.lock locks `tides`")), "{problems:?}");
     cli.succeed(&in_plugins(&["plugin", "remove", "tides", "--keep-file"]));
-    until(&mut directory, |seen| serves(seen, &changed)).await;
+    scan_until(&mut directory, |seen| is_serving(seen, &changed)).await;
 }

@@ -1,4 +1,4 @@
-//! `plugin history|rollback|prune` and `audit` from the command line.
+//! `plugin history|rollback|prune` and `audit` with the real binary.
 
 use super::{probe_version, write_atomically};
 use agent_plugins::digest_of;
@@ -24,11 +24,12 @@ fn fail(folder: &Path, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// P10, O3: A person rolls back to an earlier version, and then lets the file decide again; the audit log has both.
+/// P10, O3: A user rolls a plugin back to an earlier version, and then undoes the rollback. The audit log contains
+/// both.
 #[test]
 fn p10_history_rollback_and_audit() {
-    let ground = tempfile::tempdir().unwrap();
-    let folder = ground.path();
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path();
     std::fs::create_dir(folder.join("plugins")).unwrap();
     let short = |number: u32| digest_of(&probe_version(number)).short().to_owned();
     let ask = |words: &str| succeed(folder, &["--plugins", "plugins", "--json", "--", words]);

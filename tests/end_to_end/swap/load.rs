@@ -1,4 +1,4 @@
-//! Row 30: Many swaps under an open loop of turns at about half load. No call fails, and no turn uses two versions.
+//! Row 30: Plugins are swapped many times while sessions run turns. No call fails, and no turn uses two versions.
 
 use super::{WatchedAgent, wait_until, write_atomically};
 use crate::support::{TestHost, call_reply, results, run_turn, script, text_reply};
@@ -14,24 +14,27 @@ use std::time::Duration;
 
 /// Number of swaps that row 30 requires.
 const SWAPS: usize = 1_000;
-/// File swaps in the normal test run, and, with the variable set, as many as row 30 requires; each is waited for.
+/// Number of file swaps in the normal test run. The test waits for each of them.
 const FILES: u32 = 20;
+/// Number of file swaps that row 30 requires. They run if `AGENT_HOST_EVERY_SWAP` is set.
 const ALL_FILES: u32 = 1_000;
 const EVERY_SWAP_VARIABLE: &str = "AGENT_HOST_EVERY_SWAP";
-/// Number of concurrent sessions, and the minimum number of turns of each.
+/// Number of concurrent sessions.
 const SESSIONS: usize = 2;
+/// Maximum number of turns of a session. After these turns, a new session replaces it.
 const TURNS: usize = 2_000;
 
 /// A version of the probe whose results show which version ran: `probe.echo` returns its number in the name of a field.
 fn probe_version(number: u32) -> Vec<u8> {
     let (name, numbered) = (b"attempt.attempt", format!("attempt.attemp{number}"));
     let mut bytes = super::probe_version(number);
-    let place = bytes.windows(name.len()).position(|window| window == name).expect("the field's name is in the data");
-    bytes[place..place + name.len()].copy_from_slice(numbered.as_bytes());
+    let position =
+        bytes.windows(name.len()).position(|window| window == name).expect("the field's name is in the data");
+    bytes[position..position + name.len()].copy_from_slice(numbered.as_bytes());
     bytes
 }
 
-/// The number in a result of such a version.
+/// Returns the version number in a result of a component from [`probe_version`].
 fn version_that_ran(result: &str) -> char {
     result.split("attemp").nth(1).and_then(|rest| rest.chars().next()).expect("a result of `probe.echo`")
 }
@@ -54,7 +57,7 @@ async fn row_30_swaps_versions_under_load() {
     assert!(versions.iter().all(|version| used.contains(version)), "{used:?}");
 }
 
-/// Row 30 through the folder: files are replaced, checked, loaded and published under load.
+/// Row 30: Files in a watched folder are replaced, checked, loaded and published under load.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_30_replaces_files_under_load() {
     let number = if std::env::var_os(EVERY_SWAP_VARIABLE).is_some() { ALL_FILES } else { FILES };
@@ -80,23 +83,23 @@ fn replies() -> Vec<serde_json::Value> {
     (0..TURNS).flat_map(|_| [echo(), text_reply("Done.")]).collect()
 }
 
-/// Sessions whose turns start at fixed times, whatever happened to the previous turn.
+/// Concurrent sessions that run turns until the load ends.
 struct TurnLoad {
-    over: Arc<AtomicBool>,
+    is_over: Arc<AtomicBool>,
     turns: Arc<AtomicUsize>,
     workers: Vec<tokio::task::JoinHandle<Vec<Session>>>,
 }
 
 impl TurnLoad {
-    /// Returns when some of its turns have run.
+    /// Starts the sessions. Returns when at least one turn has run.
     async fn begin(test_host: &TestHost, live: &LiveAgent) -> Self {
-        let (over, turns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (is_over, turns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let worker = |_| {
-            let (host, live, over, turns) = (test_host.host(), live.clone(), over.clone(), turns.clone());
+            let (host, live, is_over, turns) = (test_host.host(), live.clone(), is_over.clone(), turns.clone());
             tokio::spawn(async move {
                 let new = || async { Session::open(&host, live.clone(), OpenSession::New).await.unwrap() };
                 let mut sessions = vec![new().await];
-                while !over.load(Ordering::Relaxed) {
+                while !is_over.load(Ordering::Relaxed) {
                     if sessions.last().is_some_and(|session| session.state().turns == TURNS as u32) {
                         sessions.push(new().await);
                     }
@@ -110,14 +113,15 @@ impl TurnLoad {
             })
         };
         let workers = (0..SESSIONS).map(worker).collect();
-        let begun = turns.clone();
-        wait_until(&move || begun.load(Ordering::Relaxed) > 0).await;
-        Self { over, turns, workers }
+        let turn_count = turns.clone();
+        wait_until(&move || turn_count.load(Ordering::Relaxed) > 0).await;
+        Self { is_over, turns, workers }
     }
 
-    /// The versions that were used; checks that no call has failed, and that each turn used one.
+    /// Ends the load. Checks that no call has failed, and that each turn used one version. Returns the versions that
+    /// were used.
     async fn end(self, test_host: &TestHost) -> HashSet<String> {
-        self.over.store(true, Ordering::Relaxed);
+        self.is_over.store(true, Ordering::Relaxed);
         let mut used = HashSet::new();
         let mut sessions = Vec::new();
         for worker in self.workers {

@@ -1,6 +1,6 @@
-//! Which file owns a plugin name, and files that conflict with others (row 18, L7, P10).
+//! Files that contain a plugin name that another file owns, and files that conflict with other files (row 18, L7, P10).
 
-use super::{LONG, WatchedAgent, probe_version, renamed_probe, write_atomically};
+use super::{HANG_TIMEOUT, WatchedAgent, probe_version, renamed_probe, write_atomically};
 use crate::support::text_reply;
 use agent_plugins::digest_of;
 use agent_runtime::swap::directory_name;
@@ -11,8 +11,8 @@ fn short_digest(bytes: &[u8]) -> String {
     digest_of(bytes).short().to_owned()
 }
 
-/// Row 18, P6: Grants and secrets belong to a name, so a new file does not get the name of a serving plugin, wherever
-/// its file name sorts.
+/// Row 18, P6: Grants and secrets belong to a plugin name, so a new file does not get the name of a plugin that is in
+/// use, even if its file name is first in the order.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_18_a_name_belongs_to_the_file_that_serves() {
     let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;
@@ -22,17 +22,17 @@ async fn row_18_a_name_belongs_to_the_file_that_serves() {
     assert!(reason.contains(&format!("probe@{}", short_digest(&probe_version(2)))), "{reason}");
     assert_eq!(watched_agent.served_digests(), [digest_of(&probe_version(1))]);
 
-    // Its own file still changes it, and no notice is repeated.
+    // The plugin's own file can still replace the plugin, and no notice is repeated.
     write_atomically(&watched_agent.file("probe.wasm"), &probe_version(3));
     watched_agent.until(&probe_version(3)).await;
     assert_eq!(watched_agent.refusals(), 0);
 
-    // When the name is free, the waiting file may have it.
+    // When the name is free, the waiting file is loaded.
     std::fs::remove_file(watched_agent.file("probe.wasm")).unwrap();
     watched_agent.until(&probe_version(2)).await;
 }
 
-/// Row 18: If two new files have one name, neither serves, as at the start of a host.
+/// Row 18: If two new files have the same plugin name, neither is loaded, as at the start of a host.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_18_neither_of_two_new_files_gets_the_name() {
     let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;
@@ -50,12 +50,12 @@ async fn row_18_neither_of_two_new_files_gets_the_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_file_with_conflicting_tools_does_not_block_other_changes() {
     let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;
-    let words = renamed_probe("aaa-words", 7);
-    write_atomically(&watched_agent.file("words.wasm"), &words);
+    let renamed_plugin = renamed_probe("aaa-words", 7);
+    write_atomically(&watched_agent.file("words.wasm"), &renamed_plugin);
     let (subject, reason) = watched_agent.refusal().await;
     assert!(subject.ends_with("words.wasm"), "{subject}");
     assert!(
-        reason.contains(&format!("aaa-words@{}", short_digest(&words))) && reason.contains("two tools"),
+        reason.contains(&format!("aaa-words@{}", short_digest(&renamed_plugin))) && reason.contains("two tools"),
         "{reason}"
     );
     write_atomically(&watched_agent.file("probe.wasm"), &probe_version(2));
@@ -69,10 +69,10 @@ async fn p10_a_file_with_conflicting_tools_does_not_block_other_changes() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(LONG, written).await.expect("a version that no agent uses is not stored as serving");
+    tokio::time::timeout(HANG_TIMEOUT, written).await.expect("a version that no agent uses is not stored as serving");
 
-    // When the conflict is gone, it is loaded.
+    // When the conflict is gone, the file is loaded.
     std::fs::remove_file(watched_agent.file("probe.wasm")).unwrap();
-    let (live, digest) = (watched_agent.live.clone(), digest_of(&words));
+    let (live, digest) = (watched_agent.live.clone(), digest_of(&renamed_plugin));
     super::wait_until(&move || live.current().generation().plugins().any(|plugin| *plugin.digest() == digest)).await;
 }

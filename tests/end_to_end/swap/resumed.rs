@@ -26,8 +26,8 @@ async fn suspended_session(test_host: &TestHost, config: AgentConfig) -> String 
     subject
 }
 
-/// The next process: an agent with this configuration, whose model continues with these replies.
-async fn next_process(test_host: &TestHost, config: AgentConfig, replies: &[Value]) -> Arc<Agent> {
+/// Creates the agent of the next process with this configuration. Its model continues with these replies.
+async fn agent_of_next_process(test_host: &TestHost, config: AgentConfig, replies: &[Value]) -> Arc<Agent> {
     test_host.agent(with_events_and_media(config), script(&[&[waiting_reply()], replies].concat())).await
 }
 
@@ -52,7 +52,9 @@ async fn p10_grants_are_pinned_across_a_restart() {
     let mut granting = with_tree_grant(&test_host, "probe");
     granting.host_trees = vec![TreeGrant { host: test_host.tree(), guest: ".".to_owned(), access: Access::Read }];
     let reads = || call_reply(&[("probe.file", json!({"path": "a.txt"})), ("read_file", json!({"path": "a.txt"}))]);
-    let agent = next_process(&test_host, granting, &[reads(), text_reply("Done."), reads(), text_reply("Done.")]).await;
+    let agent =
+        agent_of_next_process(&test_host, granting, &[reads(), text_reply("Done."), reads(), text_reply("Done.")])
+            .await;
     let mut session = open_session(&test_host, &agent, &subject).await.unwrap();
     assert!(matches!(answer_service(&mut session).await, TurnResult::Finished(_)));
     let errors =
@@ -66,40 +68,42 @@ async fn p10_grants_are_pinned_across_a_restart() {
     );
 }
 
-/// P10: The reverse: a grant from the start of the turn applies in the next process, as long as it is still granted.
+/// P10: A grant from the start of the turn applies in the next process if the configuration still contains it.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_pinned_grants_apply_after_a_restart() {
     let test_host = TestHost::new(&["probe"]).await;
     std::fs::write(test_host.tree().join("a.txt"), "text").unwrap();
     let subject = suspended_session(&test_host, with_tree_grant(&test_host, "probe")).await;
     let read = call_reply(&[("probe.file", json!({"path": "a.txt"}))]);
-    let agent = next_process(&test_host, with_tree_grant(&test_host, "probe"), &[read, text_reply("Done.")]).await;
+    let agent =
+        agent_of_next_process(&test_host, with_tree_grant(&test_host, "probe"), &[read, text_reply("Done.")]).await;
     let mut session = open_session(&test_host, &agent, &subject).await.unwrap();
     assert!(matches!(answer_service(&mut session).await, TurnResult::Finished(_)));
     assert!(results(&test_host, &session).await.iter().all(|(_, is_error, _)| !is_error));
 }
 
-/// P14: Validators that the configuration names now judge a turn that started without them, too.
+/// P14: Validators that were added to the configuration also check the output of a turn that started without them.
 #[tokio::test(flavor = "multi_thread")]
-async fn p14_current_validators_judge_a_resumed_turn() {
+async fn p14_current_validators_check_a_resumed_turn() {
     let test_host = TestHost::new(&["probe"]).await;
     let subject = suspended_session(&test_host, AgentConfig::new("test")).await;
     let from = crate::support::components().join("bad-validator.wasm");
     std::fs::copy(from, test_host.directory.path().join("plugins/bad-validator.wasm")).unwrap();
     let config = AgentConfig { validators: vec!["bad-validator".to_owned()], ..AgentConfig::new("test") };
-    let agent = next_process(&test_host, config, &[text_reply("fail")]).await;
+    let agent = agent_of_next_process(&test_host, config, &[text_reply("fail")]).await;
     let mut session = open_session(&test_host, &agent, &subject).await.unwrap();
     let result = answer_service(&mut session).await;
     assert!(matches!(result, TurnResult::Failed(TurnError::PluginFailed { .. })), "{result:?}");
 }
 
-/// P10: If this host permanently refuses a stored component, the turn ends; until then it can always be cancelled.
+/// P10: If the host permanently refuses a stored component, the turn ends when its session is opened. Until then, the
+/// turn can be cancelled.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_permanently_refused_component_ends_the_turn() {
     let test_host = TestHost::new(&["probe"]).await;
     let no_plugin = b"\0asm\x01\0\0\0";
     test_host.sandbox.store().unwrap().put(&digest_of(no_plugin), no_plugin).unwrap();
-    for (which, cancelled) in
+    for (open_mode, cancelled) in
         [(OpenSession::Existing as fn(String) -> OpenSession, false), (OpenSession::ToDecide, true)]
     {
         let subject = suspended_session(&test_host, AgentConfig::new("test")).await;
@@ -111,8 +115,8 @@ async fn p10_a_permanently_refused_component_ends_the_turn() {
         test_host.store.commit(&opened.lease, opened.revision, commit).await.unwrap();
         test_host.store.release(opened.lease).await.unwrap();
 
-        let agent = next_process(&test_host, AgentConfig::new("test"), &[]).await;
-        let mut session = Session::open(&test_host.host(), agent, which(subject)).await.unwrap();
+        let agent = agent_of_next_process(&test_host, AgentConfig::new("test"), &[]).await;
+        let mut session = Session::open(&test_host.host(), agent, open_mode(subject)).await.unwrap();
         let end = |run: &Run| run.turn.as_ref().and_then(|turn| turn.end().cloned());
         if cancelled {
             assert!(session.state().is_open(), "{:?}", end(session.state()));
@@ -143,7 +147,7 @@ async fn p10_services_are_pinned_by_their_definitions() {
     config.services.insert("changed".to_owned(), service("after"));
     config.services.insert("new".to_owned(), service("new"));
     let calls = || call_reply(&[("changed", json!({})), ("new", json!({}))]);
-    let agent = next_process(&test_host, config, &[calls(), call_reply(&[("same", json!({}))])]).await;
+    let agent = agent_of_next_process(&test_host, config, &[calls(), call_reply(&[("same", json!({}))])]).await;
     let mut session = open_session(&test_host, &agent, &subject).await.unwrap();
     assert!(matches!(answer_service(&mut session).await, TurnResult::Suspended(_)), "an unchanged request is sent");
     let calls = test_host.store.calls(session.subject(), agent_store::CallFilter::Turn(1)).await.unwrap();
@@ -157,7 +161,7 @@ async fn p10_services_are_pinned_by_their_definitions() {
     assert_eq!(denied.iter().filter(|event| matches!(event.kind, EventKind::Denied { .. })).count(), 2);
 }
 
-/// P7, P10: The pins of a turn contain no values.
+/// P7, P10: The pinned grants of a turn contain no values of variables or settings.
 #[tokio::test(flavor = "multi_thread")]
 async fn p7_pins_contain_no_values() {
     let test_host = TestHost::new(&["probe"]).await;

@@ -1,7 +1,8 @@
-//! Trials and canaries for a version that changes between two runs, and across processes (P10, O3).
+//! Trials and canary calls of a version that was changed between two runs of the host, and trials across processes
+//! (P10, O3).
 
 use super::{
-    LONG, WatchedAgent, probe_version, probe_version_with, wait_until_serving, watch, with_manifest_name,
+    HANG_TIMEOUT, WatchedAgent, probe_version, probe_version_with, wait_until_serving, watch, with_manifest_name,
     write_atomically,
 };
 use crate::support::{TestHost, call_reply, components, run_turn, script, text_reply};
@@ -21,25 +22,26 @@ fn folder(test_host: &TestHost) -> PathBuf {
     test_host.directory.path().join("plugins")
 }
 
-/// One process that runs one turn: its notices at the start, the digest of its probe, and the number of rollbacks.
+/// Runs one turn as a new process would. Returns the notices at its start, the digest of its probe, and the number of
+/// rollbacks.
 async fn run_process(test_host: &TestHost, replies: &[Value]) -> (Vec<Notice>, Digest, usize) {
     let live = LiveAgent::new(test_host.agent(AgentConfig::new("test"), script(replies)).await);
     let notices = begin_serving(&*test_host.store, &test_host.sandbox, &folder(test_host), &live).await.unwrap();
     let mut session = Session::open(&test_host.host(), live.clone(), OpenSession::New).await.unwrap();
     run_turn(&mut session, "Go.").await;
     session.close().await.unwrap();
-    let taken_back = finish_trials(&*test_host.store, &folder(test_host), &live).await.unwrap().len();
+    let rollbacks = finish_trials(&*test_host.store, &folder(test_host), &live).await.unwrap().len();
     let digest = live.current().generation().plugin("probe").unwrap().digest().clone();
-    (notices, digest, taken_back)
+    (notices, digest, rollbacks)
 }
 
 fn failing_canary() -> Canary {
     Canary { tool: "probe.panic".to_owned(), arguments: json!({"text": "no"}) }
 }
 
-async fn audited_actions(test_host: &TestHost, word: &str) -> Vec<AuditAction> {
+async fn audited_actions(test_host: &TestHost, kind: &str) -> Vec<AuditAction> {
     let audited = test_host.store.audit_entries(0, 0, 100).await.unwrap();
-    audited.into_iter().map(|entry| entry.action).filter(|deed| deed.kind() == word).collect()
+    audited.into_iter().map(|entry| entry.action).filter(|action| action.kind() == kind).collect()
 }
 
 /// P10, O3: A version that was changed between two runs is on trial, and its calls are counted across processes.
@@ -58,16 +60,16 @@ async fn p10_a_trial_continues_across_processes() {
     assert_eq!(audited_actions(&test_host, "swapped").await, [], "the first version replaces nothing");
 
     write_atomically(&file, &probe_version(2));
-    let (_, has, taken_back) = run_process(&test_host, &[panic_call("a"), panic_call("b"), text_reply("So.")]).await;
-    assert_eq!((has, taken_back), (second.clone(), 0));
+    let (_, served, rollbacks) = run_process(&test_host, &[panic_call("a"), panic_call("b"), text_reply("So.")]).await;
+    assert_eq!((served, rollbacks), (second.clone(), 0));
     let trial = test_host.store.trials(&directory).await.unwrap().remove(0);
     assert_eq!((&trial.digest, &trial.before, trial.calls, trial.traps), (&second, &first, 2, 2));
     let swapped =
         AuditAction::Swapped { directory, plugin: "probe".into(), from: Some(first.clone()), to: Some(second.clone()) };
     assert_eq!(audited_actions(&test_host, "swapped").await, [swapped]);
 
-    let (_, has, taken_back) = run_process(&test_host, &[panic_call("a"), text_reply("So.")]).await;
-    assert_eq!((has, taken_back), (second, 1), "the third of its first ten calls");
+    let (_, served, rollbacks) = run_process(&test_host, &[panic_call("a"), text_reply("So.")]).await;
+    assert_eq!((served, rollbacks), (second, 1), "three of the first ten calls have crashed");
     assert_eq!(audited_actions(&test_host, "rolled_back").await.len(), 1);
     assert_eq!(run_process(&test_host, &[text_reply("Back.")]).await.1, first);
     assert_eq!(
@@ -76,8 +78,8 @@ async fn p10_a_trial_continues_across_processes() {
     );
 }
 
-/// P10: A version that has passed its trial is no longer on trial, and a host that watches continues the count of
-/// another process.
+/// P10: A host that watches the folder continues the count of another process. A version that has passed its trial is
+/// no longer on trial.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_watching_host_continues_a_trial() {
     let test_host = TestHost::new(&[]).await;
@@ -101,10 +103,10 @@ async fn p10_a_watching_host_continues_a_trial() {
     let echo = || call_reply(&[("probe.echo", json!({"text": "x"})), ("probe.echo", json!({"text": "y"}))]);
     let replies = [echo(), echo(), echo(), echo(), echo(), text_reply("So.")];
     run_process(&test_host, &replies).await;
-    assert_eq!(test_host.store.trials(&directory).await.unwrap(), [], "ten calls, and none crashed");
+    assert_eq!(test_host.store.trials(&directory).await.unwrap(), [], "the trial ends after ten calls without a crash");
 }
 
-/// P10: A version that an agent declines does not affect the trial of the serving one.
+/// P10: A version that an agent cannot use does not affect the trial of the version in use.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_declined_version_does_not_affect_the_trial() {
     let test_host = TestHost::new(&[]).await;
@@ -119,7 +121,7 @@ async fn p10_a_declined_version_does_not_affect_the_trial() {
     wait_until_serving(&live, &digest_of(&probe_version(2))).await;
     write_atomically(&file, &with_manifest_name("probe", &std::fs::read(components().join("payer.wasm")).unwrap()));
     loop {
-        match tokio::time::timeout(LONG, notices.recv()).await.expect("a notice comes") {
+        match tokio::time::timeout(HANG_TIMEOUT, notices.recv()).await.expect("a notice comes") {
             Some(Notice::Refused { subject, reason }) => {
                 assert!(subject.ends_with("probe.wasm") && reason.contains("payer.pay"), "{subject}: {reason}");
                 break;
@@ -134,8 +136,8 @@ async fn p10_a_declined_version_does_not_affect_the_trial() {
     wait_until_serving(&live, &digest_of(&probe_version(4))).await;
 }
 
-/// P10: A version that appeared between two runs makes its canary call at the next start. If it fails, the last served
-/// version continues; if there is none, the start is refused.
+/// P10: A version that appeared between two runs makes its canary call at the next start. If the call fails, the
+/// previous version stays in use. If there is no previous version, the start is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_runs_a_canary_when_a_host_starts() {
     let test_host = TestHost::new(&[]).await;
@@ -149,16 +151,16 @@ async fn p10_runs_a_canary_when_a_host_starts() {
     write_atomically(&file, &probe_version(1));
     run_process(&test_host, &[text_reply("So.")]).await;
     write_atomically(&file, &bad);
-    let (notices, has, _) = run_process(&test_host, &[text_reply("So.")]).await;
-    assert_eq!(has, digest_of(&probe_version(1)));
+    let (notices, served, _) = run_process(&test_host, &[text_reply("So.")]).await;
+    assert_eq!(served, digest_of(&probe_version(1)));
     let [Notice::Refused { subject, reason }] = notices.as_slice() else { panic!("{notices:?}") };
     assert!(subject.ends_with("probe.wasm") && reason.contains("canary `probe.panic`"), "{subject}: {reason}");
     assert_eq!(audited_actions(&test_host, "swapped").await, []);
     assert_eq!(audited_actions(&test_host, "refused").await.len(), 1);
 }
 
-/// P8, P10: A canary has the limits of its agent's calls, at the start of a host and when a file changes in a running
-/// one.
+/// P8, P10: A canary call has the limits of its agent's calls, both when a host starts and when a file changes while
+/// the host runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_p10_a_canary_has_the_limits_of_its_agent() {
     let test_host = TestHost::new(&[]).await;
@@ -183,7 +185,7 @@ async fn p8_p10_a_canary_has_the_limits_of_its_agent() {
     let (mut notices, watched) = watch(&test_host, &[&small]).await;
     write_atomically(&file, &canary(3));
     loop {
-        match tokio::time::timeout(LONG, notices.recv()).await.expect("a notice comes") {
+        match tokio::time::timeout(HANG_TIMEOUT, notices.recv()).await.expect("a notice comes") {
             Some(Notice::Refused { reason, .. }) => {
                 assert!(reason.contains("memory of 1 MiB"), "{reason}");
                 break;
@@ -192,7 +194,7 @@ async fn p8_p10_a_canary_has_the_limits_of_its_agent() {
         }
     }
     drop(watched);
-    // One of the two agents has enough memory for it.
+    // One of the two agents has enough memory for the canary call.
     write_atomically(&file, &probe_version(2));
     let agents = [("small", 1 << 20), ("large", 64 << 20)];
     let [small, large] = agents.map(|(name, memory)| (config(name, memory), script(&[text_reply("So.")])));
@@ -203,7 +205,7 @@ async fn p8_p10_a_canary_has_the_limits_of_its_agent() {
     wait_until_serving(&large, &digest_of(&canary(4))).await;
 }
 
-/// P10: If an old version cannot be restored, that is reported once, however often the folder is checked.
+/// P10: If an old version cannot be restored, that is reported once, even if the folder is checked many times.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_reports_an_impossible_rollback_once() {
     let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;
@@ -217,7 +219,7 @@ async fn p10_reports_an_impossible_rollback_once() {
     watched_agent.test_host.store.roll_back(rollback).await.unwrap();
     let (_, reason) = watched_agent.refusal().await;
     assert!(reason.contains("cannot be rolled back"), "{reason}");
-    // Eight checks later.
+    // The folder is checked about eight times during this sleep.
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     assert_eq!(watched_agent.refusals(), 0);
     assert_eq!(watched_agent.served_digests(), [digest_of(&probe_version(1))]);

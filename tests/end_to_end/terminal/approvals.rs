@@ -2,7 +2,7 @@
 
 use super::screen::Screen;
 use super::{CTRL_C, CTRL_D};
-use crate::approvals::command_line::{TestCli, paying};
+use crate::approvals::command_line::{TestCli, payments_reply};
 use crate::support::{call_reply, text_reply};
 use serde_json::json;
 
@@ -12,18 +12,18 @@ fn start_on_terminal(cli: &TestCli, arguments: &[&str]) -> Screen {
     Screen::start(cli.command(arguments), 50, 100)
 }
 
-/// L17: In a session, each call is shown with its tool and arguments; yes, no with a reason, edited, and yes for all at
-/// once.
+/// L17: In a session, each call is shown with its tool and arguments. The user can allow a call, deny it with a reason,
+/// edit it, or allow all calls together.
 #[test]
 fn l17_shows_each_call_and_asks_for_an_answer() {
     let cli = TestCli::new(
         "",
         &[
-            paying(&[("Ann", 1), ("Bob\u{1b}[2J\u{202e}", 2), ("Cy", 3)]),
+            payments_reply(&[("Ann", 1), ("Bob\u{1b}[2J\u{202e}", 2), ("Cy", 3)]),
             text_reply("First."),
-            paying(&[("Di", 4), ("Ed", 5)]),
+            payments_reply(&[("Di", 4), ("Ed", 5)]),
             text_reply("Second."),
-            paying(&[("Flo", 6)]),
+            payments_reply(&[("Flo", 6)]),
             text_reply("Third."),
         ],
     );
@@ -31,9 +31,12 @@ fn l17_shows_each_call_and_asks_for_an_answer() {
     screen.wait_for_prompt(1);
     screen.send("Pay.\r");
     screen.wait_for_end(QUESTION);
-    let shown = screen.text();
-    assert!(shown.contains("approval needed (1 of 3): payer.pay  payer@"), "{shown}");
-    assert!(shown.contains("approval required by the tool itself\n  \"to\": \"Ann\"\n  \"amount\": 1\n"), "{shown}");
+    let screen_text = screen.text();
+    assert!(screen_text.contains("approval needed (1 of 3): payer.pay  payer@"), "{screen_text}");
+    assert!(
+        screen_text.contains("approval required by the tool itself\n  \"to\": \"Ann\"\n  \"amount\": 1\n"),
+        "{screen_text}"
+    );
     screen.send("\r");
     screen.wait_for("Ctrl-C cancels the turn");
     screen.wait_for_end(QUESTION);
@@ -67,13 +70,13 @@ fn l17_shows_each_call_and_asks_for_an_answer() {
     screen.wait_for_end("\n>");
     screen.send(CTRL_D);
     assert_eq!(screen.exit_code(), Some(0));
-    assert!(screen.echoes(), "the terminal is as it was");
+    assert!(screen.echoes(), "the terminal settings are restored");
 }
 
 /// L17: Text that was typed before the question is not an answer to it.
 #[test]
 fn l17_text_typed_ahead_allows_nothing() {
-    let mut slow = paying(&[("Ann", 1)]);
+    let mut slow = payments_reply(&[("Ann", 1)]);
     slow["chunks"] = json!(["one ", "two ", "three ", "four ", "five "]);
     slow["delay_ms"] = json!(300);
     let cli = TestCli::new("", &[slow, text_reply("Done.")]);
@@ -87,16 +90,16 @@ fn l17_text_typed_ahead_allows_nothing() {
     assert!(cli.ledger().is_empty());
 }
 
-/// L29: Ctrl-C at the question cancels the turn; Ctrl-D leaves it waiting, and `/approve` asks again.
+/// L29: Ctrl-C at the question cancels the turn. Ctrl-D leaves the turn waiting, and `/approve` asks again.
 #[test]
 fn l29_a_question_can_be_cancelled_or_left_open() {
-    let cli = TestCli::new("", &[paying(&[("Ann", 1)]), text_reply("Done.")]);
+    let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);
     let mut screen = start_on_terminal(&cli, &["--agent", "agent.toml", "Pay."]);
     screen.wait_for_end(QUESTION);
     screen.send(CTRL_C);
     assert_eq!(screen.exit_code(), Some(130));
-    let (_, shown, _) = cli.run(&["session", "show"]);
-    assert!(shown.contains("cancelled before it ran"), "{shown}");
+    let (_, screen_text, _) = cli.run(&["session", "show"]);
+    assert!(screen_text.contains("cancelled before it ran"), "{screen_text}");
     let mut screen = start_on_terminal(&cli, &["--agent", "agent.toml"]);
     screen.wait_for_prompt(1);
     screen.send("Pay.\r");

@@ -10,7 +10,7 @@ use crate::support::cargo;
 use crate::test_registry::TestRegistry;
 use std::path::PathBuf;
 
-/// A file, a text in it, and its replacement by the author. The change adds one to the count.
+/// A file, a text in the file, and the author's replacement for the text. The change adds one to the count.
 type TextChange = (&'static str, &'static str, &'static str);
 
 /// Replaces a text in a file of the project.
@@ -21,16 +21,16 @@ fn edit(author: &ShellUser, (file, before, after): TextChange) {
     std::fs::write(path, text.replace(before, after)).unwrap();
 }
 
-/// Follows all steps.
+/// Follows all steps of the README of a new project.
 fn follow_all_steps(language: &str, variables: &[(&'static str, PathBuf)], change: TextChange, registry: &str) {
     let mut author = ShellUser::begin(&format!("author-{language}"), variables);
-    let made = author.succeed(&format!("agent-host plugin new words --lang {language}"));
+    let printed = author.succeed(&format!("agent-host plugin new words --lang {language}"));
     author.current_folder.push("words");
     let readme = blocks(&std::fs::read_to_string(author.current_folder.join("README.md")).unwrap());
-    let of_language = |language: &'static str| readme.iter().filter(move |block| block.language == language);
-    let call = of_language("text").map(|block| block.text.trim()).next().expect("the call that a model would make");
-    let mut steps = of_language("console").flat_map(Block::typed).map(|typed| format!("  {}\n", typed.command));
-    for line in made.lines().skip(2) {
+    let blocks_in = |language: &'static str| readme.iter().filter(move |block| block.language == language);
+    let call = blocks_in("text").map(|block| block.text.trim()).next().expect("the call that a model would make");
+    let mut steps = blocks_in("console").flat_map(Block::typed).map(|typed| format!("  {}\n", typed.command));
+    for line in printed.lines().skip(2) {
         assert!(
             steps.any(|step| step.trim_end() == line),
             "the README does not contain the output of `plugin new`: {line}"
@@ -53,7 +53,7 @@ fn follow_all_steps(language: &str, variables: &[(&'static str, PathBuf)], chang
     }
 }
 
-/// A session in which the source is changed, and the scenario that fails afterwards.
+/// Changes the source during a session, and then corrects the scenario that fails because of the change.
 fn develop(author: &ShellUser, command: &str, call: &str, change: TextChange) {
     let mut screen = author.session(command);
     screen.wait_for_prompt(1);
@@ -80,11 +80,11 @@ fn develop(author: &ShellUser, command: &str, call: &str, change: TextChange) {
 /// The author shares the plugin, and another user installs it.
 fn share(author: &ShellUser, language: &str, steps: &[TypedCommand], (call, registry): (&str, &str)) {
     let commands: Vec<String> = steps.iter().map(|typed| typed.command.replace("registry.example", registry)).collect();
-    let [push, add, session] = &commands[..] else { panic!("README shares in other steps: {commands:?}") };
+    let [push, add, session] = &commands[..] else { panic!("the README has other steps for sharing: {commands:?}") };
     author.succeed(push);
     let user = ShellUser::begin(&format!("user-{language}"), &[]);
     user.succeed(add);
-    // Without the question which model to use.
+    // With `--model`, the session does not ask which model to use.
     let mut screen = user.session(&format!("{session} --model offline"));
     screen.wait_for_prompt(1);
     screen.send(&format!("{call}\r"));
@@ -98,12 +98,12 @@ fn share(author: &ShellUser, language: &str, steps: &[TypedCommand], (call, regi
 fn follow_steps_in(language: &'static str, change: TextChange) {
     let (Some((variables, _)), Some(registry)) = (peer(language), DebianRegistry::start()) else { return };
     // The toolchain is found where the README installs it.
-    let kept = ["PATH", "ZIG_GLOBAL_CACHE_DIR"];
-    let variables: Vec<_> = variables.into_iter().filter(|(name, _)| kept.contains(name)).collect();
+    let kept_variables = ["PATH", "ZIG_GLOBAL_CACHE_DIR"];
+    let variables: Vec<_> = variables.into_iter().filter(|(name, _)| kept_variables.contains(name)).collect();
     follow_all_steps(language, &variables, change, &registry.host);
 }
 
-/// S1: In Rust, with the crates that other tests have compiled for the SDK.
+/// S1: The steps of an author work in Rust. The test uses the crates that other tests have compiled for the SDK.
 #[test]
 fn s1_the_steps_of_an_author_work_in_rust() {
     let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("new-projects/target");

@@ -2,24 +2,24 @@
 
 use super::screen::Screen;
 use super::{CTRL_C, CTRL_D};
-use crate::approvals::command_line::{TestCli, paying};
+use crate::approvals::command_line::{TestCli, payments_reply};
 use crate::support::{call_reply, components, script, text_reply};
 use serde_json::{Value, json};
 use std::process::Stdio;
 
 const QUESTION: &str = "v view, ? help >";
 
-/// A working folder with a clerk that works for a lead, which works for a chief. Each delegates once to the next.
+/// Creates a folder with three agents. The chief delegates once to the lead, and the lead delegates once to the clerk.
 fn three_levels(rules: &str, clerk: &[Value]) -> TestCli {
     let cli = TestCli::new(rules, clerk);
-    for (parent, below, file) in [("lead", "clerk", "agent.toml"), ("chief", "lead", "lead.toml")] {
+    for (parent, delegate, file) in [("lead", "clerk", "agent.toml"), ("chief", "lead", "lead.toml")] {
         let text = format!(
-            "name = \"{parent}\"\nmodel = \"scripted:{parent}.json\"\n\n[agents.{below}]\nagent = \"{file}\"\n\
+            "name = \"{parent}\"\nmodel = \"scripted:{parent}.json\"\n\n[agents.{delegate}]\nagent = \"{file}\"\n\
              description = \"Does the work.\"\n"
         );
         std::fs::write(cli.path(&format!("{parent}.toml")), text).unwrap();
         let replies =
-            [call_reply(&[(below, json!({"task": "Do it."}))]), text_reply(&format!("The {parent} is content."))];
+            [call_reply(&[(delegate, json!({"task": "Do it."}))]), text_reply(&format!("The {parent} is content."))];
         std::fs::write(cli.path(&format!("{parent}.json")), script(&replies).to_string()).unwrap();
     }
     cli
@@ -29,34 +29,36 @@ fn start_on_terminal(cli: &TestCli, arguments: &[&str]) -> Screen {
     Screen::start(cli.command(arguments), 50, 120)
 }
 
-/// L16, L17: One turn on a terminal: the user sees which agent asks and for whom it works, and a yes lets both
-/// continue.
+/// L16, L17: An approval of a child agent is asked at the terminal of its parent. The user sees which agent asks and
+/// which agent delegated to it. After the answers, both agents continue.
 #[test]
 fn l17_an_agents_approval_is_asked_at_the_terminal_of_its_parent() {
-    let cli = three_levels("", &[paying(&[("Ann", 1), ("Bob", 2)]), text_reply("Paid.")]);
+    let cli = three_levels("", &[payments_reply(&[("Ann", 1), ("Bob", 2)]), text_reply("Paid.")]);
     let mut screen = start_on_terminal(&cli, &["--agent", "lead.toml", "Pay."]);
     screen.wait_for_end(QUESTION);
-    let shown = screen.text();
-    assert!(shown.contains("the agent clerk asks  lead → clerk, session clerk/"), "{shown}");
-    assert!(shown.contains("approval needed (1 of 2): payer.pay  payer@"), "{shown}");
+    let screen_text = screen.text();
+    assert!(screen_text.contains("the agent clerk asks  lead → clerk, session clerk/"), "{screen_text}");
+    assert!(screen_text.contains("approval needed (1 of 2): payer.pay  payer@"), "{screen_text}");
     assert!(cli.ledger().is_empty());
     screen.send("y\r");
     screen.wait_for("(2 of 2)");
     screen.wait_for_end(QUESTION);
     screen.send("n too much\r");
     assert_eq!(screen.exit_code(), Some(0));
-    let shown = screen.text();
-    assert!(shown.contains("The lead is content."), "{shown}");
-    assert!(!shown.contains("session approve"), "nothing is left to a command: {shown}");
+    let screen_text = screen.text();
+    assert!(screen_text.contains("The lead is content."), "{screen_text}");
+    assert!(!screen_text.contains("session approve"), "no command is suggested: {screen_text}");
     assert_eq!(cli.ledger(), ["Ann 1"]);
 }
 
-/// L16, L17: Two levels down, in an interactive session. Ctrl-D leaves all turns waiting, `/approve` asks again, and
-/// text that was typed ahead is not an answer; Ctrl-C at the question cancels all three turns.
+/// L16, L17: In an interactive session, an approval two levels down is asked at the terminal. Ctrl-D leaves all turns
+/// waiting, `/approve` asks again, and Ctrl-C at the question cancels all three turns.
 #[test]
 fn l17_asks_again_for_an_approval_two_levels_down() {
-    let cli =
-        three_levels("", &[paying(&[("Ann", 1)]), text_reply("Paid."), paying(&[("Bob", 2)]), text_reply("Paid.")]);
+    let cli = three_levels(
+        "",
+        &[payments_reply(&[("Ann", 1)]), text_reply("Paid."), payments_reply(&[("Bob", 2)]), text_reply("Paid.")],
+    );
     let mut screen = start_on_terminal(&cli, &["--agent", "chief.toml"]);
     screen.wait_for_prompt(1);
     screen.send("Pay.\r");
@@ -76,7 +78,7 @@ fn l17_asks_again_for_an_approval_two_levels_down() {
     screen.wait_for_end("\n>");
     screen.send(CTRL_D);
     assert_eq!(screen.exit_code(), Some(0));
-    assert!(screen.echoes(), "the terminal is as it was");
+    assert!(screen.echoes(), "the terminal settings are restored");
     let mut screen = start_on_terminal(&cli, &["--agent", "chief.toml", "Pay Bob."]);
     screen.wait_for_end(QUESTION);
     screen.send(CTRL_C);
@@ -87,7 +89,7 @@ fn l17_asks_again_for_an_approval_two_levels_down() {
     assert_eq!(cli.ledger(), ["Ann 1"]);
 }
 
-/// L16, L18: A question of a child agent names it, and an empty line is not an answer.
+/// L16, L18: A question of a child agent names the agent, and an empty line is not an answer.
 #[test]
 fn l18_an_agents_question_is_asked_at_the_terminal_of_its_parent() {
     let mut done = call_reply(&[("task_completion", json!({"result": "Done."}))]);
@@ -96,9 +98,9 @@ fn l18_an_agents_question_is_asked_at_the_terminal_of_its_parent() {
         three_levels("finish = \"tool\"", &[call_reply(&[("ask_question", json!({"question": "Which door?"}))]), done]);
     let mut screen = start_on_terminal(&cli, &["--agent", "lead.toml", "Open the door."]);
     screen.wait_for_end("your answer >");
-    let shown = screen.text();
-    assert!(shown.contains("the agent clerk asks  lead → clerk, session clerk/"), "{shown}");
-    assert!(shown.contains("? Which door?\n"), "{shown}");
+    let screen_text = screen.text();
+    assert!(screen_text.contains("the agent clerk asks  lead → clerk, session clerk/"), "{screen_text}");
+    assert!(screen_text.contains("? Which door?\n"), "{screen_text}");
     screen.send("\r");
     screen.wait_for("the answer is empty");
     screen.wait_for_end("your answer >");
@@ -122,9 +124,9 @@ fn d3_an_unknown_outcome_of_a_child_is_decided_at_the_terminal_of_its_parent() {
     killed.wait().unwrap();
     let mut screen = start_on_terminal(&cli, &["--agent", "lead.toml", "--continue"]);
     screen.wait_for_end("what was the outcome? retry, failed [WHY], result TEXT >");
-    let shown = screen.text();
-    assert!(shown.contains("the agent clerk asks  lead → clerk, session clerk/"), "{shown}");
-    assert!(shown.contains("  probe.slow\n  \"ms\": 25000\n"), "{shown}");
+    let screen_text = screen.text();
+    assert!(screen_text.contains("the agent clerk asks  lead → clerk, session clerk/"), "{screen_text}");
+    assert!(screen_text.contains("  probe.slow\n  \"ms\": 25000\n"), "{screen_text}");
     screen.send("perhaps\r");
     screen.wait_for("type `retry`");
     screen.send("result all seven\r");
@@ -134,18 +136,19 @@ fn d3_an_unknown_outcome_of_a_child_is_decided_at_the_terminal_of_its_parent() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// L16, L17: Without a terminal, the commands are named, and `--yes` allows the calls of a child agent as it does those
-/// of its parent; each answer is reported.
+/// L16, L17: Without a terminal, the commands that give the answers are printed. `--yes` also allows the calls of a
+/// child agent, and each answer is reported.
 #[test]
 fn l17_without_a_terminal_yes_allows_calls_of_child_agents() {
-    let clerk = [paying(&[("Ann", 1)]), text_reply("Paid."), paying(&[("Bob", 2)]), text_reply("Paid.")];
+    let clerk =
+        [payments_reply(&[("Ann", 1)]), text_reply("Paid."), payments_reply(&[("Bob", 2)]), text_reply("Paid.")];
     let cli = three_levels("", &clerk);
     let (code, _, stderr) = cli.run(&["--agent", "lead.toml", "Pay."]);
     assert_eq!(code, Some(3), "{stderr}");
     assert!(stderr.contains("agent-host session approve clerk/"), "{stderr}");
     let (code, _, stderr) = cli.run(&["--agent", "lead.toml", "--yes", "payer.wipe", "--continue"]);
-    assert_eq!(code, Some(3), "another tool was allowed: {stderr}");
-    assert!(!stderr.contains("no such tool"), "the agents below have tools of their own: {stderr}");
+    assert_eq!(code, Some(3), "only another tool was allowed: {stderr}");
+    assert!(!stderr.contains("no such tool"), "the child agents have tools of their own: {stderr}");
     let (code, printed, stderr) = cli.run(&["--agent", "lead.toml", "--yes", "payer.*", "--json", "--continue"]);
     assert_eq!(code, Some(0), "{stderr}");
     assert_eq!(cli.ledger(), ["Ann 1"]);

@@ -1,5 +1,5 @@
-//! `dev` rebuilds a plugin while a session is open: messages about its source appear above the line that is being typed
-//! (S5).
+//! `dev` rebuilds a plugin while a session is open. Messages about the plugin's source appear above the line that is
+//! being typed (S5).
 
 use super::screen::Screen;
 use super::{CTRL_BACKSLASH, CTRL_C, CTRL_D};
@@ -18,8 +18,8 @@ struct DevProject {
 impl DevProject {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let kept = SharedCompiledCode::in_data(&folder.path().join("data"));
-        let project = Self { _compiled_code: kept, folder };
+        let compiled_code = SharedCompiledCode::in_data(&folder.path().join("data"));
+        let project = Self { _compiled_code: compiled_code, folder };
         std::fs::create_dir(project.path("project")).unwrap();
         std::fs::write(project.path("project/plugin.toml"), "name = \"work\"\n").unwrap();
         let script = format!(
@@ -29,7 +29,7 @@ impl DevProject {
         );
         std::fs::write(project.path("jco"), script).unwrap();
         std::fs::set_permissions(project.path("jco"), std::fs::Permissions::from_mode(0o755)).unwrap();
-        // Compiled beforehand, because that takes long on a busy machine.
+        // The components are compiled in advance, because the compilation takes long on a busy machine.
         for source in ["calc", "text", "strict-json"] {
             project.save(source);
             let checked = project.command(&["plugin", "check", "project"]).output().unwrap();
@@ -60,8 +60,8 @@ impl DevProject {
     }
 }
 
-/// S5: A session starts with the first build, loads each change, and keeps the previous version if a build fails; typed
-/// text stays.
+/// S5: A session starts with the first build, loads each change, and keeps the previous version if a build fails. Typed
+/// text stays on the line.
 #[test]
 fn s5_loads_changes_while_the_user_types() {
     let project = DevProject::new();
@@ -81,7 +81,7 @@ fn s5_loads_changes_while_the_user_types() {
     assert!(screen.text().trim_end().ends_with(line), "{}", screen.text());
 }
 
-/// S5: A typed prompt is sent to the version that serves by then.
+/// S5: A turn uses the version that is loaded when its prompt is sent.
 #[test]
 fn s5_the_new_version_serves_the_next_turn() {
     let project = DevProject::new();
@@ -98,8 +98,8 @@ fn s5_the_new_version_serves_the_next_turn() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// S5: Without an agent file, the built component is used according to its kind; a prompt is asked again after each
-/// change.
+/// S5: Without an agent file, the built component is used according to its kind. The prompt of `--prompt` runs again
+/// after each change.
 #[test]
 fn s5_runs_a_validator_and_repeats_the_prompt() {
     let project = DevProject::new();
@@ -110,7 +110,7 @@ fn s5_runs_a_validator_and_repeats_the_prompt() {
     project.save("calc");
     screen.wait_for("42");
     screen.wait_for_end("waiting for a change; Ctrl-C quits");
-    // Another process has already built it when the change is seen.
+    // Another process has already built the component when `dev` detects the change.
     std::fs::create_dir(project.path("other")).unwrap();
     std::fs::copy(project.path("project/plugin.toml"), project.path("other/plugin.toml")).unwrap();
     std::fs::write(project.path("other/app.js"), "text").unwrap();
@@ -123,7 +123,7 @@ fn s5_runs_a_validator_and_repeats_the_prompt() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// S5: Exiting at once during a build leaves no toolchain process behind.
+/// S5: Exiting immediately during a build leaves no toolchain process behind.
 #[test]
 fn s5_exiting_ends_the_toolchain() {
     let project = DevProject::new();
@@ -140,6 +140,6 @@ fn s5_exiting_ends_the_toolchain() {
             let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
             stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next())
         };
-        screen.wait("it is gone", |_| matches!(state(), None | Some('Z' | 'X')));
+        screen.wait("the process is gone", |_| matches!(state(), None | Some('Z' | 'X')));
     }
 }

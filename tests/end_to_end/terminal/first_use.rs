@@ -21,7 +21,7 @@ pub(super) struct AgentFolder {
 impl AgentFolder {
     pub(super) fn new(file: &str, replies: &[Value]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let kept = SharedCompiledCode::in_data(&folder.path().join("data"));
+        let compiled_code = SharedCompiledCode::in_data(&folder.path().join("data"));
         for name in ["plugins", "work", "other"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
@@ -32,7 +32,7 @@ impl AgentFolder {
         std::fs::write(folder.path().join("work/agent.toml"), file).unwrap();
         std::fs::write(folder.path().join("work/a.txt"), "one two\n").unwrap();
         std::fs::write(folder.path().join("other/b.txt"), "one two three\n").unwrap();
-        Self { _compiled_code: kept, folder }
+        Self { _compiled_code: compiled_code, folder }
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -43,7 +43,7 @@ impl AgentFolder {
         std::fs::read_to_string(self.path("work/agent.toml")).unwrap()
     }
 
-    /// A command that uses the agent of the file.
+    /// Creates a command that uses the agent file.
     pub(super) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.without_agent(arguments);
         command.args(["--agent", "agent.toml"]);
@@ -68,7 +68,7 @@ impl AgentFolder {
         screen
     }
 
-    /// Stdout of the binary when it does not run in a terminal.
+    /// Runs the command without a terminal. Returns its stdout followed by its stderr.
     fn output(&self, mut command: Command) -> String {
         let output = command.stdin(Stdio::null()).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
@@ -79,22 +79,22 @@ pub(super) fn count() -> Value {
     call_reply(&[("text.count_file", json!({"path": "a.txt"}))])
 }
 
-/// P6: "Yes, this run": the current call has the grant, and later calls are not asked about; the next process asks
+/// P6: After "yes, this run", the current call and later calls of this process have the grant. The next process asks
 /// again.
 #[test]
-fn p6_a_yes_at_the_first_use_holds_for_this_run() {
+fn p6_a_yes_at_the_first_use_applies_to_this_run() {
     let replies = [count(), text_reply("First."), count(), text_reply("Second.")];
     let folder = AgentFolder::new(FILE, &replies);
     let mut screen = folder.session();
     screen.send("Count.\r");
     screen.wait_for_end(QUESTION);
-    let shown = screen.text();
-    let what = format!("  reading everything in {}  read = [\".\"]\n", folder.path("work").display());
+    let output_text = screen.text();
+    let grant_line = format!("  reading everything in {}  read = [\".\"]\n", folder.path("work").display());
     assert!(
-        shown.contains("first use: text ")
-            && shown.contains(" asks for these grants to run text.count_file (agent work-")
+        output_text.contains("first use: text ")
+            && output_text.contains(" asks for these grants to run text.count_file (agent work-")
     );
-    assert!(shown.contains(&what), "{shown}");
+    assert!(output_text.contains(&grant_line), "{output_text}");
     screen.send("perhaps\r");
     screen.wait_for("another folder instead of the one that is shown");
     screen.wait_for_end(QUESTION);
@@ -108,7 +108,7 @@ fn p6_a_yes_at_the_first_use_holds_for_this_run() {
     screen.wait_for_end("\n>");
     screen.send(CTRL_D);
     assert_eq!(screen.exit_code(), Some(0));
-    assert!(screen.echoes(), "the terminal is as it was");
+    assert!(screen.echoes(), "the terminal settings are restored");
     assert_eq!(folder.file(), FILE);
     let audit = folder.output(binary(&folder, &["audit"]));
     assert!(audit.contains(&format!("read {}", folder.path("work").display())), "O3: {audit}");
@@ -131,8 +131,8 @@ impl AgentFolder {
     }
 }
 
-/// P6: "Always": exactly what was shown is added to the file, whose comments and layout stay, and no later process
-/// asks.
+/// P6: After "always", exactly the shown grant is added to the file. The comments and the layout of the file stay, and
+/// later processes do not ask.
 #[test]
 fn p6_always_writes_the_grant_to_the_file() {
     let folder = AgentFolder::new(FILE, &[count(), text_reply("First.")]);
@@ -154,8 +154,8 @@ fn p6_always_writes_the_grant_to_the_file() {
 #[test]
 fn p6_grants_another_folder_on_request() {
     let folder = AgentFolder::new(FILE, &[]);
-    let other = folder.path("other");
-    let reply = call_reply(&[("text.count_file", json!({"path": other.join("b.txt")}))]);
+    let other_folder = folder.path("other");
+    let reply = call_reply(&[("text.count_file", json!({"path": other_folder.join("b.txt")}))]);
     std::fs::write(folder.path("script.json"), script(&[reply, text_reply("Done.")]).to_string()).unwrap();
     let mut screen = folder.session_that_asks();
     screen.send("d ../nowhere\r");
@@ -165,18 +165,18 @@ fn p6_grants_another_folder_on_request() {
     screen.wait_for("yes would grant nothing here");
     screen.wait_for_end(QUESTION);
     screen.send("d ../other\r");
-    screen.wait_for(&format!("reading everything in {}  read", other.display()));
+    screen.wait_for(&format!("reading everything in {}  read", other_folder.display()));
     screen.wait_for_end(QUESTION);
     screen.send("a\r");
     screen.wait_for("\nDone.\n");
     assert!(screen.text().contains("b.txt has 1 line, 3 words"), "{}", screen.text());
-    assert!(folder.file().ends_with(&format!("read = [\"{}\"]\n", other.display())), "{}", folder.file());
+    assert!(folder.file().ends_with(&format!("read = [\"{}\"]\n", other_folder.display())), "{}", folder.file());
 }
 
-/// P6: "No" is the default; the denial names the line, and the question is not repeated in this run. "Never" is written
-/// to the file.
+/// P6: "No" is the default. The denial names the line to add, and the question is not repeated in this run. "Never" is
+/// written to the file.
 #[test]
-fn p6_no_holds_for_this_run_and_never_is_permanent() {
+fn p6_no_applies_to_this_run_and_never_is_permanent() {
     let replies = [count(), text_reply("First."), count(), text_reply("Second.")];
     let folder = AgentFolder::new(FILE, &replies);
     let mut screen = folder.session_that_asks();
@@ -204,50 +204,51 @@ fn p6_no_holds_for_this_run_and_never_is_permanent() {
     assert!(!screen.text().contains("first use"), "{}", screen.text());
 }
 
-/// L29: Ctrl-C at the question cancels the turn; nothing has started, nothing was answered.
+/// L29: Ctrl-C at the question cancels the turn before the call has started. The next turn asks the question again.
 #[test]
 fn l29_ctrl_c_at_the_question_cancels_the_turn() {
     let folder = AgentFolder::new(FILE, &[count(), count(), text_reply("Done.")]);
     let mut screen = folder.session_that_asks();
     screen.send(CTRL_C);
     screen.wait_for_end("\n>");
-    let shown = screen.text();
-    assert!(shown.contains("cancelled") && !shown.contains("outcome unknown"), "{shown}");
+    let output_text = screen.text();
+    assert!(output_text.contains("cancelled") && !output_text.contains("outcome unknown"), "{output_text}");
     screen.send("Again.\r");
-    screen.wait("the question again", |shown| {
-        shown.matches("first use").count() == 2 && shown.trim_end().ends_with(QUESTION)
+    screen.wait("the question again", |output_text| {
+        output_text.matches("first use").count() == 2 && output_text.trim_end().ends_with(QUESTION)
     });
     screen.send("y\r");
     screen.wait_for("\nDone.\n");
     assert_eq!(folder.file(), FILE);
 }
 
-/// P6, D3: A process that dies at the question has started nothing, so the turn continues without an unknown outcome.
+/// P6, D3: If the process is killed at the question, the call has not started, so the turn continues without an unknown
+/// outcome.
 #[test]
 fn p6_a_crash_at_the_question_leaves_no_unknown_outcome() {
     let folder = AgentFolder::new(FILE, &[count(), text_reply("Done.")]);
     drop(folder.session_that_asks());
-    let shown = folder.output(folder.command(&["--continue", "--grant", "text:read=."]));
+    let output_text = folder.output(folder.command(&["--continue", "--grant", "text:read=."]));
     // A permission that the turn did not have at its start is not granted during the turn by another process (P10).
-    assert!(shown.contains("denied reading files") && shown.contains("Done."), "{shown}");
-    assert!(!shown.contains("outcome unknown"), "{shown}");
+    assert!(output_text.contains("denied reading files") && output_text.contains("Done."), "{output_text}");
+    assert!(!output_text.contains("outcome unknown"), "{output_text}");
 }
 
-/// P6: Scripts are not asked, and the denial names the line.
+/// P6: The host does not ask in a script, and the denial names the line to add.
 #[test]
 fn p6_does_not_ask_in_scripts() {
     let folder = AgentFolder::new(FILE, &[count(), text_reply("Done.")]);
-    let denied = |shown: &str| shown.contains("[plugins.text.grants]") && shown.contains("Done.");
-    let shown = folder.output(folder.command(&["--json", "Count."]));
-    assert!(denied(&shown) && !shown.contains("first use"), "{shown}");
-    let shown = folder.output(folder.command(&["Count."]));
-    assert!(denied(&shown) && !shown.contains("first use"), "{shown}");
+    let denied = |output_text: &str| output_text.contains("[plugins.text.grants]") && output_text.contains("Done.");
+    let output_text = folder.output(folder.command(&["--json", "Count."]));
+    assert!(denied(&output_text) && !output_text.contains("first use"), "{output_text}");
+    let output_text = folder.output(folder.command(&["Count."]));
+    assert!(denied(&output_text) && !output_text.contains("first use"), "{output_text}");
     for arguments in [["--json", "Count."].as_slice(), &["--yes", "text.*", "Count."]] {
         let mut screen = folder.start(folder.command(arguments));
         assert_eq!(screen.exit_code(), Some(0));
         assert!(!screen.raw().contains("first use") && screen.raw().contains("Done."), "{}", screen.raw());
     }
-    // With a prompt and on a terminal, the question is asked.
+    // With a prompt on a terminal, the host asks.
     let mut screen = folder.start(folder.command(&["Count."]));
     screen.wait_for_end(QUESTION);
     screen.send("y\r");
@@ -255,8 +256,8 @@ fn p6_does_not_ask_in_scripts() {
     assert!(screen.raw().contains("a.txt has 1 line"), "{}", screen.raw());
 }
 
-/// P6: Calls of a batch whose plugins need no grant run in the meantime; those of two plugins that need one are asked
-/// about one after another.
+/// P6: If two plugins of a batch need grants, the host asks about one after the other. Calls of plugins that need no
+/// grant run in the meantime.
 #[test]
 fn p6_asks_about_two_plugins_of_a_batch_in_turn() {
     let calls = [
@@ -277,12 +278,16 @@ fn p6_asks_about_two_plugins_of_a_batch_in_turn() {
     screen.wait_for_end(QUESTION);
     screen.send("y\r");
     screen.wait_for("\nDone.\n");
-    let shown = screen.text();
-    assert_eq!((shown.matches("first use").count(), shown.matches("has 1 line").count()), (2, 2), "{shown}");
+    let output_text = screen.text();
+    assert_eq!(
+        (output_text.matches("first use").count(), output_text.matches("has 1 line").count()),
+        (2, 2),
+        "{output_text}"
+    );
 }
 
-/// P6: Without a file, or if the file has changed in the meantime, the grant holds for this run, and the message shows
-/// the line.
+/// P6: If the agent has no file, or if the file has changed in the meantime, the grant applies to this run, and the
+/// message shows the line to add.
 #[test]
 fn p6_shows_the_line_that_could_not_be_written() {
     let folder = AgentFolder::new(FILE, &[count(), text_reply("Done.")]);
@@ -291,10 +296,10 @@ fn p6_shows_the_line_that_could_not_be_written() {
     screen.wait_for_end("grant this? y this run, n no, ? help >");
     screen.send("a\r");
     assert_eq!(screen.exit_code(), Some(0));
-    let shown = screen.raw();
-    assert!(shown.contains("this agent has no configuration file"), "{shown}");
-    assert!(shown.contains("or pass --grant text:read=."), "{shown}");
-    assert!(shown.contains("a.txt has 1 line"), "{shown}");
+    let output_text = screen.raw();
+    assert!(output_text.contains("this agent has no configuration file"), "{output_text}");
+    assert!(output_text.contains("or pass --grant text:read=."), "{output_text}");
+    assert!(output_text.contains("a.txt has 1 line"), "{output_text}");
     let mut screen = folder.start(folder.command(&["Count."]));
     screen.wait_for_end(QUESTION);
     let edited = format!("{FILE}# edited meanwhile\n");
@@ -306,15 +311,15 @@ fn p6_shows_the_line_that_could_not_be_written() {
     assert_eq!(folder.file(), edited);
 }
 
-/// P6, L16: A child agent's question names the agent, and the answer is written to its own file. Of two children that
-/// work at once, both get the grant.
+/// P6, L16: A child agent's question names the agent, and the answer is written to the agent's own file. Two children
+/// that work at the same time both get the grant.
 #[test]
 fn p6_a_question_names_the_child_agent() {
     let ask = |task: &str| ("reader", json!({"task": task}));
     let lead = "plugin_directory = \"../other\"\n[agents.reader]\nagent = \"reader.toml\"\ndescription = \"Reads.\"\n";
     let folder = AgentFolder::new(lead, &[call_reply(&[ask("one"), ask("two")]), text_reply("Done.")]);
-    let below = script(&[count(), text_reply("Read.")]);
-    std::fs::write(folder.path("work/below.json"), below.to_string()).unwrap();
+    let reader_script = script(&[count(), text_reply("Read.")]);
+    std::fs::write(folder.path("work/below.json"), reader_script.to_string()).unwrap();
     let reader = "model = \"scripted:below.json\"\nplugin_directory = \"../plugins\"\n";
     std::fs::write(folder.path("work/reader.toml"), reader).unwrap();
     let mut screen = folder.session_that_asks();
@@ -330,12 +335,12 @@ fn p6_a_question_names_the_child_agent() {
     let readers: Vec<&str> = listed.split_whitespace().filter(|word| word.starts_with("reader-")).collect();
     assert_eq!(readers.len(), 2, "{listed}");
     for reader in readers {
-        let shown = folder.output(binary(&folder, &["session", "show", reader]));
-        assert!(shown.contains("✓ text.count_file a.txt has 1 line"), "{shown}");
+        let output_text = folder.output(binary(&folder, &["session", "show", reader]));
+        assert!(output_text.contains("✓ text.count_file a.txt has 1 line"), "{output_text}");
     }
 }
 
-/// P6: The question for a context builder comes before its first turn.
+/// P6: The host asks about a context builder before its first turn.
 #[test]
 fn p6_asks_for_a_context_builder_before_its_first_turn() {
     let folder = AgentFolder::new(

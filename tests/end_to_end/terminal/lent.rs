@@ -1,4 +1,5 @@
-//! A turn that waits for an outside answer while a user sits at its terminal: the answer may come from another process.
+//! A turn waits for the answer of a service while its session is open in a terminal. The answer may come from another
+//! process.
 
 use super::first_use::AgentFolder;
 use super::{CTRL_D, Screen};
@@ -8,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 const FILE: &str = "name = \"ada\"\nmodel = \"scripted:../script.json\"\n\n[services.payments]\ntype = \"com.example.pay\"\ndescription = \"Pays.\"\n";
 
-/// A session whose turn waits for a payment.
+/// Opens a session whose turn waits for a payment.
 fn waiting_session(folder: &AgentFolder) -> Screen {
     let mut screen = folder.session();
     screen.send("Pay.\r");
@@ -36,8 +37,8 @@ fn payment_folder() -> AgentFolder {
     AgentFolder::new(FILE, &[call_reply(&[("payments", json!({}))]), json!({"text": "All is paid."})])
 }
 
-/// L10: The answer is accepted at once while a user sits at the prompt of the waiting turn, and the next line continues
-/// the turn.
+/// L10: An answer from another process is accepted while the session waits at its prompt, and `/continue` continues the
+/// turn.
 #[test]
 fn l10_an_answer_from_another_process_arrives_at_the_prompt() {
     let folder = payment_folder();
@@ -52,16 +53,17 @@ fn l10_an_answer_from_another_process_arrives_at_the_prompt() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// L10: The other process may also finish the turn; the terminal then shows how it ended, and the session continues.
+/// L10: The other process may also finish the turn. Then the terminal shows the end of that turn, and the session
+/// continues.
 #[test]
 fn l10_shows_a_turn_that_another_process_finished() {
     let folder = payment_folder();
     let mut screen = waiting_session(&folder);
     let answered = respond(&folder, &[]);
-    let output_text = String::from_utf8_lossy(&answered.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&answered.stdout).into_owned();
     assert!(
-        answered.status.success() && output_text.contains("All is paid."),
-        "{output_text}{}",
+        answered.status.success() && printed.contains("All is paid."),
+        "{printed}{}",
         String::from_utf8_lossy(&answered.stderr)
     );
     assert!(!screen.text().contains("All is paid."));

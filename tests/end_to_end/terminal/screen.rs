@@ -12,21 +12,21 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use vt100::{Callbacks, Parser};
 
-/// How long a wait lasts at most, unless a test sets another limit.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Maximum duration of a wait, unless a test sets another limit.
+const MAX_WAIT: Duration = Duration::from_secs(20);
 
 /// A process with its own terminal.
 pub(super) struct Screen {
-    /// The side of the terminal that the user types on; `None` once the terminal is closed.
+    /// The user's end of the terminal. `None` once the terminal is closed.
     keyboard: Option<File>,
     terminal: File,
-    seen: Arc<Mutex<ScreenState>>,
+    state: Arc<Mutex<ScreenState>>,
     watcher: Option<JoinHandle<()>>,
     child: Child,
     max_wait: Duration,
 }
 
-/// The output so far.
+/// The output of the process so far.
 struct ScreenState {
     parser: Parser<CursorQueries>,
     raw: Vec<u8>,
@@ -34,7 +34,7 @@ struct ScreenState {
     closed: bool,
 }
 
-/// Queries for the cursor position, which a terminal answers as if the answers had been typed.
+/// The cursor positions that the process has asked for. The terminal sends them to the process like typed keys.
 #[derive(Default)]
 struct CursorQueries(Vec<(u16, u16)>);
 
@@ -58,7 +58,7 @@ impl Screen {
     pub(super) fn start(mut command: Command, rows: u16, columns: u16) -> Self {
         let (keyboard, terminal) = pseudo_terminal();
         let parser = Parser::new_with_callbacks(rows, columns, 0, CursorQueries::default());
-        let seen = Arc::new(Mutex::new(ScreenState { parser, raw: Vec::new(), closed: false }));
+        let state = Arc::new(Mutex::new(ScreenState { parser, raw: Vec::new(), closed: false }));
         for stream in 0..3 {
             let end = terminal.try_clone().expect("the terminal can be opened three times");
             match stream {
@@ -67,47 +67,47 @@ impl Screen {
                 _ => command.stderr(end),
             };
         }
-        on_its_own_terminal(&mut command);
+        use_controlling_terminal(&mut command);
         resize(&keyboard, rows, columns);
         let child = command.spawn().expect("the binary starts");
         let reader = keyboard.try_clone().expect("a terminal can be read");
-        let shared = seen.clone();
+        let shared = state.clone();
         let watcher = Some(std::thread::spawn(move || watch(reader, &shared)));
-        Self { keyboard: Some(keyboard), terminal, seen, watcher, child, max_wait: PATIENCE }
+        Self { keyboard: Some(keyboard), terminal, state, watcher, child, max_wait: MAX_WAIT }
     }
 
     /// Sets another limit, for slow operations such as a toolchain.
-    pub(super) fn with_patience(mut self, max_wait: Duration) -> Self {
+    pub(super) fn with_max_wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = max_wait;
         self
     }
 
-    /// Pastes a text. The terminal brackets it if the program has asked for that.
+    /// Pastes text. The terminal marks the text as pasted if the program has enabled bracketed paste.
     pub(super) fn paste(&mut self, text: &str) {
         let text = text.replace('\n', "\r");
-        let is_marked = self.seen.lock().unwrap().parser.screen().bracketed_paste();
+        let is_marked = self.state.lock().unwrap().parser.screen().bracketed_paste();
         self.send(&if is_marked { format!("\u{1b}[200~{text}\u{1b}[201~") } else { text });
     }
 
-    /// Types keys.
+    /// Sends typed keys to the process.
     pub(super) fn send(&mut self, keys: &str) {
         self.keyboard().write_all(keys.as_bytes()).expect("the terminal accepts typed keys");
     }
 
     /// Resizes the window.
     pub(super) fn resize(&mut self, rows: u16, columns: u16) {
-        self.seen.lock().unwrap().parser.screen_mut().set_size(rows, columns);
+        self.state.lock().unwrap().parser.screen_mut().set_size(rows, columns);
         resize(self.keyboard(), rows, columns);
     }
 
-    /// The text on the screen.
+    /// Returns the text on the screen.
     pub(super) fn text(&self) -> String {
-        self.seen.lock().unwrap().parser.screen().contents()
+        self.state.lock().unwrap().parser.screen().contents()
     }
 
-    /// All bytes that were written.
+    /// Returns all bytes that the process has written.
     pub(super) fn raw(&self) -> String {
-        String::from_utf8_lossy(&self.seen.lock().unwrap().raw).into_owned()
+        String::from_utf8_lossy(&self.state.lock().unwrap().raw).into_owned()
     }
 
     /// Waits until the text is on the screen.
@@ -127,19 +127,19 @@ impl Screen {
         self.wait(&format!("prompt {number}"), is_asked);
     }
 
-    /// Waits until the screen satisfies `is_there`; `what` describes it in the panic message.
-    pub(super) fn wait(&self, what: &str, is_there: impl Fn(&str) -> bool) {
+    /// Waits until `is_shown` is true for the text on the screen. The panic message contains `description`.
+    pub(super) fn wait(&self, description: &str, is_shown: impl Fn(&str) -> bool) {
         let started = Instant::now();
-        while !is_there(&self.text()) {
-            assert!(started.elapsed() < self.max_wait, "{what} did not appear:\n{}", self.text());
+        while !is_shown(&self.text()) {
+            assert!(started.elapsed() < self.max_wait, "{description} did not appear:\n{}", self.text());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// The cells of the first line that contains the text, starting at the text.
+    /// Returns the cells of the text in the first line that contains it.
     pub(super) fn cells(&self, text: &str) -> Vec<vt100::Cell> {
-        let seen = self.seen.lock().unwrap();
-        let screen = seen.parser.screen();
+        let state = self.state.lock().unwrap();
+        let screen = state.parser.screen();
         let (rows, columns) = screen.size();
         for (row, line) in (0..rows).zip(screen.rows(0, columns)) {
             if let Some(start) = line.find(text) {
@@ -151,10 +151,10 @@ impl Screen {
         panic!("`{text}` is not on the screen:\n{}", screen.contents());
     }
 
-    /// The number of non-empty cells with a colour or a style.
+    /// Returns the number of non-empty cells with a colour or a style.
     pub(super) fn styled_cells(&self) -> usize {
-        let seen = self.seen.lock().unwrap();
-        let screen = seen.parser.screen();
+        let state = self.state.lock().unwrap();
+        let screen = state.parser.screen();
         let (rows, columns) = screen.size();
         let cells = (0..rows).flat_map(|row| (0..columns).filter_map(move |column| screen.cell(row, column)));
         let is_styled = |cell: &&vt100::Cell| {
@@ -164,12 +164,12 @@ impl Screen {
         cells.filter(is_styled).count()
     }
 
-    /// Whether the terminal itself echoes typed keys.
+    /// Returns whether the terminal itself echoes typed keys.
     pub(super) fn echoes(&self) -> bool {
         tcgetattr(&self.terminal).expect("a terminal").local_modes.contains(LocalModes::ECHO | LocalModes::ICANON)
     }
 
-    /// The process id.
+    /// Returns the id of the process.
     pub(super) fn process(&self) -> u32 {
         self.child.id()
     }
@@ -180,7 +180,7 @@ impl Screen {
 
     /// Closes the window.
     pub(super) fn close(&mut self) {
-        self.seen.lock().unwrap().closed = true;
+        self.state.lock().unwrap().closed = true;
         self.watcher.take().expect("the window is closed only once").join().expect("the reader thread still ran");
         self.keyboard = None;
     }
@@ -206,17 +206,17 @@ impl Drop for Screen {
 }
 
 /// Reads the output, updates the screen, and answers cursor queries.
-fn watch(mut terminal: File, seen: &Mutex<ScreenState>) {
+fn watch(mut terminal: File, state: &Mutex<ScreenState>) {
     let mut bytes = [0; 4096];
-    while is_written_to(&terminal, seen) {
+    while is_written_to(&terminal, state) {
         let Ok(read @ 1..) = terminal.read(&mut bytes) else { return };
-        let questions = {
-            let mut seen = seen.lock().unwrap();
-            seen.raw.extend_from_slice(&bytes[..read]);
-            seen.parser.process(&bytes[..read]);
-            std::mem::take(&mut seen.parser.callbacks_mut().0)
+        let queries = {
+            let mut state = state.lock().unwrap();
+            state.raw.extend_from_slice(&bytes[..read]);
+            state.parser.process(&bytes[..read]);
+            std::mem::take(&mut state.parser.callbacks_mut().0)
         };
-        for (row, column) in questions {
+        for (row, column) in queries {
             if write!(terminal, "\u{1b}[{};{}R", row + 1, column + 1).is_err() {
                 return;
             }
@@ -224,11 +224,11 @@ fn watch(mut terminal: File, seen: &Mutex<ScreenState>) {
     }
 }
 
-/// Waits for output; returns false once the terminal is closed.
-fn is_written_to(terminal: &File, seen: &Mutex<ScreenState>) -> bool {
-    let moment = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-    while !seen.lock().unwrap().closed {
-        if poll(&mut [PollFd::new(terminal, PollFlags::IN)], Some(&moment)) != Ok(0) {
+/// Waits for output. Returns false once the terminal is closed.
+fn is_written_to(terminal: &File, state: &Mutex<ScreenState>) -> bool {
+    let poll_timeout = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+    while !state.lock().unwrap().closed {
+        if poll(&mut [PollFd::new(terminal, PollFlags::IN)], Some(&poll_timeout)) != Ok(0) {
             return true;
         }
     }
@@ -239,8 +239,8 @@ fn resize(terminal: &File, ws_row: u16, ws_col: u16) {
     tcsetwinsize(terminal, Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 }).expect("a terminal has a size");
 }
 
-/// Both ends of a new pseudo-terminal: the one for the user, and the one for the process.
-#[allow(unsafe_code, reason = "two ioctls of Linux that no safe library here offers, as tty_ioctl(4) gives them")]
+/// Creates a pseudo-terminal. Returns the end for the user and the end for the process.
+#[allow(unsafe_code, reason = "two Linux ioctls for which no safe library is available here, see tty_ioctl(4)")]
 fn pseudo_terminal() -> (File, File) {
     const UNLOCK: rustix::ioctl::Opcode = opcode::write::<i32>(b'T', 0x31);
     const NUMBER: rustix::ioctl::Opcode = opcode::read::<u32>(b'T', 0x30);
@@ -259,10 +259,10 @@ fn pseudo_terminal() -> (File, File) {
     (master, slave.expect("the other end can be opened"))
 }
 
-/// Makes Ctrl-C on the terminal reach this process only.
+/// Makes the terminal the controlling terminal of the process, so that Ctrl-C reaches only this process.
 #[allow(unsafe_code, reason = "between fork and exec, only two system calls are made")]
-fn on_its_own_terminal(command: &mut Command) {
-    // SAFETY: Both are plain system calls, which are allowed there.
+fn use_controlling_terminal(command: &mut Command) {
+    // SAFETY: Both functions only make a system call, which is allowed between fork and exec.
     unsafe {
         command.pre_exec(|| {
             rustix::process::setsid()?;

@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How long a first build may take on a busy machine.
-const TOOLCHAIN: Duration = Duration::from_secs(400);
+/// Maximum duration of a first build on a busy machine.
+const TOOLCHAIN_TIMEOUT: Duration = Duration::from_secs(400);
 
-/// Languages of blocks that are files, with their file extensions.
+/// The languages of code blocks that are files, with their file extensions.
 const SOURCES: [(&str, &str); 6] =
     [("toml", ".toml"), ("rust", ".rs"), ("wit", ".wit"), ("python", ".py"), ("javascript", ".js"), ("c", ".c")];
 
-/// The file name of a block that contains no commands.
+/// Returns the file name of a block that contains no commands.
 pub(super) fn file_of(block: &Block) -> &str {
     let Block { section, language, text, file } = block;
     let known = SOURCES.iter().find(|(name, _)| name == language);
@@ -45,9 +45,9 @@ impl ShellUser {
         }
         let current_folder = top.join("here");
         std::fs::create_dir_all(&current_folder).unwrap();
-        // Compiled code is kept from test to test.
-        let kept = SharedCompiledCode::in_data(&top.join("data"));
-        Self { _compiled_code: kept, top, current_folder, variables: variables.to_vec() }
+        // The compiled code is shared with other tests.
+        let compiled_code = SharedCompiledCode::in_data(&top.join("data"));
+        Self { _compiled_code: compiled_code, top, current_folder, variables: variables.to_vec() }
     }
 
     /// Creates the file of the block or runs its commands.
@@ -78,14 +78,14 @@ impl ShellUser {
         }
     }
 
-    /// Stdout of a command that must succeed.
+    /// Runs a command that must succeed. Returns its stdout.
     pub(super) fn succeed(&self, command: &str) -> String {
         let (code, printed, stderr) = self.run(command);
         assert_eq!(code, Some(0), "{command}: {printed}{stderr}");
         printed
     }
 
-    /// Exit code, stdout and stderr.
+    /// Runs a command. Returns its exit code, stdout and stderr.
     pub(super) fn run(&self, command: &str) -> (Option<i32>, String, String) {
         let output = self.shell(command).stdin(Stdio::null()).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -94,25 +94,25 @@ impl ShellUser {
 
     /// Starts an interactive command.
     pub(super) fn session(&self, command: &str) -> Screen {
-        Screen::start(self.shell(&format!("exec {command}")), 60, 160).with_patience(TOOLCHAIN)
+        Screen::start(self.shell(&format!("exec {command}")), 60, 160).with_max_wait(TOOLCHAIN_TIMEOUT)
     }
 
-    /// A new shell in the current folder, with `agent-host` on its path.
+    /// Creates a shell in the current folder, with `agent-host` on its path.
     fn shell(&self, command: &str) -> Command {
         let binary = Path::new(env!("CARGO_BIN_EXE_agent-host")).parent().unwrap().to_owned();
-        let of_language = self.variables.iter().filter(|(name, _)| *name == "PATH").map(|(_, path)| path.clone());
+        let language_paths = self.variables.iter().filter(|(name, _)| *name == "PATH").map(|(_, path)| path.clone());
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let folders = std::iter::once(binary).chain(of_language).chain(std::env::split_paths(&path));
+        let folders = std::iter::once(binary).chain(language_paths).chain(std::env::split_paths(&path));
         let folders: OsString = std::env::join_paths(folders).unwrap();
         let mut shell = Command::new("sh");
         shell.args(["-e", "-c", command]).current_dir(&self.current_folder).envs(self.variables.iter().cloned());
         shell.env("PATH", folders).env("AGENT_HOST_DATA", self.top.join("data")).env("TERM", "xterm-256color");
-        // Variables of this test's own build are not those of a plugin author.
+        // A plugin author does not have the variables of this test's own build.
         shell.env_remove("NO_COLOR").env_remove("RUSTFLAGS");
         shell
     }
 
-    /// Replaces an installation command: `tests/install-peers` has already installed the versions of the same files.
+    /// Replaces an installation command. `tests/install-peers` has already installed the same versions.
     fn use_installed_packages(&self, command: &str) {
         let peers = repository().join("tests/.peers");
         if command != "npm install" {

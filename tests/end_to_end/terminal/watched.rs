@@ -30,8 +30,8 @@ fn wait_until_shown(screen: &mut Screen, text: &str) {
     }
 }
 
-/// Puts a newly built version of the plugin into the folder.
-fn put_rebuilt_plugin(file: &Path, version: &str) {
+/// Writes a rebuilt version of the plugin to the file.
+fn write_rebuilt_plugin(file: &Path, version: &str) {
     let asks = Asks { files: Some(Access::Read), ..Asks::default() };
     let manifest = Manifest { name: "text".into(), version: version.into(), asks, ..Manifest::default() };
     let bytes = with_manifest(&std::fs::read(components().join("text.wasm")).unwrap(), &manifest).unwrap();
@@ -47,7 +47,7 @@ fn p10_a_replaced_plugin_serves_the_next_turn() {
     screen.send("Count.\r");
     screen.wait_for("\nFirst.\n");
     screen.wait_for_end("\n>");
-    put_rebuilt_plugin(&folder.path("plugins/text.wasm"), "9.9.9");
+    write_rebuilt_plugin(&folder.path("plugins/text.wasm"), "9.9.9");
     let digest = agent_plugins::digest_of(&std::fs::read(folder.path("plugins/text.wasm")).unwrap());
     // `/plugins` shows the plugins of the next turn.
     let started = std::time::Instant::now();
@@ -58,15 +58,15 @@ fn p10_a_replaced_plugin_serves_the_next_turn() {
     }
     screen.send("Again.\r");
     screen.wait_for("\nSecond.\n");
-    let shown = screen.text();
-    let turn = &shown[shown.rfind("> Again.").unwrap()..];
-    assert!(turn.contains(digest.short()) && turn.contains("text"), "the swap is said: {turn}");
+    let screen_text = screen.text();
+    let turn = &screen_text[screen_text.rfind("> Again.").unwrap()..];
+    assert!(turn.contains(digest.short()) && turn.contains("text"), "the swap is reported: {turn}");
     assert!(turn.contains("a.txt has 1 line"), "{turn}");
-    assert!(!shown.contains("first use"), "{shown}");
+    assert!(!screen_text.contains("first use"), "{screen_text}");
 }
 
-/// P6, I2: A changed file applies from the next turn on; if it has errors, the previous version stays in force, and the
-/// error is shown with line and key.
+/// P6, I2: A changed agent file applies from the next turn on. If the file has errors, the previous configuration stays
+/// in effect, and the error is shown with line and key.
 #[test]
 fn p6_a_changed_file_applies_from_the_next_turn() {
     let replies: Vec<_> = (1..=3).flat_map(|number| [count(), text_reply(&format!("Answer {number}."))]).collect();
@@ -96,8 +96,8 @@ fn p6_a_changed_file_applies_from_the_next_turn() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// Row 47: A pipe in place of agent.toml is refused at once; the session continues with the previous version, and loads
-/// the next file.
+/// Row 47: A pipe instead of agent.toml is refused immediately. The session continues with the previous configuration,
+/// and loads the next regular file.
 #[cfg(unix)]
 #[test]
 fn row_47_a_pipe_in_place_of_agent_toml_does_not_block() {
@@ -126,27 +126,27 @@ fn row_47_a_pipe_in_place_of_agent_toml_does_not_block() {
     assert!(output.status.code() == Some(2) && output_text.contains("not a file"), "{output_text}");
 }
 
-/// P6, P10, L17: A revocation takes effect at once, also for calls of the running turn.
+/// P6, P10, L17: A revocation takes effect immediately, also for calls of the running turn.
 #[test]
 fn p10_a_revocation_takes_effect_during_a_chat() {
     let waiting = call_reply(&[("probe.sleep", json!({"ms": 8000}))]);
     let nothing = GRANTED.replace("read = [\".\"]", "ask = false");
     let denied = format!("{GRANTED}\n[approval.tools]\n\"text.*\" = \"deny\"\n");
-    for (taken_back, reason) in
+    for (changed_file, reason) in
         [(nothing.as_str(), "was denied reading files"), (denied.as_str(), "denies `text.count_file`")]
     {
         let folder = AgentFolder::new(GRANTED, &[waiting.clone(), count(), text_reply("Done.")]);
         let mut screen = folder.session();
         screen.send("Count.\r");
         screen.wait_for("running probe.sleep");
-        save(&folder, taken_back);
+        save(&folder, changed_file);
         screen.wait_for("\nDone.\n");
-        let shown = screen.text();
-        assert!(shown.contains(reason) && !shown.contains("a.txt has 1 line"), "{reason}: {shown}");
+        let screen_text = screen.text();
+        assert!(screen_text.contains(reason) && !screen_text.contains("a.txt has 1 line"), "{reason}: {screen_text}");
     }
 }
 
-/// P6, P10: The same holds for a turn that a script runs.
+/// P6, P10: A revocation also applies to a turn that a script started.
 #[test]
 fn p10_a_revocation_takes_effect_in_a_single_turn() {
     let waiting = call_reply(&[("probe.sleep", json!({"ms": 4000}))]);
@@ -157,8 +157,9 @@ fn p10_a_revocation_takes_effect_in_a_single_turn() {
     let runs = |line: &String| line.contains("\"tool_call\"") && line.contains("probe.sleep");
     assert!(lines.by_ref().any(|line| runs(&line.unwrap())), "the first call begins");
     save(&folder, &GRANTED.replace("read = [\".\"]", "ask = false"));
-    let rest: Vec<String> = lines.map(|line| line.unwrap()).collect();
+    let remaining_lines: Vec<String> = lines.map(|line| line.unwrap()).collect();
     assert!(running.wait().unwrap().success());
-    let counted = rest.iter().find(|line| line.contains("\"tool_result") && line.contains("text.count_file"));
-    assert!(counted.is_some_and(|line| line.contains("not granted")), "{rest:#?}");
+    let counted =
+        remaining_lines.iter().find(|line| line.contains("\"tool_result") && line.contains("text.count_file"));
+    assert!(counted.is_some_and(|line| line.contains("not granted")), "{remaining_lines:#?}");
 }

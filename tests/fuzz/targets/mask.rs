@@ -1,5 +1,5 @@
-//! Hides a secret in a text, in one of the encodings that `host/docs/guide/secrets.md` promises to find, and cuts the
-//! text into pieces.
+//! Puts a secret into a text, in one of the encodings that the host finds according to `host/docs/guide/secrets.md`,
+//! and cuts the text into pieces. The redaction must mask the secret.
 
 #![no_main]
 
@@ -27,21 +27,23 @@ fn encoded(secret: &str, before: &[u8], after: &[u8], encoding: u8) -> Vec<u8> {
         1 => [before, bytes.map(|byte| format!("%{byte:02X}")).collect::<String>().as_bytes(), after].concat(),
         2 => [before, bytes.map(|byte| format!("{byte:02x}")).collect::<String>().as_bytes(), after].concat(),
         3 => [before, bytes.map(|byte| format!("\\u{byte:04x}")).collect::<String>().as_bytes(), after].concat(),
-        // Base64 in all alignments: the text around the secret is encoded with it.
+        // Base64 in all alignments, because the text around the secret is encoded together with it.
         4 => STANDARD.encode([before, secret.as_bytes(), after].concat()).into_bytes(),
         _ => URL_SAFE_NO_PAD.encode([before, secret.as_bytes(), after].concat()).into_bytes(),
     }
 }
 
-fn in_pieces(redaction: &Redaction, text: &[u8], pieces: &[u8], replacement: Replacement) -> Vec<u8> {
+fn redact_in_pieces(redaction: &Redaction, text: &[u8], pieces: &[u8], replacement: Replacement) -> Vec<u8> {
     let mut stream = redaction.stream(replacement, Edges::Whole);
-    let (mut rest, mut out, mut at) = (text, Vec::new(), 0);
+    let (mut rest, mut out, mut piece_count) = (text, Vec::new(), 0);
     while !rest.is_empty() {
-        let size =
-            pieces.get(at % pieces.len().max(1)).map_or(rest.len(), |size| usize::from(*size).max(1)).min(rest.len());
+        let size = pieces
+            .get(piece_count % pieces.len().max(1))
+            .map_or(rest.len(), |size| usize::from(*size).max(1))
+            .min(rest.len());
         out.extend(stream.push(&rest[..size]));
         rest = &rest[size..];
-        at += 1;
+        piece_count += 1;
     }
     out.extend(stream.finish());
     out
@@ -55,27 +57,28 @@ fuzz_target!(|input: Input| {
     let secret: String = input.secret.iter().map(|byte| char::from(ALPHABET[usize::from(byte % 64)])).collect();
     let redaction = Redaction::new([secret.as_str()]);
     let text = encoded(&secret, &input.before, &input.after, input.encoding);
-    // Stars are for any bytes, the mark for text.
+    // Stars replace a secret in any bytes, and the mark replaces it in text.
     check(&redaction, &input, (&secret, &text), Replacement::Stars);
     let text = String::from_utf8_lossy(&text).into_owned();
     check(&redaction, &input, (&secret, text.as_bytes()), Replacement::Mark);
 });
 
-/// The longest run of bytes that may differ between the output for the whole text and for its pieces: three symbols of
-/// at most twelve bytes each. The redaction does not hold back so few bytes, because they occur in any text.
+/// The longest run of bytes that may differ between the output for the whole text and that for its pieces: three
+/// symbols of at most twelve bytes each. The redaction does not delay so few bytes, because they occur in any text.
 const MAX_DIFFERENT_BYTES: usize = 36;
 
 fn check(redaction: &Redaction, input: &Input, (secret, text): (&str, &[u8]), replacement: Replacement) {
-    let whole = in_pieces(redaction, text, &[], replacement);
-    let pieces = in_pieces(redaction, text, &input.pieces, replacement);
-    for output in [&whole, &pieces] {
+    let output_of_whole = redact_in_pieces(redaction, text, &[], replacement);
+    let output_of_pieces = redact_in_pieces(redaction, text, &input.pieces, replacement);
+    for output in [&output_of_whole, &output_of_pieces] {
         check_output(input, secret, output);
     }
     if replacement == Replacement::Stars {
-        assert_eq!(whole.len(), pieces.len());
-        let differences = whole.iter().zip(&pieces).map(|(whole, pieces)| whole != pieces).collect::<Vec<_>>();
-        for run in differences.chunk_by(|one, other| one == other).filter(|run| run[0]) {
-            assert!(run.len() <= MAX_DIFFERENT_BYTES, "pieces change what is found");
+        assert_eq!(output_of_whole.len(), output_of_pieces.len());
+        let differences =
+            output_of_whole.iter().zip(&output_of_pieces).map(|(whole, pieces)| whole != pieces).collect::<Vec<_>>();
+        for run in differences.chunk_by(|left, right| left == right).filter(|run| run[0]) {
+            assert!(run.len() <= MAX_DIFFERENT_BYTES, "the output for the pieces differs too much");
         }
     }
 }
@@ -90,6 +93,9 @@ fn check_output(input: &Input, secret: &str, output: &[u8]) {
             4 => STANDARD.decode(output).ok(),
             _ => URL_SAFE_NO_PAD.decode(output).ok(),
         };
-        assert!(!decoded.is_some_and(|decoded| contains(&decoded, secret.as_bytes())), "Base64 still has the secret");
+        assert!(
+            !decoded.is_some_and(|decoded| contains(&decoded, secret.as_bytes())),
+            "the Base64 output contains the secret"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Grants a URL prefix of a server, requests a URL, and compares the decision with how lenient servers read the path.
+//! Grants a URL prefix of a server, and requests a URL. If the host allows the request, a lenient server must also
+//! treat the path as below the prefix.
 
 #![no_main]
 
@@ -13,9 +14,9 @@ struct Input<'a> {
     path: &'a str,
 }
 
-/// A path as lenient servers read it: decoded repeatedly until it no longer changes, cut at `;`, with `\` as `/`,
-/// without empty parts, dots resolved.
-fn lenient(path: &str) -> Vec<String> {
+/// The parts of a path as a lenient server treats them. The path is decoded several times, parts are cut at `;`, `\`
+/// counts as `/`, empty parts are removed, and dots are resolved.
+fn lenient_parts(path: &str) -> Vec<String> {
     let mut text = path.to_owned();
     for _ in 0..4 {
         let bytes =
@@ -36,16 +37,17 @@ fn lenient(path: &str) -> Vec<String> {
 }
 
 fuzz_target!(|input: Input<'_>| {
-    // Any text as a grant is either refused or parsed; it never allows another host.
+    // Any text is either refused as a grant or parsed. A parsed grant has the same meaning when it is printed and
+    // parsed again.
     if let Ok(pattern) = input.pattern.parse::<HttpPattern>() {
         let shown = pattern.to_string();
         assert_eq!(shown.parse::<HttpPattern>().as_ref(), Ok(&pattern), "{shown}");
     }
-    let pattern: HttpPattern = "GET https://a.example/pub/inner/".parse().expect("a pattern");
+    let pattern: HttpPattern = "GET https://a.example/pub/inner/".parse().expect("the pattern is valid");
     let Ok(url) = Url::parse(&format!("https://a.example/pub/inner/{}", input.path)) else { return };
     if agent_plugins::fuzzing::allows(&pattern, "GET", &url) {
         assert_eq!(url.host_str(), Some("a.example"));
-        let parts = lenient(url.path());
+        let parts = lenient_parts(url.path());
         assert!(parts.starts_with(&["pub".to_owned(), "inner".to_owned()]), "{url} is parsed as {parts:?}");
     }
 });

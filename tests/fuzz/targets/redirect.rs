@@ -1,4 +1,4 @@
-//! Follows a redirect of a registry and parses its challenge.
+//! Follows a redirect of a registry and parses the registry's challenge.
 
 #![no_main]
 
@@ -12,7 +12,7 @@ struct Input<'a> {
     challenge: &'a str,
 }
 
-fn is_inside(url: &Url) -> bool {
+fn is_internal(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback() || address.is_private() || address.is_link_local(),
         Some(Host::Ipv6(address)) => {
@@ -28,16 +28,16 @@ fn is_inside(url: &Url) -> bool {
 }
 
 fuzz_target!(|input: Input<'_>| {
-    let registry = Url::parse("https://registry.example/v2/team/calc/manifests/1").expect("a URL");
+    let registry = Url::parse("https://registry.example/v2/team/calc/manifests/1").expect("the URL is valid");
     if let Some(url) = agent_registry::fuzzing::redirect(&registry, input.location) {
         assert_eq!(url.scheme(), "https", "{url}");
-        assert!(!is_inside(&url), "{url}");
+        assert!(!is_internal(&url), "{url}");
         assert!(url.username().is_empty() && url.password().is_none(), "{url}");
         let is_sent = agent_registry::fuzzing::is_credential_sent(&registry, &url);
         assert_eq!(is_sent, url.origin() == registry.origin(), "{url}");
     }
     if let Some((server, is_sent)) = agent_registry::fuzzing::token_server(&registry, input.challenge) {
-        assert!(server.scheme() == "https" && !is_inside(&server), "{server}");
+        assert!(server.scheme() == "https" && !is_internal(&server), "{server}");
         let is_same_owner = server.host_str().is_some_and(|host| {
             let host = host.trim_end_matches('.');
             host == "registry.example" || host.ends_with(".registry.example")

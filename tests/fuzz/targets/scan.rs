@@ -1,11 +1,11 @@
-//! Examines bytes as the compiler process does: structure, interfaces and documentation of a component.
+//! Examines bytes as the compiler process does: the structure, the interfaces and the documentation of a component.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    // Most inputs are not components; those that begin like one go deeper.
+    // Most inputs are not components. With a component's header, more of the parser runs.
     agent_plugins::fuzzing::examine(bytes);
     agent_plugins::fuzzing::examine(&[b"\0asm\x0d\0\x01\0", bytes].concat());
 });

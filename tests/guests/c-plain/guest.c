@@ -1,4 +1,4 @@
-// A component with a world of its own, in C: plain functions with a record, a variant and a result.
+// A component in C with its own world. It exports plain functions with a record, a variant and a result.
 
 #include "words.h"
 
@@ -9,7 +9,7 @@
 
 static bool is_space(uint8_t byte) { return byte == ' ' || byte == '\n' || byte == '\t'; }
 
-// Finds the next word from `*at` on. Returns false if there is none.
+// Finds the next word at or after `*at`. Returns false if there is none.
 static bool next_word(const words_string_t *text, size_t *at, words_string_t *word) {
     while (*at < text->len && is_space(text->ptr[*at])) *at += 1;
     size_t start = *at;
@@ -41,12 +41,12 @@ void exports_guests_words_text_count(words_string_t *text, exports_guests_words_
 bool exports_guests_words_text_pick(words_string_t *text, exports_guests_words_text_choice_t *which,
                                     words_list_string_t *ret, words_string_t *err) {
     words_string_t word;
-    size_t at = 0, all = 0;
-    while (next_word(text, &at, &word)) all += 1;
-    size_t wanted = which->tag == EXPORTS_GUESTS_WORDS_TEXT_CHOICE_WHOLE ? all : which->val.first;
-    if (wanted > all) {
+    size_t at = 0, word_count = 0;
+    while (next_word(text, &at, &word)) word_count += 1;
+    size_t wanted = which->tag == EXPORTS_GUESTS_WORDS_TEXT_CHOICE_WHOLE ? word_count : which->val.first;
+    if (wanted > word_count) {
         char message[64];
-        snprintf(message, sizeof message, "there are only %zu words", all);
+        snprintf(message, sizeof message, "there are only %zu words", word_count);
         words_string_dup(err, message);
         return false;
     }

@@ -27,7 +27,7 @@ void exports_agent_host_plugin_tool_definitions(exports_agent_host_plugin_tool_l
     define(&ret->ptr[1], "c.fail", "Fails: what it looks for is not there.", "{\"type\": \"object\"}");
 }
 
-// The arguments match the schema: one string without escapes and quotation marks.
+// The arguments match the schema, so they contain one string without escapes and quotation marks.
 static void reverse(const tool_plugin_string_t *args, tool_plugin_string_t *reversed) {
     const uint8_t *end = args->ptr + args->len;
     const uint8_t *text = memchr(args->ptr, ':', args->len);

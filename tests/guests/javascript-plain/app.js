@@ -1,4 +1,4 @@
-// A component with a world of its own, in JavaScript: plain functions with a record, a variant and a result.
+// A component in JavaScript with its own world. It exports plain functions with a record, a variant and a result.
 
 const words = (text) => text.split(/\s+/u).filter((word) => word !== "");
 

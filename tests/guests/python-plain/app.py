@@ -1,4 +1,4 @@
-"""A component of another world in Python: plain functions, with a record, a variant and a result."""
+"""A component in Python with its own world. It exports plain functions with a record, a variant and a result."""
 
 import wit_world
 from componentize_py_types import Err
