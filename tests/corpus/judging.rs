@@ -43,7 +43,7 @@ fn row_22_a_failing_policy_sends_nothing() {
                 let mut config = AgentConfig::new("judged");
                 config.media_policies.insert("scripted".to_owned(), "bad-policy".to_owned());
                 let mut session = scene.session(config, &[text_reply("Never said.")]).await;
-                let media_item = agent_plugins::MediumToStore {
+                let media_item = agent_plugins::NewMediaItem {
                     bytes: image_bytes(8, 8),
                     mime_type: "image/png".to_owned(),
                     name: Some(name.to_owned()),

@@ -1,6 +1,6 @@
 //! Turns of a session and of the binary with an MCP server that is a real child process (I5).
 
-use crate::fixture::{Diary, mcp_server, until};
+use crate::fixture::{ServerLog, mcp_server, until};
 use crate::support::{TestHost, call_reply, event_types, results, run_turn, script, text_reply};
 use agent_core::loop_break::Finish;
 use agent_core::message::{CallId, Content, TurnInput};
@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Returns a configuration of the fixture server with this name and in this mode, and the log that the server writes
 /// into the test host's folder.
-fn server(test_host: &TestHost, name: &str, mode: &str) -> (ServerConfig, Diary) {
-    let log = Diary { path: test_host.directory.path().join(format!("{name}-log")) };
+fn server(test_host: &TestHost, name: &str, mode: &str) -> (ServerConfig, ServerLog) {
+    let log = ServerLog { path: test_host.directory.path().join(format!("{name}-log")) };
     let args = vec![mode.to_owned(), log.path.display().to_string()];
     let command = ChildCommand { command: mcp_server().display().to_string(), args, ..ChildCommand::default() };
     (ServerConfig::new(name, Transport::Stdio(command)), log)
@@ -194,7 +194,7 @@ async fn p10_a_tool_that_changed_across_a_restart_does_not_run() {
     let replies = [call_reply(&[("desk.hang", json!({}))]), text_reply("I see.")];
     let mut session = test_host.session(config_with_servers(vec![config]), script(&replies)).await;
     let call_received = async {
-        log.until_noted("tools/call").await;
+        log.wait_until_logged("tools/call").await;
     };
     tokio::select! {
         result = session.run(Some(TurnInput::Text("Go.".to_owned())), CancellationToken::new()) => {
@@ -236,7 +236,7 @@ async fn p10_a_turn_keeps_the_tool_lists_from_its_start() {
             result = session.run(Some(TurnInput::Text("Go.".to_owned())), CancellationToken::new()) => {
                 panic!("the call hangs: {result:?}");
             }
-            _ = log.until_noted("tools/call") => {}
+            _ = log.wait_until_logged("tools/call") => {}
         }
         let subject = session.subject().to_owned();
         close_with_servers(session).await;
@@ -266,12 +266,12 @@ async fn l29_a_cancelled_turn_cancels_its_call_at_the_server() {
     let cancel = CancellationToken::new();
     let running = session.run(Some(TurnInput::Text("Go.".to_owned())), cancel.clone());
     let cancelling = async {
-        log.until_noted("tools/call").await;
+        log.wait_until_logged("tools/call").await;
         cancel.cancel();
     };
     let (result, ()) = tokio::join!(running, cancelling);
     assert_eq!(result.unwrap(), TurnResult::Cancelled);
-    log.until_noted("notifications/cancelled").await;
+    log.wait_until_logged("notifications/cancelled").await;
     close_with_servers(session).await;
 }
 
@@ -331,8 +331,8 @@ fn binary(test_host: &TestHost, arguments: &[&str]) -> Output {
 }
 
 /// Writes an agent.toml with the fixture server and a scripted model that calls it.
-fn agent_file(test_host: &TestHost, mode: &str, extra_settings: &str, replies: &[Value]) -> Diary {
-    let log = Diary { path: test_host.directory.path().join("log") };
+fn agent_file(test_host: &TestHost, mode: &str, extra_settings: &str, replies: &[Value]) -> ServerLog {
+    let log = ServerLog { path: test_host.directory.path().join("log") };
     std::fs::write(test_host.directory.path().join("script.json"), script(replies).to_string()).unwrap();
     let server = format!("[mcp.desk]\ncommand = {:?}\nargs = [\"{mode}\", {:?}]", mcp_server(), log.path);
     let text = format!("name = \"test\"\nmodel = \"scripted:script.json\"\n{server}\n{extra_settings}\n");
@@ -383,10 +383,10 @@ async fn i5_a_second_ctrl_c_kills_the_servers() {
     command.current_dir(test_host.directory.path()).args(["--agent", "agent.toml", "Go."]);
     command.env("AGENT_HOST_DATA", test_host.directory.path().join("data"));
     let mut running = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    log.until_noted("tools/call").await;
+    log.wait_until_logged("tools/call").await;
     assert_eq!(log.alive().len(), 3);
     interrupt(running.id());
-    log.until_noted("notifications/cancelled").await;
+    log.wait_until_logged("notifications/cancelled").await;
     // The server is stubborn, so the host usually still waits for the server to end. If the host has already exited,
     // there is no process to signal.
     interrupt(running.id());
@@ -411,11 +411,11 @@ async fn l29_a_closed_terminal_ends_the_turn_and_the_servers() {
             .current_dir(test_host.directory.path());
         command.args(["--agent", "agent.toml", "Go."]).env("AGENT_HOST_DATA", &data);
         let mut running = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        log.until_noted("tools/call").await;
+        log.wait_until_logged("tools/call").await;
         send(running.id(), signal);
         let status = running.wait().unwrap();
         assert_eq!(status.code(), Some(130), "{signal:?} must be handled and not kill the host: {status:?}");
-        log.until_noted("notifications/cancelled").await;
+        log.wait_until_logged("notifications/cancelled").await;
         until("no process is left", || log.alive().is_empty()).await;
         let mut listing = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         let listed = listing.args(["session", "list", "--json"]).env("AGENT_HOST_DATA", &data).output().unwrap();
@@ -443,7 +443,7 @@ async fn i5_ctrl_backslash_kills_the_servers() {
         command.current_dir(test_host.directory.path()).args(["--agent", agent, "Go."]);
         command.env("AGENT_HOST_DATA", path("data"));
         let mut running = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        log.until_noted("tools/call").await;
+        log.wait_until_logged("tools/call").await;
         assert_eq!(log.alive().len(), 3, "{agent}");
         send(running.id(), Signal::QUIT);
         assert_eq!(running.wait().unwrap().code(), Some(130), "{agent}");

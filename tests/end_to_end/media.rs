@@ -7,7 +7,7 @@ use agent_core::message::{Content, Digest, Media, Message, Part, TurnInput};
 use agent_core::model::{Delta, ModelRequest};
 use agent_core::run::TurnError;
 use agent_models::{MediaBytes, ModelError, ModelInfo, Provider, RawReply, ReplyContext};
-use agent_plugins::MediumToStore;
+use agent_plugins::NewMediaItem;
 use agent_runtime::{Agent, AgentConfig, Models, OpenSession, Session, TurnResult};
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
 use serde_json::{Value, json};
@@ -121,7 +121,7 @@ async fn open(test_host: &TestHost, agent: Arc<Agent>) -> Session {
 }
 
 async fn attach(session: &Session, bytes: Vec<u8>, name: &str) -> Media {
-    let media_item = MediumToStore { bytes, mime_type: "image/png".to_owned(), name: Some(name.to_owned()) };
+    let media_item = NewMediaItem { bytes, mime_type: "image/png".to_owned(), name: Some(name.to_owned()) };
     session.attach(media_item).await.unwrap()
 }
 

@@ -514,7 +514,7 @@ forward_to_real_store! {
         fn rollbacks(directory: &str) -> Vec<Rollback>;
         fn serving(directory: &str) -> Vec<(String, Digest)>;
         fn trials(directory: &str) -> Vec<StoredTrial>;
-        fn count_trial(counted: TrialCalls) -> Option<StoredTrial>;
+        fn add_trial_calls(counted: TrialCalls) -> Option<StoredTrial>;
         fn end_trial(directory: &str, plugin: &str) -> ();
         fn record_turn_plugins(agent: &str, plugins: Vec<(String, Digest)>) -> ();
         fn plugins_without_turns(agent: &str, plugins: Vec<(String, Digest)>) -> Vec<(String, Digest)>;

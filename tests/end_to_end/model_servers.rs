@@ -65,7 +65,7 @@ impl Server {
         let providers = Providers::new(vec![config]);
         let provider: Arc<dyn Provider> = providers.model("openai/gpt-mock", Path::new(".")).expect("a model");
         let mut models = Models::from(provider);
-        models.retry = RetryPolicy { attempts, first_wait: Duration::from_millis(10), ..RetryPolicy::default() };
+        models.retry = RetryPolicy { attempts, initial_wait: Duration::from_millis(10), ..RetryPolicy::default() };
         models
     }
 

@@ -5,7 +5,7 @@ use crate::support::{TestHost, event_types, results, run_turn};
 use agent_core::message::{Part, TurnInput};
 use agent_core::run::TurnError;
 use agent_models::{ProviderConfig, Providers, RetryPolicy, Timeouts};
-use agent_plugins::MediumToStore;
+use agent_plugins::NewMediaItem;
 use agent_runtime::{Agent, AgentConfig, Models, OpenSession, Session, TurnResult};
 use base64::Engine;
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ fn models(server: &ChatServer, attempts: u32) -> Models {
     };
     let providers = Providers::new(vec![config]);
     let mut models = Models::from(providers.model("openai/served", Path::new(".")).expect("a model"));
-    models.retry = RetryPolicy { attempts, first_wait: milliseconds(5), ..RetryPolicy::default() };
+    models.retry = RetryPolicy { attempts, initial_wait: milliseconds(5), ..RetryPolicy::default() };
     models
 }
 
@@ -135,7 +135,7 @@ async fn p4_sends_an_image_over_the_wire_once() {
     image::GrayImage::new(1600, 1200).write_to(&mut bytes, image::ImageFormat::Png).unwrap();
     let bytes = bytes.into_inner();
     let media_item =
-        MediumToStore { bytes: bytes.clone(), mime_type: "image/png".to_owned(), name: Some("grey.png".to_owned()) };
+        NewMediaItem { bytes: bytes.clone(), mime_type: "image/png".to_owned(), name: Some("grey.png".to_owned()) };
     let media = session.attach(media_item).await.unwrap();
     let parts = vec![Part::Text("What is this?".to_owned()), Part::Media(media.clone())];
     let result = session.run(Some(TurnInput::Message(parts)), CancellationToken::new()).await.unwrap();

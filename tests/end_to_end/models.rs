@@ -21,7 +21,7 @@ fn scripted(test_host: &TestHost, name: &str, replies: &[Value]) -> Arc<dyn Prov
 fn chain(models: Vec<Arc<dyn Provider>>) -> Models {
     let mut models = models.into_iter();
     let mut chain = Models::new(models.next().expect("a model"), models);
-    chain.retry = RetryPolicy { attempts: 2, first_wait: Duration::from_millis(5), ..RetryPolicy::default() };
+    chain.retry = RetryPolicy { attempts: 2, initial_wait: Duration::from_millis(5), ..RetryPolicy::default() };
     chain
 }
 

@@ -17,7 +17,7 @@ use agent_runtime::swap::{begin_serving, directory_name, prune};
 use agent_runtime::{
     AgentConfig, Checkpoint, Host, LiveAgent, Notice, OpenSession, PluginAllowance, PluginWatcher, Session, TurnResult,
 };
-use agent_store::{Audit, AuditAction, PluginVersions, VersionEnd, VersionFilter};
+use agent_store::{Audit, AuditAction, PluginVersions, VersionEndReason, VersionFilter};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -254,9 +254,9 @@ async fn row_30_loads_only_complete_and_valid_files() {
     let version_reasons: Vec<_> =
         versions.iter().map(|version| (version.digest.clone(), version.why.unwrap())).collect();
     let expected = [
-        (digest_of(&third), VersionEnd::Removed),
-        (digest_of(&component), VersionEnd::Replaced),
-        (digest_of(&probe_version(1)), VersionEnd::Replaced),
+        (digest_of(&third), VersionEndReason::Removed),
+        (digest_of(&component), VersionEndReason::Replaced),
+        (digest_of(&probe_version(1)), VersionEndReason::Replaced),
     ];
     assert_eq!(version_reasons, expected);
     let audited = watched_agent.test_host.store.audit_entries(0, 0, 100).await.unwrap();

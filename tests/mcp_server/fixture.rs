@@ -29,11 +29,11 @@ pub(crate) fn mcp_server() -> &'static Path {
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The log of the server: the entries that server processes have written to the file named by their second argument.
-pub(crate) struct Diary {
+pub(crate) struct ServerLog {
     pub(crate) path: PathBuf,
 }
 
-impl Diary {
+impl ServerLog {
     /// Returns all entries so far.
     pub(crate) fn entries(&self) -> Vec<String> {
         let text = std::fs::read_to_string(&self.path).unwrap_or_default();
@@ -62,7 +62,7 @@ impl Diary {
     }
 
     /// Waits until this entry was written.
-    pub(crate) async fn until_noted(&self, entry: &str) {
+    pub(crate) async fn wait_until_logged(&self, entry: &str) {
         until(entry, || self.count(entry) > 0).await;
     }
 }

@@ -3,7 +3,7 @@
 use agent_core::event_type::EventTypeError;
 use agent_plugins::limits::MODEL_TOKENS;
 use agent_plugins::{
-    Access, Asks, Grants, HttpPattern, LoadedPlugin, PatternError, Secret, SecretTemplate, TreeGrant, http_within,
+    Access, Asks, Grants, HttpPattern, LoadedPlugin, PatternError, Secret, SecretTemplate, TreeGrant, intersect_http,
 };
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -172,7 +172,8 @@ fn unused_by_asks(asks: &Asks, grants: &Grants) -> Vec<String> {
     let config = grants.config.keys().filter(|key| !asks.config.contains(key));
     let config = config.map(|key| no_effect(format!("the configuration value {key}")));
     let requested: Vec<HttpPattern> = asks.http.iter().filter_map(|asked| asked.parse().ok()).collect();
-    let http = grants.http.iter().filter(|pattern| http_within(std::slice::from_ref(pattern), &requested).is_empty());
+    let http =
+        grants.http.iter().filter(|pattern| intersect_http(std::slice::from_ref(pattern), &requested).is_empty());
     let http = http.map(|pattern| no_effect(format!("the request {pattern}")));
     let secrets =
         grants.secrets.iter().map(Secret::name).filter(|name| !asks.secrets.iter().any(|asked| asked == name));

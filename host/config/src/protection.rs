@@ -9,7 +9,7 @@ use crate::data_directory::DataDirectory;
 use crate::environment::HostEnvironment;
 use crate::error::ConfigError;
 use crate::settings::{AGENT_FOLDER, Settings};
-use agent_plugins::{Access, Grants, ProtectedKind, ProtectedPath, Sandbox, TreeGrant, WITHOUT_ENDING};
+use agent_plugins::{Access, Grants, NO_EXTENSION, ProtectedKind, ProtectedPath, Sandbox, TreeGrant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -141,7 +141,7 @@ pub fn excluded_from_writing(protected: &[ProtectedPath], folder: &Path) -> Vec<
 
 fn file_pattern(ending: &str) -> String {
     match ending {
-        WITHOUT_ENDING => "* without an extension".to_owned(),
+        NO_EXTENSION => "* without an extension".to_owned(),
         _ => format!("*{ending}"),
     }
 }

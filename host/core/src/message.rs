@@ -73,7 +73,8 @@ pub struct CallId(pub String);
 impl CallId {
     /// Whether `name` refers to this call: it is the id, with or without the session's suffix.
     pub fn is_named(&self, name: &str) -> bool {
-        let is_suffix = |text: &str| text.len() == ID_ENDING && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_suffix =
+            |text: &str| text.len() == ID_SUFFIX_LENGTH && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         match self.0.strip_prefix(name) {
             Some("") => true,
             Some(remainder) => remainder.strip_prefix('_').is_some_and(is_suffix),
@@ -83,7 +84,7 @@ impl CallId {
 }
 
 /// Number of hexadecimal digits in the suffix that makes a session's ids unique: 48 random bits.
-pub const ID_ENDING: usize = 12;
+pub const ID_SUFFIX_LENGTH: usize = 12;
 
 impl fmt::Display for CallId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

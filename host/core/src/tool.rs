@@ -109,7 +109,7 @@ impl ToolError {
     }
 
     /// Formats the error as a sentence for users.
-    pub fn for_people(&self) -> String {
+    pub fn for_users(&self) -> String {
         match self {
             ToolError::InvalidArguments { violations } => {
                 let lines = violations.iter().map(|violation| match violation.pointer.as_str() {
@@ -126,9 +126,9 @@ impl ToolError {
     }
 }
 
-/// Replaces each error that [`ToolError::for_model`] formatted by the sentence of [`ToolError::for_people`]. An error
+/// Replaces each error that [`ToolError::for_model`] formatted by the sentence of [`ToolError::for_users`]. An error
 /// is one line of the text and may have been cut off at its end. Other lines stay unchanged.
-pub fn errors_in_words(text: &str) -> String {
+pub fn errors_as_sentences(text: &str) -> String {
     text.split('\n').map(|line| error_in_words(line).unwrap_or_else(|| line.to_owned())).collect::<Vec<_>>().join("\n")
 }
 
@@ -138,7 +138,7 @@ fn error_in_words(line: &str) -> Option<String> {
         return None;
     }
     if let Ok(error) = serde_json::from_str::<ToolError>(line) {
-        return Some(error.for_people());
+        return Some(error.for_users());
     }
     // The line may have been cut inside an escape, which has at most six characters, or twelve for a surrogate pair.
     let shorter = line.char_indices().rev().map(|(position, _)| &line[..position]);
@@ -146,7 +146,7 @@ fn error_in_words(line: &str) -> Option<String> {
     let endings = ["\"}", "\"}]}", "}]}", "]}"];
     candidates.flat_map(|cut| endings.map(|ending| format!("{cut}{ending}"))).find_map(|closed| {
         let error = serde_json::from_str::<ToolError>(&closed).ok()?;
-        Some(format!("{}…", error.for_people()))
+        Some(format!("{}…", error.for_users()))
     })
 }
 
@@ -325,16 +325,16 @@ mod tests {
         let message = "no \u{1b}[2J \"disk\"\nöä 😀".to_owned();
         let error = ToolError::Failed { message: message.clone() };
         let text = error.for_model();
-        assert_eq!(errors_in_words(&text), format!("failed: {message}"));
-        assert_eq!(errors_in_words(&format!("[warned]\n{text}\nend")), format!("[warned]\nfailed: {message}\nend"));
+        assert_eq!(errors_as_sentences(&text), format!("failed: {message}"));
+        assert_eq!(errors_as_sentences(&format!("[warned]\n{text}\nend")), format!("[warned]\nfailed: {message}\nend"));
         let begins = "{\"error\":\"failed\",\"message\":\"".len();
         for end in (begins..text.len()).filter(|end| text.is_char_boundary(*end)) {
-            let shown = errors_in_words(&text[..end]);
+            let shown = errors_as_sentences(&text[..end]);
             let kept = shown.strip_prefix("failed: ").and_then(|shown| shown.strip_suffix('…'));
             assert!(kept.is_some_and(|kept| message.starts_with(kept)), "{end}: {shown:?}");
         }
         for other in ["plain words", "{\"error\":\"my own\"}", "{\"message\":\"failed\"}", ""] {
-            assert_eq!(errors_in_words(other), other);
+            assert_eq!(errors_as_sentences(other), other);
         }
     }
 }

@@ -4,16 +4,16 @@ use crate::error::ModelError;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use std::time::Duration;
 
-/// Limits on the retries of one model call. The wait doubles after each attempt, from `first_wait` up to
-/// `longest_wait`, with jitter. A `Retry-After` header of the provider takes precedence.
+/// Limits on the retries of one model call. The wait doubles after each attempt, from `initial_wait` up to
+/// `max_wait`, with jitter. A `Retry-After` header of the provider takes precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Maximum number of attempts including the first one. Default: 4. The value 1 disables retries.
     pub attempts: u32,
     /// Wait before the second attempt. Default: 500 ms.
-    pub first_wait: Duration,
+    pub initial_wait: Duration,
     /// Maximum wait before one attempt. If a provider asks for a longer wait, the call is not retried. Default: 30 s.
-    pub longest_wait: Duration,
+    pub max_wait: Duration,
     /// Maximum time of all attempts and waits together. Default: 2 min.
     pub total: Duration,
 }
@@ -22,8 +22,8 @@ impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             attempts: 4,
-            first_wait: Duration::from_millis(500),
-            longest_wait: Duration::from_secs(30),
+            initial_wait: Duration::from_millis(500),
+            max_wait: Duration::from_secs(30),
             total: Duration::from_secs(120),
         }
     }
@@ -39,7 +39,7 @@ impl RetryPolicy {
             return None;
         }
         let wait = match error.retry_after() {
-            Some(requested) if requested > self.longest_wait => return None,
+            Some(requested) if requested > self.max_wait => return None,
             Some(requested) => requested,
             None => self.backoff(attempt),
         };
@@ -48,13 +48,13 @@ impl RetryPolicy {
 
     fn backoff(&self, attempt: u32) -> Duration {
         let builder = ExponentialBuilder::default()
-            .with_min_delay(self.first_wait)
-            .with_max_delay(self.longest_wait)
+            .with_min_delay(self.initial_wait)
+            .with_max_delay(self.max_wait)
             .with_max_times(self.attempts as usize)
             .with_jitter();
         // Jitter can double the wait, so the maximum must be applied again.
-        let wait = builder.build().nth(attempt.saturating_sub(1) as usize).unwrap_or(self.longest_wait);
-        wait.min(self.longest_wait)
+        let wait = builder.build().nth(attempt.saturating_sub(1) as usize).unwrap_or(self.max_wait);
+        wait.min(self.max_wait)
     }
 }
 
@@ -74,8 +74,8 @@ mod tests {
         let policy = RetryPolicy { attempts: 12, total: Duration::from_secs(1000), ..RetryPolicy::default() };
         for attempt in 1..12 {
             let wait = policy.wait(attempt, Duration::ZERO, &provider_error(503, None)).expect("a retry");
-            let minimum = (policy.first_wait * 2_u32.pow(attempt - 1)).min(policy.longest_wait);
-            assert!(wait >= minimum && wait <= policy.longest_wait, "attempt {attempt}: {wait:?}");
+            let minimum = (policy.initial_wait * 2_u32.pow(attempt - 1)).min(policy.max_wait);
+            assert!(wait >= minimum && wait <= policy.max_wait, "attempt {attempt}: {wait:?}");
         }
         assert_eq!(policy.wait(12, Duration::ZERO, &provider_error(503, None)), None);
     }

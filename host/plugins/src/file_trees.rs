@@ -12,9 +12,9 @@ mod resolve;
 mod roots;
 mod streams;
 
-pub use host_tree::{HostObject, HostTree};
+pub use host_tree::{HostTree, HostTreeEntry};
 pub use problem::TreeProblem;
-pub use protected::{ProtectedKind, ProtectedPath, WITHOUT_ENDING, is_foreign_toml};
+pub use protected::{NO_EXTENSION, ProtectedKind, ProtectedPath, is_foreign_toml};
 pub use roots::TreeError;
 
 pub(crate) use call_tree::{CallTree, CallTreeContext, TreeHandles};

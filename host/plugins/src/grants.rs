@@ -93,7 +93,7 @@ impl Grants {
         let config = self.config.iter().filter(|(key, _)| current.config.contains_key(*key));
         let owned = |(key, value): (&String, &String)| (key.clone(), value.clone());
         Grants {
-            trees: trees_within(&self.trees, &current.trees),
+            trees: intersect_trees(&self.trees, &current.trees),
             env: env.map(owned).collect(),
             config: config.map(owned).collect(),
             http: http_pattern::granted_by_both(&self.http, &current.http),
@@ -112,7 +112,7 @@ fn smaller(one: Option<u64>, other: Option<u64>) -> Option<u64> {
 }
 
 /// The trees that are inside one of the `current` trees, with the narrower access of the two.
-pub fn trees_within(trees: &[TreeGrant], current: &[TreeGrant]) -> Vec<TreeGrant> {
+pub fn intersect_trees(trees: &[TreeGrant], current: &[TreeGrant]) -> Vec<TreeGrant> {
     let within = |tree: &TreeGrant| {
         let containing = current.iter().filter(|other| is_within(&tree.host, &other.host));
         let access = containing.map(|other| other.access).max()?.min(tree.access);
@@ -199,7 +199,7 @@ pub enum Need {
 
 /// Something that a plugin asks for and that is not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unmet {
+pub struct UnmetNeed {
     /// The need as written in the manifest, or a guess for a component without a manifest.
     pub need: Need,
     /// Description for users. Example: `reading files`.
@@ -264,17 +264,17 @@ pub(crate) fn effective(manifest: Option<&Manifest>, grants: Grants) -> Grants {
 }
 
 /// Everything that the manifest asks for and that is not granted.
-pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<Unmet> {
+pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<UnmetNeed> {
     let Some(manifest) = manifest else { return Vec::new() };
     let (plugin, asks) = (manifest.name.as_str(), &manifest.asks);
     let granted = grants.trees.iter().map(|tree| tree.access).max();
     let files = asks.files.filter(|asked| granted < Some(*asked)).map(|asked| files_advice(plugin, asked));
-    let env = asks.env.iter().filter(|name| !grants.env.contains_key(*name)).map(|name| Unmet {
+    let env = asks.env.iter().filter(|name| !grants.env.contains_key(*name)).map(|name| UnmetNeed {
         need: Need::Env(name.clone()),
         thing: format!("the environment variable {name}"),
         advice: advice(plugin, format!("env = [{}]", quoted(name)), format!("env={name}")),
     });
-    let config = asks.config.iter().filter(|key| !grants.config.contains_key(*key)).map(|key| Unmet {
+    let config = asks.config.iter().filter(|key| !grants.config.contains_key(*key)).map(|key| UnmetNeed {
         need: Need::Config(key.clone()),
         thing: config_thing(key),
         advice: config_advice(plugin, key),
@@ -282,30 +282,30 @@ pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<Unmet> 
     let requests = asks.http.iter().filter(|asked| http_pattern::within(&grants.http, &patterns(&[asked])).is_empty());
     let requests = requests.map(|asked| {
         let (thing, advice) = http_denied(plugin, asked, asked);
-        Unmet { need: Need::Http(asked.clone()), thing, advice }
+        UnmetNeed { need: Need::Http(asked.clone()), thing, advice }
     });
     let secrets = asks.secrets.iter().filter(|name| !grants.secrets.iter().any(|secret| secret.name() == *name));
-    let secrets = secrets.map(|name| Unmet {
+    let secrets = secrets.map(|name| UnmetNeed {
         need: Need::Secret(name.clone()),
         thing: format!("the secret {name}"),
         advice: secret_advice(plugin, name),
     });
     let key_value = (asks.key_value && grants.key_value.is_none()).then(|| {
         let (thing, advice) = key_value_denied(plugin);
-        Unmet { need: Need::KeyValue, thing, advice }
+        UnmetNeed { need: Need::KeyValue, thing, advice }
     });
     let model = asks.model_tokens.filter(|_| grants.model_tokens.is_none()).map(|asked| {
         let (thing, advice) = model_denied(plugin, Some(asked));
-        Unmet { need: Need::Model(asked), thing, advice }
+        UnmetNeed { need: Need::Model(asked), thing, advice }
     });
     let events = asks.events.iter().filter(|asked| !grants.events.iter().any(|granted| granted.as_str() == *asked));
     let events = events.map(|asked| {
         let (thing, advice) = event_denied(plugin, asked);
-        Unmet { need: Need::Event(asked.clone()), thing, advice }
+        UnmetNeed { need: Need::Event(asked.clone()), thing, advice }
     });
     let media = (asks.media && !grants.media).then(|| {
         let (thing, advice) = media_denied(plugin);
-        Unmet { need: Need::Media, thing, advice }
+        UnmetNeed { need: Need::Media, thing, advice }
     });
     let lists = files.into_iter().chain(env).chain(config).chain(requests).chain(secrets);
     lists.chain(key_value).chain(model).chain(events).chain(media).collect()
@@ -318,7 +318,7 @@ fn patterns(texts: &[impl AsRef<str>]) -> Vec<HttpPattern> {
 
 /// Guesses from the imports of a component without a manifest which grants are missing. The result is used if the
 /// component reports that it was denied something.
-pub(crate) fn guessed(plugin: &str, imports: &[String], grants: &Grants) -> Vec<Unmet> {
+pub(crate) fn guessed(plugin: &str, imports: &[String], grants: &Grants) -> Vec<UnmetNeed> {
     let uses_files = imports.iter().any(|import| import.starts_with("wasi:filesystem/"));
     if uses_files && grants.trees.is_empty() { vec![files_advice(plugin, Access::Read)] } else { Vec::new() }
 }
@@ -362,12 +362,12 @@ pub fn event_denied(plugin: &str, event_type: &str) -> (String, GrantAdvice) {
 }
 
 /// Description of reading the conversation's media for users.
-pub const MEDIA_THING: &str = "reading the media of the conversation";
+pub const MEDIA_DESCRIPTION: &str = "reading the media of the conversation";
 
 /// Description of reading the conversation's media for users, and how to grant it.
 pub(crate) fn media_denied(plugin: &str) -> (String, GrantAdvice) {
     let advice = advice(plugin, "media = true".to_owned(), "media=true".to_owned());
-    (MEDIA_THING.to_owned(), advice)
+    (MEDIA_DESCRIPTION.to_owned(), advice)
 }
 
 /// Description of opening a file for writing, shown to users, and how to grant it.
@@ -407,13 +407,13 @@ fn secret_advice(plugin: &str, name: &str) -> GrantAdvice {
     }
 }
 
-pub(crate) fn files_advice(plugin: &str, access: Access) -> Unmet {
+pub(crate) fn files_advice(plugin: &str, access: Access) -> UnmetNeed {
     let (thing, key) = match access {
         Access::Read => ("reading files", "read"),
         Access::ReadWrite => ("reading and writing files", "write"),
     };
     let advice = advice(plugin, format!("{key} = [\".\"]"), format!("{key}=DIR"));
-    Unmet { need: Need::Files(access), thing: thing.to_owned(), advice }
+    UnmetNeed { need: Need::Files(access), thing: thing.to_owned(), advice }
 }
 
 fn advice(plugin: &str, line: String, grant: String) -> GrantAdvice {
@@ -514,10 +514,10 @@ mod tests {
         assert_eq!(everything.within(&grants(Access::Read)), grants(Access::Read));
         assert_eq!(grants(Access::Read).within(&everything), grants(Access::Read));
         let tree = |host: &str| TreeGrant { host: host.into(), guest: ".".to_owned(), access: Access::Read };
-        assert_eq!(trees_within(&[tree("/srv/a")], &[tree("/srv")]), [tree("/srv/a")], "a tree above contains it");
-        assert_eq!(trees_within(&[tree("/srv")], &[tree("/srv/a")]), [], "a tree below does not");
-        assert_eq!(trees_within(&[tree("/srv2")], &[tree("/srv")]), []);
-        assert_eq!(trees_within(&[tree("/srv/../etc")], &[tree("/srv")]), [], "a path that leaves the tree");
+        assert_eq!(intersect_trees(&[tree("/srv/a")], &[tree("/srv")]), [tree("/srv/a")], "a tree above contains it");
+        assert_eq!(intersect_trees(&[tree("/srv")], &[tree("/srv/a")]), [], "a tree below does not");
+        assert_eq!(intersect_trees(&[tree("/srv2")], &[tree("/srv")]), []);
+        assert_eq!(intersect_trees(&[tree("/srv/../etc")], &[tree("/srv")]), [], "a path that leaves the tree");
     }
 
     // P6: a denial names the missing grant and the line that adds it.

@@ -57,29 +57,32 @@ pub use execution::report::CallReport;
 pub use execution::scheduler::worker_threads;
 pub use execution::trial::{TRIAL_CALLS, TRIAL_TRAPS, Trial, TrialCounts};
 pub use file_trees::{
-    HostObject, HostTree, ProtectedKind, ProtectedPath, TreeError, TreeProblem, WITHOUT_ENDING, is_foreign_toml,
+    HostTree, HostTreeEntry, NO_EXTENSION, ProtectedKind, ProtectedPath, TreeError, TreeProblem, is_foreign_toml,
 };
 pub use grants::first_use::{CallEffect, RefusedNeeds, needed, to_ask};
-pub use grants::http_pattern::within as http_within;
+pub use grants::http_pattern::within as intersect_http;
 pub use grants::http_pattern::{HttpPattern, PatternError};
 pub use grants::live_grants::CurrentGrants;
 pub use grants::manifest::{Access, Asks, Canary, Manifest, ManifestError, with_manifest};
 pub use grants::pinned::PinnedGrants;
 pub use grants::secret::{KnownSecrets, Secret, SecretError, SecretHolder, SecretTemplate};
 pub use grants::{
-    Denial, GrantAdvice, Grants, MEDIA_THING, Need, PartialGrant, TreeGrant, Unmet, event_denied, trees_within,
+    Denial, GrantAdvice, Grants, MEDIA_DESCRIPTION, Need, PartialGrant, TreeGrant, UnmetNeed, event_denied,
+    intersect_trees,
 };
 pub use identity::{Authority, Kind, PluginIdentity};
 pub use limits::{CallLimits, HostLimits, Limit};
 pub use ports::PortError;
-pub use ports::http::{HttpAnswer, HttpEnding, HttpPort, HttpQuestion, HttpRefusal};
-pub use ports::key_value::{KeySpace, KeyValuePort, SwapOutcome};
-pub use ports::media::{MediaPort, MediaRange, MediumToStore};
-pub use ports::model::{ModelAnswer, ModelAsker, ModelPort, ModelQuestion, ModelRefusal};
+pub use ports::http::{BodyCompleteness, HttpPort, HttpPortRequest, HttpPortResponse, HttpRefusal};
+pub use ports::key_value::{KeyValueBucket, KeyValuePort, SwapOutcome};
+pub use ports::media::{MediaPort, MediaRange, NewMediaItem};
+pub use ports::model::{ModelCaller, ModelPort, ModelPortRequest, ModelPortResponse, ModelRefusal};
 pub use recording::bytes::{Extent, RecordedBytes};
-pub use recording::file_records::{FileStat, FoundContent, FoundFile, FoundNames, GrantedTree, LeftFile, NamedKind};
+pub use recording::file_records::{
+    EntryKind, FileStat, FinalFileState, FoundContent, FoundNames, GrantedTree, InitialFileState,
+};
 pub use recording::files::{ReplayTreeError, ReplayTrees};
 pub use recording::guest_log::LostLog;
-pub use recording::host_calls::{FoundValue, HostAnswer, HostCallLog, RequestAnswer, digest_of_request};
+pub use recording::host_calls::{FoundValue, HostCallLog, HostCallResult, RequestOutcome, digest_of_request};
 pub use recording::replay_inputs::ReplayInputs;
 pub use recording::stopped_calls::StoppedCalls;

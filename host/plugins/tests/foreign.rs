@@ -39,7 +39,7 @@ async fn answer(sandbox: &Sandbox, plugin: &Arc<LoadedPlugin>, tool: &str, argum
     let setup = PluginSetup::new(Arc::clone(plugin), Grants::default(), CallLimits::default());
     match call_with(sandbox, &setup, tool, &arguments).await.result {
         Ok(Ok(ToolOutcome::Done(ToolDone { structured: Some(value), .. }))) => Ok(value),
-        Ok(Err(error)) => Err(error.for_people()),
+        Ok(Err(error)) => Err(error.for_users()),
         other => panic!("{other:?}"),
     }
 }

@@ -174,7 +174,7 @@ impl PluginFolder {
     }
 
     /// Checks whether a file that is not locked may be loaded. The error is the reason for the refusal.
-    pub fn unlocked_may_serve(&self, path: &Path, trust: &Trust) -> Result<(), String> {
+    pub fn check_unlocked(&self, path: &Path, trust: &Trust) -> Result<(), String> {
         if !trust.requires_signature() {
             return Ok(());
         }
@@ -227,12 +227,12 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), RegistryError> {
 /// unless signatures are required. If they are required, the file needs a signature by a key for local builds, or an
 /// exception in the agent's own configuration.
 #[derive(Clone, Debug, Default)]
-pub struct LockFileVetting {
+pub struct LockFileVerifier {
     /// The signature policy and the trusted keys.
     pub trust: Trust,
 }
 
-impl LockFileVetting {
+impl LockFileVerifier {
     fn verify(&self, locked: &LockedPlugin, component: &ReadComponent<'_>) -> Result<(), String> {
         if !self.trust.checks_signatures() {
             return Ok(());
@@ -242,7 +242,7 @@ impl LockFileVetting {
     }
 }
 
-impl ComponentVerifier for LockFileVetting {
+impl ComponentVerifier for LockFileVerifier {
     fn verify_file(
         &self,
         file: &Path,
@@ -400,7 +400,7 @@ mod tests {
         folder.install(plugin("calc", b"one"), b"one", ReplacePolicy::LockedFile).expect("the plugin is installed");
         let vet = |file: &str, name: &str, component: &[u8]| {
             let read = || Ok(Arc::new(component.to_vec()));
-            LockFileVetting::default()
+            LockFileVerifier::default()
                 .verify_file(&directory.path().join(file), &identity(name, component), &read)
                 .map(drop)
         };
@@ -426,20 +426,20 @@ mod tests {
             folder.install(plugin("calc", b"one"), b"one", ReplacePolicy::LockedFile).expect("the plugin is installed");
         let read = || Ok(Arc::new(b"one".to_vec()));
         let identity = identity("calc", b"one");
-        let origin_entry = LockFileVetting::default()
+        let origin_entry = LockFileVerifier::default()
             .verify_file(&file, &identity, &read)
             .expect("the plugin may be loaded")
             .expect("it is locked");
         assert_eq!(
-            LockFileVetting::default().verify_file(
+            LockFileVerifier::default().verify_file(
                 &directory.path().join("mine.wasm"),
                 &super::tests::identity("mine", b"x"),
                 &read
             ),
             Ok(None)
         );
-        assert_eq!(LockFileVetting::default().verify_stored(Some(&origin_entry), &identity, &read), Ok(()));
-        let strict = LockFileVetting { trust: Trust { policy: crate::SignaturePolicy::Required, ..Trust::default() } };
+        assert_eq!(LockFileVerifier::default().verify_stored(Some(&origin_entry), &identity, &read), Ok(()));
+        let strict = LockFileVerifier { trust: Trust { policy: crate::SignaturePolicy::Required, ..Trust::default() } };
         let refused = strict.verify_stored(Some(&origin_entry), &identity, &read).expect_err("it is refused");
         assert!(refused.contains("registry.example/team/calc: it is not signed"), "{refused}");
         assert!(strict.verify_stored(Some("[[plugin"), &identity, &read).is_err(), "an unreadable entry is an error");

@@ -27,7 +27,7 @@ pub fn local_signatures(component: &Path) -> Result<Vec<String>, RegistryError> 
 }
 
 /// Writes a signature next to its component and returns the signature's path.
-pub fn place_local_signature(component: &Path, signature: &str) -> Result<PathBuf, RegistryError> {
+pub fn write_local_signature(component: &Path, signature: &str) -> Result<PathBuf, RegistryError> {
     let path = signature_path(component);
     write_file_atomically(&path, signature.as_bytes())
         .map_err(|source| RegistryError::file(&path, "written", source))?;

@@ -77,7 +77,7 @@ impl LockedPlugin {
 
     /// Parses the source of the plugin.
     pub fn source(&self) -> Result<Source, RegistryError> {
-        Source::parse_written(&self.reference)
+        Source::parse_locked(&self.reference)
     }
 
     /// Returns the claims that the plugin's signature must contain.

@@ -55,7 +55,7 @@ impl Source {
 
     /// Parses a source from a lock file, in which files have absolute paths. The result does not depend on the current
     /// folder.
-    pub fn parse_written(text: &str) -> Result<Self, RegistryError> {
+    pub fn parse_locked(text: &str) -> Result<Self, RegistryError> {
         if Path::new(text).is_absolute() {
             Ok(Self::File(PathBuf::from(text)))
         } else {
@@ -277,10 +277,10 @@ mod tests {
         let error = Source::parse("https://user:secret@example.com/calc.wasm").expect_err("it is refused").to_string();
         assert!(error.contains("`https://example.com/calc.wasm`") && !error.contains("secret"), "row 16: {error}");
         // Row 18: a source in a lock file has the same meaning in every folder, regardless of the files in that folder.
-        assert!(matches!(Source::parse_written("registry.example/team/calc.wasm"), Ok(Source::Registry(_))));
-        assert!(matches!(Source::parse_written("/home/ann/calc.wasm"), Ok(Source::File(_))));
+        assert!(matches!(Source::parse_locked("registry.example/team/calc.wasm"), Ok(Source::Registry(_))));
+        assert!(matches!(Source::parse_locked("/home/ann/calc.wasm"), Ok(Source::File(_))));
         for text in ["calc.wasm", "./calc", "../calc.wasm"] {
-            assert!(Source::parse_written(text).is_err(), "{text}");
+            assert!(Source::parse_locked(text).is_err(), "{text}");
         }
     }
 

@@ -46,7 +46,7 @@ pub struct PartialReply {
     /// Number of the turn, from 1.
     pub turn: u32,
     /// Position of the last event that is included in this reply.
-    pub place: EventPlace,
+    pub place: EventPosition,
     /// Text for the user, without the parts that were discarded.
     pub text: String,
     /// The model's thinking, with an empty line between blocks.
@@ -55,14 +55,14 @@ pub struct PartialReply {
 
 /// The position of an event in its session, written as `sequence.provisional`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EventPlace {
+pub struct EventPosition {
     /// Sequence number of the durable event, from 1.
     pub sequence: u64,
     /// Number of the provisional event after the durable event, from 1. 0 means the durable event itself.
     pub provisional: u32,
 }
 
-impl EventPlace {
+impl EventPosition {
     /// Returns the position of an event.
     pub fn of(event: &Event) -> Self {
         Self { sequence: event.sequence, provisional: event.provisional.unwrap_or(0) }
@@ -72,11 +72,11 @@ impl EventPlace {
 impl SessionWatch {
     /// Subscribes a reader that has received no part of the current reply.
     pub fn subscribe(&self) -> Subscription {
-        self.0.watch(EventPlace::default())
+        self.0.watch(EventPosition::default())
     }
 
     /// Subscribes a reader that has already received all events up to this position, for example after a reconnect.
-    pub fn subscribe_after(&self, place: EventPlace) -> Subscription {
+    pub fn subscribe_after(&self, place: EventPosition) -> Subscription {
         self.0.watch(place)
     }
 }
@@ -130,7 +130,7 @@ impl Watchers {
         self.receiver(&mut self.recent())
     }
 
-    fn watch(&self, last_seen: EventPlace) -> Subscription {
+    fn watch(&self, last_seen: EventPosition) -> Subscription {
         let mut recent = self.recent();
         let missed = recent.missed_since(last_seen);
         Subscription { missed, events: self.receiver(&mut recent) }
@@ -192,7 +192,7 @@ impl RecentEvents {
             self.reply = None;
             return;
         }
-        let place = EventPlace::of(event);
+        let place = EventPosition::of(event);
         let reply = self.reply.get_or_insert_with(|| PartialReply {
             session: event.session.clone(),
             turn: event.turn,
@@ -214,15 +214,17 @@ impl RecentEvents {
         push_bounded(&mut self.streamed, event.clone());
     }
 
-    fn missed_since(&self, last_seen: EventPlace) -> MissedReply {
+    fn missed_since(&self, last_seen: EventPosition) -> MissedReply {
         let Some(reply) = self.reply.as_ref().filter(|reply| reply.place > last_seen) else {
             return MissedReply::Nothing;
         };
-        let next = EventPlace { provisional: last_seen.provisional.saturating_add(1), ..last_seen };
-        if !self.streamed.iter().any(|event| EventPlace::of(event) == next) {
+        let next = EventPosition { provisional: last_seen.provisional.saturating_add(1), ..last_seen };
+        if !self.streamed.iter().any(|event| EventPosition::of(event) == next) {
             return MissedReply::Reply(reply.clone());
         }
-        MissedReply::Events(self.streamed.iter().filter(|event| EventPlace::of(event) > last_seen).cloned().collect())
+        MissedReply::Events(
+            self.streamed.iter().filter(|event| EventPosition::of(event) > last_seen).cloned().collect(),
+        )
     }
 }
 
@@ -252,8 +254,8 @@ mod tests {
         watchers.stream(&durable(7), receiver).await;
     }
 
-    fn place(sequence: u64, provisional: u32) -> EventPlace {
-        EventPlace { sequence, provisional }
+    fn place(sequence: u64, provisional: u32) -> EventPosition {
+        EventPosition { sequence, provisional }
     }
 
     /// L30: a reader that subscribes during a reply receives the reply so far without discarded parts, and then each
@@ -299,7 +301,7 @@ mod tests {
         let last = CAPACITY as u32 + 10;
         let missed_after = |place| watchers.handle().subscribe_after(place).missed;
         let MissedReply::Events(missed) = missed_after(place(7, last - 2)) else { panic!("two events were missed") };
-        let places: Vec<_> = missed.iter().map(EventPlace::of).collect();
+        let places: Vec<_> = missed.iter().map(EventPosition::of).collect();
         assert_eq!(places, [place(7, last - 1), place(7, last)]);
         assert_eq!(missed_after(place(7, last)), MissedReply::Nothing);
         assert!(

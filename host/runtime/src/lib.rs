@@ -28,7 +28,7 @@ pub use agent::{
 };
 pub use agent_core::run::{AnnouncedEvents, Emission};
 pub use approvals::{ApprovalDecision, ApprovalError, Verdict};
-pub use events::{EventPlace, MissedReply, PartialReply, SessionWatch, Subscription};
+pub use events::{EventPosition, MissedReply, PartialReply, SessionWatch, Subscription};
 pub use host::{Checkpoint, CheckpointObserver, FirstUse, FirstUses, Host, StoredValues};
 pub use media::Downscaler;
 pub use outbox::OutboxError;

@@ -12,7 +12,7 @@ pub(crate) use scale::ScaleError;
 use agent_core::message::{Digest, Dimensions, Media};
 use agent_core::model::Downscaled;
 use agent_models::{MediaBytes, MediaSource};
-use agent_plugins::{MediaPort, MediaRange, MediumToStore, PortError};
+use agent_plugins::{MediaPort, MediaRange, NewMediaItem, PortError};
 use agent_store::{MAX_READ_BYTES, MediaDescription, Store, StoreError, digest_of};
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -30,16 +30,16 @@ impl MediaPort for StoredMedia {
         self.0.read(session, digest, range.offset, range.length).await.map_err(port_error)
     }
 
-    async fn put(&self, session: &str, medium: MediumToStore) -> Result<Media, PortError> {
-        let MediumToStore { bytes, mime_type, name } = medium;
+    async fn put(&self, session: &str, medium: NewMediaItem) -> Result<Media, PortError> {
+        let NewMediaItem { bytes, mime_type, name } = medium;
         let about = describe(&bytes, &mime_type, name).map_err(PortError::Refused)?;
         self.0.put(session, bytes, about).await.map_err(port_error)
     }
 }
 
 /// Returns the description that a media item would have if it were stored. Does not store anything.
-pub(crate) fn describe_without_storing(medium: MediumToStore) -> Result<Media, PortError> {
-    let MediumToStore { bytes, mime_type, name } = medium;
+pub(crate) fn describe_without_storing(medium: NewMediaItem) -> Result<Media, PortError> {
+    let NewMediaItem { bytes, mime_type, name } = medium;
     let MediaDescription { mime_type, dimensions, name } =
         describe(&bytes, &mime_type, name).map_err(PortError::Refused)?;
     Ok(Media { digest: digest_of(&bytes), mime_type, size: bytes.len() as u64, dimensions, name })

@@ -22,7 +22,7 @@ use agent_core::tool::{ServiceRequest, ToolError, ToolOutcome};
 use agent_core::view::result_text;
 use agent_models::Providers;
 use agent_plugins::{
-    CallReport, Generation, Grants, HostCallLog, LoadedPlugin, MEDIA_THING, MediaPort, MediaRange, MediumToStore,
+    CallReport, Generation, Grants, HostCallLog, LoadedPlugin, MEDIA_DESCRIPTION, MediaPort, MediaRange, NewMediaItem,
     PluginSetup, PortError, Ports, ReplayTreeError, ReplayTrees, Sandbox, ToolCallContext, ToolCallRequest,
 };
 use agent_store::{SessionSummary, Store, StoreError};
@@ -355,7 +355,7 @@ enum MediaAccess {
 }
 
 fn media_of(denials: &[Denial]) -> MediaAccess {
-    match denials.iter().any(|denial| denial.thing == MEDIA_THING) {
+    match denials.iter().any(|denial| denial.thing == MEDIA_DESCRIPTION) {
         true => MediaAccess::NotGranted,
         false => MediaAccess::Readable,
     }
@@ -365,7 +365,7 @@ fn media_of(denials: &[Denial]) -> MediaAccess {
 /// also names missing grants that the plugin did not try to use.
 fn media_of_call(record: &CallRecord) -> MediaAccess {
     let Some(result) = &record.result else { return MediaAccess::Readable };
-    match result.is_error && result_text(&result.content).contains(MEDIA_THING) {
+    match result.is_error && result_text(&result.content).contains(MEDIA_DESCRIPTION) {
         true => MediaAccess::NotGranted,
         false => media_of(&result.denials),
     }
@@ -434,7 +434,7 @@ impl MediaPort for RecordedMedia {
         self.stored.read(&self.session, digest, range).await
     }
 
-    async fn put(&self, _: &str, medium: MediumToStore) -> Result<Media, PortError> {
+    async fn put(&self, _: &str, medium: NewMediaItem) -> Result<Media, PortError> {
         describe_without_storing(medium)
     }
 }

@@ -24,7 +24,7 @@ use agent_core::message::{CallId, Digest, Media, TurnInput};
 use agent_core::plugin::TraceContext;
 use agent_core::run::{Input, InputError, Output, QueuedPrompt, RestoreError, Run, TurnEnd, TurnError};
 use agent_mcp::AcquiredServers;
-use agent_plugins::{GenerationError, MediumToStore};
+use agent_plugins::{GenerationError, NewMediaItem};
 use agent_store::{Blobs, Commit, Lease, Status, StoreError, StoredView, ViewPiece, digest_of};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -282,8 +282,8 @@ impl Session {
     /// Equal bytes are stored once.
     ///
     /// [`Part::Media`]: agent_core::message::Part::Media
-    pub async fn attach(&self, medium: MediumToStore) -> Result<Media, AttachError> {
-        let MediumToStore { bytes, mime_type, name } = medium;
+    pub async fn attach(&self, medium: NewMediaItem) -> Result<Media, AttachError> {
+        let NewMediaItem { bytes, mime_type, name } = medium;
         let about = describe(&bytes, &mime_type, name).map_err(AttachError::Refused)?;
         Ok(Blobs::put(&*self.services.store, self.subject(), bytes, about).await?)
     }

@@ -41,7 +41,7 @@ pub use session_log::{
 pub use sqlite::{Indexes, Options, SqliteStore, Stats, Synchronous};
 pub use versions::{
     PLUGIN_STORE_ORIGIN, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoredTrial, TrialCalls, VersionChange,
-    VersionEnd, VersionFilter,
+    VersionEndReason, VersionFilter,
 };
 
 /// A store that implements all storage traits of this crate. With `dyn Store`, code can call the methods of all these

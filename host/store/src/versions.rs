@@ -32,7 +32,7 @@ pub trait PluginVersions: Send + Sync {
     async fn trials(&self, directory: &str) -> Result<Vec<StoredTrial>, StoreError>;
 
     /// Adds calls to a trial and returns the new totals. Returns `None` if the version is not, or no longer, on trial.
-    async fn count_trial(&self, counted: TrialCalls) -> Result<Option<StoredTrial>, StoreError>;
+    async fn add_trial_calls(&self, counted: TrialCalls) -> Result<Option<StoredTrial>, StoreError>;
 
     /// Ends the trial of a plugin's version, regardless of the trial's outcome.
     async fn end_trial(&self, directory: &str, plugin: &str) -> Result<(), StoreError>;
@@ -78,7 +78,7 @@ pub struct ServedPlugin {
     /// Path of the file that the version was loaded from, or [`PLUGIN_STORE_ORIGIN`].
     pub origin: String,
     /// Reason why the plugin's previous version stops serving. Ignored if no version of the plugin is replaced.
-    pub instead: VersionEnd,
+    pub instead: VersionEndReason,
     /// If this version starts on trial, the digest of the version that it replaces. `None` if it is not on trial.
     /// Ignored if this version already serves.
     pub trial: Option<Digest>,
@@ -128,7 +128,7 @@ pub struct TrialCalls {
 /// Why a version no longer serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum VersionEnd {
+pub enum VersionEndReason {
     /// The plugin's file contains another version.
     Replaced,
     /// The plugin's file was removed.
@@ -140,14 +140,14 @@ pub enum VersionEnd {
     Requested,
 }
 
-impl VersionEnd {
+impl VersionEndReason {
     /// Returns the word with which the store saves this reason.
     pub fn as_str(self) -> &'static str {
         match self {
-            VersionEnd::Replaced => "replaced",
-            VersionEnd::Removed => "removed",
-            VersionEnd::Trapped => "trapped",
-            VersionEnd::Requested => "asked",
+            VersionEndReason::Replaced => "replaced",
+            VersionEndReason::Removed => "removed",
+            VersionEndReason::Trapped => "trapped",
+            VersionEndReason::Requested => "asked",
         }
     }
 }
@@ -170,7 +170,7 @@ pub struct PluginVersion {
     /// Time at which the version stopped serving, as RFC 3339 in UTC. `None` if it still serves.
     pub ended: Option<String>,
     /// Reason why the version stopped serving. `None` if it still serves.
-    pub why: Option<VersionEnd>,
+    pub why: Option<VersionEndReason>,
 }
 
 /// A rollback: while the plugin's file contains the version `from`, the earlier version `to` serves.
@@ -184,6 +184,6 @@ pub struct Rollback {
     pub from: Digest,
     /// Digest of the version that serves instead.
     pub to: Digest,
-    /// Reason for the rollback: [`VersionEnd::Trapped`] or [`VersionEnd::Requested`].
-    pub why: VersionEnd,
+    /// Reason for the rollback: [`VersionEndReason::Trapped`] or [`VersionEndReason::Requested`].
+    pub why: VersionEndReason,
 }

@@ -3,7 +3,7 @@
 
 use super::{continue_turn, expect_finished, finishing_by_tool, turn_events};
 use crate::chat_server::{Answer, ChatServer, local_provider};
-use crate::fixture::{Diary, mcp_server};
+use crate::fixture::{ServerLog, mcp_server};
 use crate::support::{TestHost, call_reply, run_turn, script, text_reply};
 use agent_core::event::{EndReason, Event, EventKind};
 use agent_core::message::TurnInput;
@@ -261,7 +261,7 @@ async fn agent_with_all_sections(test_host: &TestHost, server: &ChatServer) -> A
     };
     Memories::add(&*test_host.store, "earlier/1/final", memory).await.unwrap();
     let model = local_provider(&server.base_url).model("local/tiny", test_host.directory.path()).unwrap();
-    let log = Diary { path: test_host.directory.path().join("desk-log") };
+    let log = ServerLog { path: test_host.directory.path().join("desk-log") };
     let args = vec!["good".to_owned(), log.path.display().to_string()];
     let command = ChildCommand { command: mcp_server().display().to_string(), args, ..ChildCommand::default() };
     let mut config = AgentConfig::new("test");

@@ -1,7 +1,7 @@
 //! The complete sequence of a resumed service turn in one session, from its input event to its exhausted quota.
 
 use super::response;
-use crate::fixture::{Diary, mcp_server};
+use crate::fixture::{ServerLog, mcp_server};
 use crate::support::{
     TestHost, call_reply, event_types, results, run_turn, script, text_reply, view_summary, visible_messages,
 };
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 struct ResumeSetup {
     test_host: TestHost,
     agent: Arc<Agent>,
-    log: Diary,
+    log: ServerLog,
     session: Session,
 }
 
@@ -80,7 +80,7 @@ impl ResumeSetup {
     async fn new() -> Self {
         let test_host = TestHost::new(&["stateful-builder", "probe"]).await;
         std::fs::write(test_host.tree().join("a.txt"), "a").unwrap();
-        let log = Diary { path: test_host.directory.path().join("desk-log") };
+        let log = ServerLog { path: test_host.directory.path().join("desk-log") };
         let args = vec!["good".to_owned(), log.path.display().to_string()];
         let command = ChildCommand { command: mcp_server().display().to_string(), args, ..ChildCommand::default() };
         let mut config = AgentConfig::new("seed-a");

@@ -5,7 +5,7 @@ use super::by_policy::with_agent;
 use super::while_running::scan_until;
 use super::{TestCli, component};
 use agent_plugins::{Asks, PluginDirectory, Sandbox, SandboxOptions, digest_of};
-use agent_registry::{LockFileVetting, SignaturePolicy, Trust};
+use agent_registry::{LockFileVerifier, SignaturePolicy, Trust};
 use std::sync::Arc;
 
 const UNSIGNED: [&str; 2] = ["it is not signed", "signatures = \"required\""];
@@ -183,7 +183,7 @@ async fn row_47_refuses_special_files_and_the_watcher_continues() {
     let cli = TestCli::new();
     let plugins = cli.path("plugins");
     let options = SandboxOptions {
-        verifier: Some(Arc::new(LockFileVetting {
+        verifier: Some(Arc::new(LockFileVerifier {
             trust: Trust { policy: SignaturePolicy::Warn, ..Trust::default() },
         })),
         ..SandboxOptions::default()

@@ -6,7 +6,7 @@ use super::while_running::scan_until;
 use super::{TestCli, component, in_plugins};
 use crate::support::components;
 use agent_plugins::{Asks, Generation, PluginDirectory, Sandbox, SandboxOptions};
-use agent_registry::{LockFileVetting, SignaturePolicy, Trust};
+use agent_registry::{LockFileVerifier, SignaturePolicy, Trust};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -94,7 +94,7 @@ fn sandbox_trusting(trust: Trust, (cache, store): (&Path, &Path)) -> Sandbox {
     let options = SandboxOptions {
         cache_directory: Some(cache.to_owned()),
         store_directory: Some(store.to_owned()),
-        verifier: Some(Arc::new(LockFileVetting { trust })),
+        verifier: Some(Arc::new(LockFileVerifier { trust })),
         ..SandboxOptions::default()
     };
     Sandbox::new(options).unwrap()
@@ -118,7 +118,7 @@ async fn p11_verifies_stored_versions_with_their_own_signature() {
 
     let requiring_sandbox = sandbox(SignaturePolicy::Required, (strict, store));
     let refused = Generation::from_digests(&requiring_sandbox, &pinned).await.unwrap_err();
-    assert!(!refused.is_lasting(), "a key may be trusted again");
+    assert!(!refused.is_permanent(), "a key may be trusted again");
     let refused = refused.to_string();
     REFUSED.iter().for_each(|words| assert!(refused.contains(words), "{refused}"));
     let (mine, tides) = (&pinned[0], &pinned[1]);

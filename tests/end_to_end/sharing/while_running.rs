@@ -3,7 +3,7 @@
 use super::{TestCli, component, files, in_plugins};
 use crate::support::scratch;
 use agent_plugins::{Asks, DirectoryContents, DirectoryScan, PluginDirectory, Sandbox, SandboxOptions, digest_of};
-use agent_registry::{LockFileVetting, Trust};
+use agent_registry::{LockFileVerifier, Trust};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 fn watched(folder: &Path) -> PluginDirectory {
     let options = SandboxOptions {
         cache_directory: Some(scratch().join("cache")),
-        verifier: Some(Arc::new(LockFileVetting { trust: Trust::default() })),
+        verifier: Some(Arc::new(LockFileVerifier { trust: Trust::default() })),
         ..SandboxOptions::default()
     };
     PluginDirectory::new(Sandbox::new(options).unwrap(), folder.to_owned())

@@ -214,7 +214,7 @@ async fn p10_reports_an_impossible_rollback_once() {
         plugin: "probe".to_owned(),
         from: digest_of(&probe_version(1)),
         to: digest_of(b"no version"),
-        why: agent_store::VersionEnd::Requested,
+        why: agent_store::VersionEndReason::Requested,
     };
     watched_agent.test_host.store.roll_back(rollback).await.unwrap();
     let (_, reason) = watched_agent.refusal().await;

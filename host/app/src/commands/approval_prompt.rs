@@ -201,7 +201,7 @@ impl ApprovalPrompter {
                         }
                         Err(violations) => {
                             let error = agent_core::tool::ToolError::InvalidArguments { violations };
-                            self.warn(&error.for_people());
+                            self.warn(&error.for_users());
                         }
                     },
                     Err(problem) => self.warn(&problem),

@@ -25,7 +25,7 @@ use agent_config::{Settings, WatchEvent, assembly};
 use agent_core::event::{Suspension, Wait, WaitCause};
 use agent_core::message::{CallId, TurnInput};
 use agent_core::run::{Action, Decision};
-use agent_core::tool::errors_in_words;
+use agent_core::tool::errors_as_sentences;
 use agent_core::view::result_text;
 use agent_devkit::dev::DevEvent;
 use agent_models::Provider;
@@ -429,7 +429,7 @@ impl Chat<'_> {
             Some((name, result)) => {
                 self.hint(text::one_line(&name, 100));
                 let whole = result_text(&result.content);
-                self.note(text::harmless(&if result.is_error { errors_in_words(&whole) } else { whole }));
+                self.note(text::harmless(&if result.is_error { errors_as_sentences(&whole) } else { whole }));
             }
             None => self.note("the last turn called no tool"),
         }

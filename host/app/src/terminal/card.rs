@@ -4,7 +4,7 @@ use super::cost;
 use super::text::{count, cut, harmless, size, wrapped};
 use super::{BOLD, DIM, GREEN, RED};
 use agent_core::change::Denial;
-use agent_core::tool::{CallCost, errors_in_words};
+use agent_core::tool::{CallCost, errors_as_sentences};
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
@@ -103,7 +103,7 @@ impl Card<'_> {
             Outcome::Text(text, bytes) => first_lines(text, *bytes, (width, hint)),
             // The message of a denial includes the configuration lines to add.
             Outcome::Error(content, denials) => {
-                let message = without_denials(errors_in_words(content), denials);
+                let message = without_denials(errors_as_sentences(content), denials);
                 let message = harmless(&message).into_owned();
                 let all = wrapped(message.trim_end(), width);
                 let omitted = all.lines().count().saturating_sub(ERROR_LINES);

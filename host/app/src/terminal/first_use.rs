@@ -141,12 +141,12 @@ mod tests {
     use super::*;
     use agent_config::first_use::{OfferBounds, OfferedFolder};
     use agent_core::message::Digest;
-    use agent_plugins::{Access, GrantAdvice, Need, Unmet};
+    use agent_plugins::{Access, GrantAdvice, Need, UnmetNeed};
 
     /// P6: the card names the plugin, the grants and their configuration lines, and cannot control the terminal.
     #[test]
     fn p6_card_names_plugin_and_requested_grants() {
-        let lacking = |need| Unmet {
+        let lacking = |need| UnmetNeed {
             need,
             thing: "the secret K\u{1b}[2J\u{202e}".into(),
             advice: GrantAdvice { table: "[t]".into(), line: "l".into(), flag: String::new() },

@@ -65,8 +65,8 @@ pub fn retry_policy(settings: &Settings) -> RetryPolicy {
     let duration_or = |value: Option<u32>, default| value.map_or(default, milliseconds);
     RetryPolicy {
         attempts: file.attempts.unwrap_or(defaults.attempts),
-        first_wait: duration_or(file.first_wait_ms, defaults.first_wait),
-        longest_wait: duration_or(file.longest_wait_ms, defaults.longest_wait),
+        initial_wait: duration_or(file.first_wait_ms, defaults.initial_wait),
+        max_wait: duration_or(file.longest_wait_ms, defaults.max_wait),
         total: duration_or(file.total_ms, defaults.total),
     }
 }

@@ -7,7 +7,7 @@ use crate::protection;
 use crate::settings::Settings;
 use agent_plugins::limits::HOST_LIMITS;
 use agent_plugins::{HostLimits, Sandbox, SandboxOptions};
-use agent_registry::{LockFileVetting, Trust};
+use agent_registry::{LockFileVerifier, Trust};
 use std::sync::Arc;
 
 /// Opens a sandbox for use without an agent, with the default limits and without trusted keys.
@@ -41,7 +41,7 @@ pub fn open_limited_sandbox(
         store_directory: Some(data.plugins()),
         compiler: Some(compiler),
         limits,
-        verifier: Some(Arc::new(LockFileVetting { trust })),
+        verifier: Some(Arc::new(LockFileVerifier { trust })),
         ..SandboxOptions::default()
     };
     let sandbox = Sandbox::new(options)?;
@@ -56,6 +56,6 @@ pub fn vetted_sandbox(sandbox: &Sandbox, settings: &Settings) -> Sandbox {
 }
 
 /// Returns the signature rules of an agent's file.
-pub(super) fn vetting(settings: &Settings) -> Arc<LockFileVetting> {
-    Arc::new(LockFileVetting { trust: settings.file.sharing.clone() })
+pub(super) fn vetting(settings: &Settings) -> Arc<LockFileVerifier> {
+    Arc::new(LockFileVerifier { trust: settings.file.sharing.clone() })
 }

@@ -5,7 +5,7 @@ use super::question::{FirstUseAnswer, FirstUsePrompt, FirstUseQuestion, Keeping}
 use super::report::FirstUseReport;
 use crate::agent_file::{Addition, Draft, EditError};
 use crate::environment::HostEnvironment;
-use agent_plugins::{RefusedNeeds, Unmet, to_ask};
+use agent_plugins::{RefusedNeeds, UnmetNeed, to_ask};
 use agent_runtime::{AnsweredGrants, FirstUse, swap};
 use agent_store::Store;
 use std::collections::BTreeMap;
@@ -88,7 +88,7 @@ impl FirstUseHandler {
         &self,
         first_use: &FirstUse,
         agent: &str,
-        lacking: &[Unmet],
+        lacking: &[UnmetNeed],
         stop: &CancellationToken,
     ) -> Option<AnswerEffect> {
         let FirstUse { plugin, tool, .. } = first_use;

@@ -4,7 +4,7 @@
 use crate::grants::{self, Grant, Kind, Receiver};
 use crate::protection;
 use crate::text::shell_word;
-use agent_plugins::{Access, Grants, HttpPattern, Need, PatternError, ProtectedPath, TreeGrant, Unmet};
+use agent_plugins::{Access, Grants, HttpPattern, Need, PatternError, ProtectedPath, TreeGrant, UnmetNeed};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ pub struct GrantOffers {
 #[derive(Clone, Debug, PartialEq)]
 pub struct GrantOffer {
     /// The plugin's request that this grant satisfies.
-    pub unmet: Unmet,
+    pub unmet: UnmetNeed,
     /// The grant, as it would be written into the agent's file.
     pub grant: Grant,
     /// Description of the grant for the user. Contains untrusted text from the plugin.
@@ -40,7 +40,7 @@ pub struct GrantOffer {
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotOffered {
     /// The plugin's request.
-    pub unmet: Unmet,
+    pub unmet: UnmetNeed,
     /// The reason why the request cannot be granted.
     pub why: String,
 }
@@ -126,7 +126,7 @@ impl GrantOffers {
     /// Decides which grants to offer for the unmet requests of a plugin.
     pub fn new(
         plugin: &str,
-        lacking: Vec<Unmet>,
+        lacking: Vec<UnmetNeed>,
         (folder, bounds): (&OfferedFolder, &OfferBounds),
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Self {
@@ -163,7 +163,7 @@ impl GrantOffers {
     }
 
     /// Returns all unmet requests of the plugin, including those that are not offered.
-    pub fn requested(&self) -> Vec<Unmet> {
+    pub fn requested(&self) -> Vec<UnmetNeed> {
         let offered = self.offered.iter().map(|offer| offer.unmet.clone());
         offered.chain(self.not_offered.iter().map(|not_offered| not_offered.unmet.clone())).collect()
     }
@@ -349,9 +349,9 @@ mod tests {
     use super::*;
     use agent_plugins::GrantAdvice;
 
-    fn lacking(need: Need) -> Unmet {
+    fn lacking(need: Need) -> UnmetNeed {
         let advice = GrantAdvice { table: "[plugins.p.grants]".into(), line: String::new(), flag: String::new() };
-        Unmet { need, thing: "a thing".into(), advice }
+        UnmetNeed { need, thing: "a thing".into(), advice }
     }
 
     fn offers(needs: Vec<Need>, folder: &OfferedFolder) -> GrantOffers {

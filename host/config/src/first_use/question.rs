@@ -3,7 +3,7 @@
 use super::offers::{GrantOffers, OfferBounds, OfferedFolder, OfferedHosts};
 use super::report::FirstUseReport;
 use crate::environment::HostEnvironment;
-use agent_plugins::{PluginIdentity, Unmet};
+use agent_plugins::{PluginIdentity, UnmetNeed};
 use async_trait::async_trait;
 use std::path::{Component, Path};
 use tokio_util::sync::CancellationToken;
@@ -53,7 +53,7 @@ pub struct FirstUseQuestion<'q> {
     pub tool: Option<&'q str>,
     /// Whether an answer can be stored for later runs of the host.
     pub keeping: Keeping,
-    pub(super) unmet: Vec<Unmet>,
+    pub(super) unmet: Vec<UnmetNeed>,
     pub(super) offers: GrantOffers,
     pub(super) folder: OfferedFolder,
     pub(super) bounds: OfferBounds,

@@ -158,7 +158,7 @@ impl CallProgress {
         }
     }
 
-    fn for_people(&self) -> &'static str {
+    fn for_users(&self) -> &'static str {
         match self {
             CallProgress::Waiting => "waiting to run",
             CallProgress::AwaitingApproval { .. } => "waiting for an approval",
@@ -258,7 +258,7 @@ impl Batch {
                 return Err(InputError::Settled(call.clone(), "named twice"));
             }
             if !dispatchable.iter().any(|dispatch| dispatch.call == *call) {
-                return Err(InputError::Settled(call.clone(), self.find(call)?.state.for_people()));
+                return Err(InputError::Settled(call.clone(), self.find(call)?.state.for_users()));
             }
             if self.find(call)?.request.is_some() && awaits.is_none() {
                 return Err(InputError::Settled(call.clone(), "finished running, and only its request may be sent"));
@@ -330,7 +330,7 @@ impl Batch {
 
     fn check_state(&self, id: &CallId, is_expected: impl Fn(&CallProgress) -> bool) -> Result<(), InputError> {
         let found = &self.find(id)?.state;
-        if is_expected(found) { Ok(()) } else { Err(InputError::Settled(id.clone(), found.for_people())) }
+        if is_expected(found) { Ok(()) } else { Err(InputError::Settled(id.clone(), found.for_users())) }
     }
 
     fn find(&self, id: &CallId) -> Result<&BatchCall, InputError> {

@@ -61,7 +61,7 @@ impl Run {
 
     /// Returns the limits of a turn to which the open turn delegates work: `own`, with the maximum depth reduced to
     /// that of the open turn.
-    pub fn bounds_below(&self, own: LoopConfig) -> LoopConfig {
+    pub fn delegate_limits(&self, own: LoopConfig) -> LoopConfig {
         let max_depth = self.turn.as_ref().map_or(u32::MAX, |turn| turn.config.max_depth);
         LoopConfig { max_depth: own.max_depth.min(max_depth), ..own }
     }

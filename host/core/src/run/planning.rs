@@ -318,7 +318,7 @@ impl Run {
 /// Returns the name of a call that could not run in a step, and the reason.
 fn reason_not_run(call: &ResolvedCall) -> String {
     let why = match &call.disposition {
-        Disposition::Refused(error) => error.for_people(),
+        Disposition::Refused(error) => error.for_users(),
         Disposition::NotFound { message } | Disposition::Withheld { message, .. } => message.clone(),
         Disposition::Ready { .. } | Disposition::Breaks(_) => "it cannot be part of a plan".to_owned(),
     };

@@ -8,7 +8,7 @@ use super::turn::{Phase, Turn};
 use crate::change::{CallResult, Change};
 use crate::loop_break::{Finish, LoopBreak};
 use crate::message::Content;
-use crate::tool::{ToolError, errors_in_words};
+use crate::tool::{ToolError, errors_as_sentences};
 use crate::view::result_text;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -86,7 +86,7 @@ impl Repetition {
             // The refusal of a disabled tool counts as the error that disabled it.
             return (*error, Consequence::None);
         }
-        self.last = errors_in_words(text).chars().take(MAX_SHOWN_CHARACTERS).collect();
+        self.last = errors_as_sentences(text).chars().take(MAX_SHOWN_CHARACTERS).collect();
         let error = fingerprint(&[text.as_bytes()]);
         let failure = fingerprint(&[call.name.as_bytes(), &call.arguments.to_le_bytes(), &error.to_le_bytes()]);
         if self.counted_in.insert(failure, reply) == Some(reply) {

@@ -356,7 +356,7 @@ impl Run {
 
     /// Replaces the arguments and results of the calls in [`Run::left_out`] by a short text. The calls and results
     /// themselves stay, because providers require that each call has a result.
-    pub fn without_left_out(&self, mut message: Message) -> Message {
+    pub fn without_rejected_results(&self, mut message: Message) -> Message {
         let is_left_out = |call: &CallId| self.left_out.contains(call);
         for part in message.parts.iter_mut().filter(|_| !self.left_out.is_empty()) {
             match part {

@@ -26,7 +26,7 @@ fn chain(agents: &[(&str, u32)]) -> Run {
         let session = format!("{agent}/1");
         run = Some(match run {
             None => begun(Run::new(session, *agent), own),
-            Some(parent) => begun(parent.delegated(session, *agent), parent.bounds_below(own)),
+            Some(parent) => begun(parent.delegated(session, *agent), parent.delegate_limits(own)),
         });
     }
     run.expect("a chain has an agent")

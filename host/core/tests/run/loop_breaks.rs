@@ -118,7 +118,7 @@ fn l18_results_of_other_calls_stay_when_a_completion_is_rejected() {
         };
         let parts = vec![part("look", "1", json!({})), part(name::TASK_COMPLETION, "2", json!({"result": "x"}))];
         let message = Message { role: Role::Assistant, parts, seen_count: 1 };
-        session.run.without_left_out(message)
+        session.run.without_rejected_results(message)
     };
     let (first, second) = (sent("call_1_1"), sent("call_1_2"));
     let arguments = |message: &Message| match &message.parts[..] {

@@ -2,7 +2,7 @@
 
 use super::script::Turn;
 use agent_core::message::{Part, TurnInput};
-use agent_plugins::{MediumToStore, read_regular_file};
+use agent_plugins::{NewMediaItem, read_regular_file};
 use agent_runtime::Session;
 use agent_runtime::media::media_type_from_bytes;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub(super) async fn input(session: &Session, turn: &Turn, folder: &Path) -> Resu
         let mime_type = media_type_from_bytes(&bytes)
             .ok_or_else(|| attachment_error("it is not a PNG, JPEG, GIF, WebP or PDF file"))?;
         let name = Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned());
-        let media_item = MediumToStore { bytes, mime_type: mime_type.to_owned(), name };
+        let media_item = NewMediaItem { bytes, mime_type: mime_type.to_owned(), name };
         parts
             .push(Part::Media(session.attach(media_item).await.map_err(|error| attachment_error(&error.to_string()))?));
     }

@@ -5,7 +5,7 @@ use super::file::Scenario;
 use super::pattern::Pattern;
 use super::report::Failure;
 use super::script::{Exchange, Fault};
-use agent_plugins::{HttpAnswer, HttpEnding, HttpPort, HttpQuestion, HttpRefusal};
+use agent_plugins::{BodyCompleteness, HttpPort, HttpPortRequest, HttpPortResponse, HttpRefusal};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::io;
@@ -28,7 +28,7 @@ struct RequestLog {
     /// Number of times that each recorded request was used.
     uses: Vec<usize>,
     /// All requests in order, each with the index of the matching recorded request. None: no recorded request matched.
-    requests: Vec<(HttpQuestion, Option<usize>)>,
+    requests: Vec<(HttpPortRequest, Option<usize>)>,
     /// Number of requests that were already added to the transcript.
     reported: usize,
 }
@@ -62,7 +62,7 @@ impl RecordedHttp {
         let requests = log.requests[log.reported..].to_vec();
         log.reported = log.requests.len();
         drop(log);
-        let line = |(question, index): &(HttpQuestion, Option<usize>)| {
+        let line = |(question, index): &(HttpPortRequest, Option<usize>)| {
             let answer = match index.map(|index| &self.exchanges[index].0) {
                 None => "denied: not recorded".to_owned(),
                 Some(Exchange { error: Some(fault), .. }) => format!("{fault:?}").to_lowercase(),
@@ -77,7 +77,7 @@ impl RecordedHttp {
     }
 
     /// Returns the requests that match no recorded request.
-    pub(crate) fn unrecorded(&self) -> Vec<HttpQuestion> {
+    pub(crate) fn unrecorded(&self) -> Vec<HttpPortRequest> {
         let log = self.lock();
         let unrecorded = log.requests.iter().filter(|(_, index)| index.is_none()).map(|(question, _)| question.clone());
         unrecorded.take(MAX_REPORTED).collect()
@@ -107,7 +107,7 @@ impl RecordedHttp {
     }
 
     /// Returns the index of the first recorded request that matches and may still be used, and counts the use.
-    fn take(&self, question: HttpQuestion) -> Option<usize> {
+    fn take(&self, question: HttpPortRequest) -> Option<usize> {
         let mut log = self.lock();
         let is_usable = |index: &usize| {
             let (exchange, uses) = (&self.exchanges[*index].0, log.uses[*index]);
@@ -122,7 +122,7 @@ impl RecordedHttp {
     }
 }
 
-fn matches(exchange: &Exchange, question: &HttpQuestion) -> bool {
+fn matches(exchange: &Exchange, question: &HttpPortRequest) -> bool {
     let has = |(name, value): (&String, &String)| {
         question
             .headers
@@ -137,14 +137,14 @@ fn matches(exchange: &Exchange, question: &HttpQuestion) -> bool {
 }
 
 /// Whether the request has the recorded method and address. The recorded address may omit a final `/`.
-fn is_same_request(request: &str, question: &HttpQuestion) -> bool {
+fn is_same_request(request: &str, question: &HttpPortRequest) -> bool {
     let sent = format!("{} {}", question.method, question.url);
     sent == request || sent.strip_suffix('/') == Some(request)
 }
 
 #[async_trait::async_trait]
 impl HttpPort for RecordedHttp {
-    async fn answer(&self, question: HttpQuestion) -> Result<HttpAnswer, HttpRefusal> {
+    async fn answer(&self, question: HttpPortRequest) -> Result<HttpPortResponse, HttpRefusal> {
         let index = self.take(question).ok_or(HttpRefusal::Denied)?;
         let (exchange, body) = &self.exchanges[index];
         if exchange.delay_ms > 0 {
@@ -163,7 +163,7 @@ impl HttpPort for RecordedHttp {
         if exchange.json.is_some() && !has_type {
             headers.push(("content-type".to_owned(), "application/json".to_owned()));
         }
-        Ok(HttpAnswer { status: exchange.status, headers, body: body.clone(), ending: HttpEnding::Whole })
+        Ok(HttpPortResponse { status: exchange.status, headers, body: body.clone(), ending: BodyCompleteness::Whole })
     }
 }
 

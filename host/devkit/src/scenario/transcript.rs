@@ -3,7 +3,7 @@
 use super::answers::Requests;
 use agent_core::approval::ApprovalOutcome;
 use agent_core::event::{Event, EventKind, Wait, WaitCause};
-use agent_core::message::{CallId, ID_ENDING};
+use agent_core::message::{CallId, ID_SUFFIX_LENGTH};
 use regex::Regex;
 use serde_json::Value;
 use std::path::Path;
@@ -20,7 +20,7 @@ impl Normalizer {
         let pattern = |pattern: &str| Regex::new(pattern).expect("the pattern is a constant");
         Self {
             replacements: vec![(folder.display().to_string(), "FOLDER"), (session.to_owned(), "SESSION")],
-            call: pattern(&format!(r"(call(?:_[0-9]+){{3}})_[0-9a-f]{{{ID_ENDING}}}")),
+            call: pattern(&format!(r"(call(?:_[0-9]+){{3}})_[0-9a-f]{{{ID_SUFFIX_LENGTH}}}")),
             digest: pattern(r"@[0-9a-f]{12}\b"),
         }
     }

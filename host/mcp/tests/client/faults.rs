@@ -132,7 +132,7 @@ async fn i5_a_hanging_call_times_out_and_is_cancelled() {
     let acquired = servers.acquire().await;
     let message = failed_message(call(&servers, "hang").await);
     assert!(message.contains("desk") && message.contains("300ms"), "{message}");
-    fixture.diary.until_noted("notifications/cancelled").await;
+    fixture.diary.wait_until_logged("notifications/cancelled").await;
     assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
     acquired.release().await;
 }

@@ -171,7 +171,7 @@ async fn i5_a_dropped_call_is_cancelled_at_the_server() {
     let hanging = servers.call("desk", "hang", &arguments);
     let dropped = tokio::time::timeout(Duration::from_millis(200), hanging).await;
     assert!(dropped.is_err());
-    fixture.diary.until_noted("notifications/cancelled").await;
+    fixture.diary.wait_until_logged("notifications/cancelled").await;
     assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
     acquired.release().await;
 }

@@ -1,7 +1,7 @@
 //! Helpers for the tests: a test server that records its actions in a file, and functions that check results and
 //! errors.
 
-use crate::fixture::{Diary, mcp_server};
+use crate::fixture::{ServerLog, mcp_server};
 use agent_core::tool::ToolError;
 use agent_mcp::{AcquiredServers, ChildCommand, McpContent, McpServers, McpToolResult, ServerConfig, Transport};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Configuration of a test server, with the record of the server's actions.
 pub(crate) struct Fixture {
     pub(crate) config: ServerConfig,
-    pub(crate) diary: Diary,
+    pub(crate) diary: ServerLog,
     _directory: TempDir,
 }
 
@@ -22,7 +22,7 @@ impl Fixture {
     /// Creates a test server. `mode` selects its behaviour.
     pub(crate) fn new(mode: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let diary = Diary { path: directory.path().join("diary") };
+        let diary = ServerLog { path: directory.path().join("diary") };
         let args = vec![mode.to_owned(), diary.path.display().to_string()];
         let command = ChildCommand { command: mcp_server().display().to_string(), args, ..ChildCommand::default() };
         let mut config = ServerConfig::new("desk", Transport::Stdio(command));

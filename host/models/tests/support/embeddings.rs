@@ -8,7 +8,7 @@ use std::time::Duration;
 
 fn embedder(server: &Server) -> Embedder {
     let embedder = Providers::new(vec![config(&server.base_url())]).embedder("test/some/embedder").unwrap();
-    embedder.with_retry(RetryPolicy { attempts: 2, first_wait: Duration::from_millis(1), ..RetryPolicy::default() })
+    embedder.with_retry(RetryPolicy { attempts: 2, initial_wait: Duration::from_millis(1), ..RetryPolicy::default() })
 }
 
 fn texts(count: usize) -> Vec<String> {

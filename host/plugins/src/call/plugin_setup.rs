@@ -3,7 +3,7 @@
 use crate::component::plugin::LoadedPlugin;
 use crate::execution::trial::Trial;
 use crate::grants::secret::KnownSecrets;
-use crate::grants::{self, Grants, Unmet};
+use crate::grants::{self, Grants, UnmetNeed};
 use crate::limits::CallLimits;
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use std::sync::Arc;
 pub struct PluginSetup {
     pub(crate) plugin: Arc<LoadedPlugin>,
     pub(crate) grants: Arc<Grants>,
-    pub(crate) unmet: Arc<[Unmet]>,
+    pub(crate) unmet: Arc<[UnmetNeed]>,
     /// Needs that are not granted, including guesses from the imports. They are shown as advice when the plugin reports
     /// a denial.
-    pub(crate) guessed: Arc<[Unmet]>,
+    pub(crate) guessed: Arc<[UnmetNeed]>,
     pub(crate) limits: CallLimits,
     pub(crate) trial: Option<Arc<Trial>>,
     /// Secrets that are removed from the data that the plugin receives.
@@ -26,7 +26,7 @@ impl PluginSetup {
     /// Creates a setup. The effective grants are the intersection of `grants` and the needs of the manifest. Each limit
     /// is lowered to its maximum value.
     pub fn new(plugin: Arc<LoadedPlugin>, grants: Grants, limits: CallLimits) -> Self {
-        let unmet: Arc<[Unmet]> = plugin.unmet(&grants).into();
+        let unmet: Arc<[UnmetNeed]> = plugin.unmet(&grants).into();
         let guessed = match plugin.manifest() {
             Some(_) => Arc::clone(&unmet),
             None => grants::guessed(plugin.name(), plugin.imports(), &grants).into(),
@@ -77,7 +77,7 @@ impl PluginSetup {
     }
 
     /// The needs of the manifest that are not granted.
-    pub fn unmet(&self) -> &[Unmet] {
+    pub fn unmet(&self) -> &[UnmetNeed] {
         &self.unmet
     }
 }

@@ -13,7 +13,7 @@ use super::CapabilityView;
 use crate::grants::key_value_denied;
 use crate::limits::KEY_BYTES;
 use crate::ports::PortError;
-use crate::ports::key_value::{KeySpace, KeyValuePort};
+use crate::ports::key_value::{KeyValueBucket, KeyValuePort};
 use std::sync::Arc;
 use values::Values;
 use wasmtime::component::Resource;
@@ -77,7 +77,7 @@ impl KeyValueView<'_> {
             return Ok(Err(Problem::Other(format!("a bucket's name can have at most {KEY_BYTES} bytes"))));
         }
         let (agent, plugin) = (self.call.agent.clone(), self.call.record.plugin.name.clone());
-        let (space, record) = (KeySpace { agent, plugin, bucket: name, quota }, Arc::clone(&self.call.record));
+        let (space, record) = (KeyValueBucket { agent, plugin, bucket: name, quota }, Arc::clone(&self.call.record));
         let values = Arc::new(Values { port, space, record, live_grants: Arc::clone(&self.call.live_grants) });
         Ok(Ok(self.push(OpenBucket { values, pages: Vec::new() })?))
     }

@@ -118,7 +118,7 @@ pub enum LoadError {
 
 impl LoadError {
     /// Whether this host will always refuse these bytes. False if a later attempt may succeed.
-    pub fn is_lasting(&self) -> bool {
+    pub fn is_permanent(&self) -> bool {
         match self {
             LoadError::TooLarge { .. }
             | LoadError::NotAComponent(_)

@@ -6,7 +6,7 @@ use crate::binary::scan::Interfaces;
 use crate::contract::v0_1::bindings::exports::agent_host::plugin as exports;
 use crate::execution::state::CallState;
 use crate::grants::manifest::Manifest;
-use crate::grants::{self, Grants, PartialGrant, Unmet};
+use crate::grants::{self, Grants, PartialGrant, UnmetNeed};
 use crate::identity::{Kind, PluginIdentity};
 use agent_core::message::Digest;
 use agent_core::tool::ToolDefinition;
@@ -132,7 +132,7 @@ impl LoadedPlugin {
     }
 
     /// The needs of the manifest that these grants do not meet (P6).
-    pub fn unmet(&self, grants: &Grants) -> Vec<Unmet> {
+    pub fn unmet(&self, grants: &Grants) -> Vec<UnmetNeed> {
         grants::unmet(self.manifest(), grants)
     }
 

@@ -7,7 +7,7 @@ use crate::capabilities::process::Trace;
 use crate::capabilities::process::program::Program;
 use crate::grants::live_grants::CurrentGrants;
 use crate::grants::secret::KnownSecrets;
-use crate::grants::{Grants, Unmet};
+use crate::grants::{Grants, UnmetNeed};
 use crate::identity::{Authority, PluginIdentity};
 use crate::limits::CallLimits;
 use crate::ports::http::HttpPort;
@@ -59,9 +59,9 @@ pub(crate) struct CallSpec {
     pub(crate) lifted_bytes: usize,
     pub(crate) capabilities: CallCapabilities,
     /// Needs of the plugin that are not granted, including guesses from its imports.
-    pub(crate) unmet: Arc<[Unmet]>,
+    pub(crate) unmet: Arc<[UnmetNeed]>,
     /// Needs of the plugin's manifest that are not granted.
-    pub(crate) declared: Arc<[Unmet]>,
+    pub(crate) declared: Arc<[UnmetNeed]>,
     /// The trial that counts the call. None: the plugin's version is not on trial.
     pub(crate) trial: Option<Arc<Trial>>,
 }

@@ -48,7 +48,7 @@ pub struct HostTree {
 
 /// A file or directory of a granted tree, opened by the host.
 #[derive(Debug)]
-pub enum HostObject {
+pub enum HostTreeEntry {
     /// A regular file, open for reading.
     File(File),
     /// A directory.
@@ -60,14 +60,14 @@ pub enum HostObject {
 impl HostTree {
     /// Opens a file or directory of the tree, without blocking on a pipe. Fails if the path leads out of the tree or
     /// into a folder that plugins must not read.
-    pub fn open(&self, path: &str) -> io::Result<HostObject> {
+    pub fn open(&self, path: &str) -> io::Result<HostTreeEntry> {
         self.opened(path).map_err(|refusal| match refusal {
             TreeRefusal::System(error) => error,
             refusal => io::Error::new(io::ErrorKind::PermissionDenied, refusal.to_string()),
         })
     }
 
-    fn opened(&self, path: &str) -> Result<HostObject, TreeRefusal> {
+    fn opened(&self, path: &str) -> Result<HostTreeEntry, TreeRefusal> {
         let Entry { parent, name, names_directory } = resolve::resolve(&self.root.directory, path, FinalLink::Follow)?;
         let protection = self.protected.private_now();
         protection.check_directory(parent.as_fd())?;
@@ -78,17 +78,17 @@ impl HostTree {
             FileType::Directory => {
                 let directory = openat(&parent, &name, flags | OFlags::DIRECTORY, Mode::empty())?;
                 protection.check_directory(directory.as_fd())?;
-                Ok(HostObject::Directory(Dir::from_std_file(File::from(directory))))
+                Ok(HostTreeEntry::Directory(Dir::from_std_file(File::from(directory))))
             }
             _ if names_directory => Err(Errno::NOTDIR.into()),
             FileType::RegularFile => {
                 let file = openat(&parent, &name, flags, Mode::empty())?;
                 // The file may have been replaced since the check.
                 let is_file = FileType::from_raw_mode(fstat(&file)?.st_mode).is_file();
-                Ok(if is_file { HostObject::File(File::from(file)) } else { HostObject::Special })
+                Ok(if is_file { HostTreeEntry::File(File::from(file)) } else { HostTreeEntry::Special })
             }
             FileType::Symlink => Err(Errno::LOOP.into()),
-            _ => Ok(HostObject::Special),
+            _ => Ok(HostTreeEntry::Special),
         }
     }
 

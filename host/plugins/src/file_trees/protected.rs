@@ -36,7 +36,7 @@ const MAX_COMPARED: usize = 50_000;
 
 /// A special ending in [`ProtectedKind::CodeFiles`] that matches names without an ending, such as `tool`. It matches
 /// existing files, and new files that would be loaded instead of another file (`tool` instead of `tool.js`).
-pub const WITHOUT_ENDING: &str = "/";
+pub const NO_EXTENSION: &str = "/";
 
 /// A file or folder that plugins must not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub enum ProtectedKind {
     /// protected.
     AgentFiles,
     /// The files below the folder, at any depth, whose names in lower case have one of these endings. These files are
-    /// code that an interpreter loads from the folder. Example: `&[".py", ".pth", WITHOUT_ENDING]`.
+    /// code that an interpreter loads from the folder. Example: `&[".py", ".pth", NO_EXTENSION]`.
     CodeFiles(&'static [&'static str]),
 }
 
@@ -245,7 +245,7 @@ impl Protection {
                 statat(parent, &name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
             };
             let is_file = |stat: Stat| !FileType::from_raw_mode(stat.st_mode).is_dir();
-            endings.contains(&WITHOUT_ENDING)
+            endings.contains(&NO_EXTENSION)
                 && !name.as_encoded_bytes().contains(&b'.')
                 && (statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_file)
                     || endings.iter().filter(|ending| ending.starts_with('.')).any(exists))
@@ -456,7 +456,7 @@ mod tests {
             let [one, other] = [one, other].map(|name| File::open(root.join(name)).expect("the file opens"));
             protection.has_same_code(one.as_fd(), other.as_fd()).expect("the folders are compared")
         };
-        let names = path(root.join("other"), ProtectedKind::CodeFiles(&[".js", WITHOUT_ENDING]));
+        let names = path(root.join("other"), ProtectedKind::CodeFiles(&[".js", NO_EXTENSION]));
         paths.add([names]);
         std::fs::write(root.join("other/tool.js"), "").expect("written");
         std::fs::write(root.join("other/run"), "").expect("written");

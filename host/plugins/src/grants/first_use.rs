@@ -2,7 +2,7 @@
 //! nor refused already (P6).
 
 use super::manifest::Access;
-use super::{Grants, Need, Unmet, files_advice};
+use super::{Grants, Need, UnmetNeed, files_advice};
 use std::collections::BTreeSet;
 
 /// Whether a call may change something, as its tool declares.
@@ -15,8 +15,8 @@ pub enum CallEffect {
 }
 
 /// The unmet needs that matter for a call. A call that only reads does not need write access to files.
-pub fn needed(plugin: &str, unmet: &[Unmet], granted: &Grants, effect: CallEffect) -> Vec<Unmet> {
-    let narrowed = |unmet: &Unmet| match (&unmet.need, effect) {
+pub fn needed(plugin: &str, unmet: &[UnmetNeed], granted: &Grants, effect: CallEffect) -> Vec<UnmetNeed> {
+    let narrowed = |unmet: &UnmetNeed| match (&unmet.need, effect) {
         (Need::Files(Access::ReadWrite), CallEffect::Reads) => {
             granted.trees.is_empty().then(|| files_advice(plugin, Access::Read))
         }
@@ -34,13 +34,13 @@ pub struct RefusedNeeds {
 
 impl RefusedNeeds {
     /// Records that the user refused these needs.
-    pub fn refuse(&mut self, unmet: &[Unmet]) {
+    pub fn refuse(&mut self, unmet: &[UnmetNeed]) {
         self.refused.extend(unmet.iter().map(|unmet| unmet.need.clone()));
     }
 }
 
 /// The unmet needs that the user has not refused, so that the user must be asked about them.
-pub fn to_ask(unmet: &[Unmet], refused: &RefusedNeeds) -> Vec<Unmet> {
+pub fn to_ask(unmet: &[UnmetNeed], refused: &RefusedNeeds) -> Vec<UnmetNeed> {
     unmet.iter().filter(|unmet| !refused.refused.contains(&unmet.need)).cloned().collect()
 }
 

@@ -1,13 +1,13 @@
 //! Finds the grants that were revoked from a plugin, so that the user is asked to restore only revoked grants (P10, row
 //! 48).
 
-use super::{Grants, http_pattern, trees_within};
+use super::{Grants, http_pattern, intersect_trees};
 
 impl Grants {
     /// The kinds of grants of which `now` grants less than `self`. For each such kind, returns all grants of `self`.
     #[must_use]
     pub fn revoked_by(&self, now: &Grants) -> Grants {
-        let keeps_trees = trees_within(&self.trees, &now.trees) == self.trees;
+        let keeps_trees = intersect_trees(&self.trees, &now.trees) == self.trees;
         let keeps_http = self.http.iter().all(|pattern| pattern.is_covered_by(&now.http));
         let keeps_env = self.env.keys().all(|name| now.env.contains_key(name));
         let keeps_config = self.config.keys().all(|key| now.config.contains_key(key));

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 #[async_trait::async_trait]
 pub trait HttpPort: Send + Sync {
     /// Returns the complete response. Dropping the future cancels the request.
-    async fn answer(&self, question: HttpQuestion) -> Result<HttpAnswer, HttpRefusal>;
+    async fn answer(&self, question: HttpPortRequest) -> Result<HttpPortResponse, HttpRefusal>;
 }
 
 /// An HTTP request as it would be sent, including its secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpQuestion {
+pub struct HttpPortRequest {
     /// Name of the plugin that sends the request.
     pub plugin: String,
     /// Id of the call that sends the request.
@@ -31,20 +31,20 @@ pub struct HttpQuestion {
 
 /// The response to a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HttpAnswer {
+pub struct HttpPortResponse {
     /// Status code from 100 to 599.
     pub status: u16,
     /// Names and values of the headers, in order.
     pub headers: Vec<(String, String)>,
-    /// Body of the response. It is incomplete if `ending` is [`HttpEnding::Broken`].
+    /// Body of the response. It is incomplete if `ending` is [`BodyCompleteness::Broken`].
     pub body: Vec<u8>,
     /// Whether the body is complete.
-    pub ending: HttpEnding,
+    pub ending: BodyCompleteness,
 }
 
 /// Whether a response ends normally.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HttpEnding {
+pub enum BodyCompleteness {
     /// The response is complete.
     #[default]
     Whole,

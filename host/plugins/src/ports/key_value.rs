@@ -6,29 +6,29 @@ use super::PortError;
 #[async_trait::async_trait]
 pub trait KeyValuePort: Send + Sync {
     /// Returns the value of a key, or None if the key has no value.
-    async fn get(&self, space: &KeySpace, key: &str) -> Result<Option<Vec<u8>>, PortError>;
+    async fn get(&self, space: &KeyValueBucket, key: &str) -> Result<Option<Vec<u8>>, PortError>;
 
     /// Creates or replaces the value of a key.
-    async fn set(&self, space: &KeySpace, key: &str, value: Vec<u8>) -> Result<(), PortError>;
+    async fn set(&self, space: &KeyValueBucket, key: &str, value: Vec<u8>) -> Result<(), PortError>;
 
     /// Removes the value of a key, if the key has one.
-    async fn delete(&self, space: &KeySpace, key: &str) -> Result<(), PortError>;
+    async fn delete(&self, space: &KeyValueBucket, key: &str) -> Result<(), PortError>;
 
     /// Whether the key has a value.
-    async fn exists(&self, space: &KeySpace, key: &str) -> Result<bool, PortError>;
+    async fn exists(&self, space: &KeyValueBucket, key: &str) -> Result<bool, PortError>;
 
     /// Returns at most `limit` keys that follow the key `after`, ordered by their bytes. If `after` is empty, starts at
     /// the first key.
-    async fn keys(&self, space: &KeySpace, after: &str, limit: usize) -> Result<Vec<String>, PortError>;
+    async fn keys(&self, space: &KeyValueBucket, after: &str, limit: usize) -> Result<Vec<String>, PortError>;
 
     /// Adds to a number that is stored as decimal digits and returns the sum. A missing number counts as 0.
-    async fn increment(&self, space: &KeySpace, key: &str, delta: i64) -> Result<i64, PortError>;
+    async fn increment(&self, space: &KeyValueBucket, key: &str, delta: i64) -> Result<i64, PortError>;
 
     /// Sets the value if the stored value equals `expected`. If `expected` is None, sets the value only if the key has
     /// no value.
     async fn swap(
         &self,
-        space: &KeySpace,
+        space: &KeyValueBucket,
         key: &str,
         expected: Option<Vec<u8>>,
         value: Vec<u8>,
@@ -37,7 +37,7 @@ pub trait KeyValuePort: Send + Sync {
 
 /// One bucket of one plugin of one agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeySpace {
+pub struct KeyValueBucket {
     /// Configured name of the agent.
     pub agent: String,
     /// Name of the plugin.

@@ -14,7 +14,7 @@ pub trait MediaPort: Send + Sync {
     async fn read(&self, session: &str, digest: &Digest, range: MediaRange) -> Result<Vec<u8>, PortError>;
 
     /// Stores a media item in this session. The port checks the MIME type that the guest declares.
-    async fn put(&self, session: &str, item: MediumToStore) -> Result<Media, PortError>;
+    async fn put(&self, session: &str, item: NewMediaItem) -> Result<Media, PortError>;
 }
 
 /// A byte range of a media item.
@@ -28,7 +28,7 @@ pub struct MediaRange {
 
 /// A media item that a guest created.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MediumToStore {
+pub struct NewMediaItem {
     /// Content of the media item.
     pub bytes: Vec<u8>,
     /// MIME type that the guest declares.
@@ -40,7 +40,7 @@ pub struct MediumToStore {
 /// Maximum size of the MIME type, and of the name, of a media item, in bytes.
 pub(crate) const MEDIA_ITEM_NAME_BYTES: usize = 255;
 
-impl MediumToStore {
+impl NewMediaItem {
     /// Creates a media item. Cuts the MIME type and the name to their maximum size.
     pub(crate) fn new(bytes: Vec<u8>, mime_type: &str, name: Option<&str>) -> Self {
         Self { bytes, mime_type: short(mime_type), name: name.map(short) }

@@ -8,12 +8,12 @@ use serde_json::Value;
 #[async_trait::async_trait]
 pub trait ModelPort: Send + Sync {
     /// Returns the complete response of the model. Dropping the future cancels the request.
-    async fn ask(&self, asker: &ModelAsker, question: ModelQuestion) -> Result<ModelAnswer, ModelRefusal>;
+    async fn ask(&self, asker: &ModelCaller, question: ModelPortRequest) -> Result<ModelPortResponse, ModelRefusal>;
 }
 
 /// The plugin call that sends a request to the model, and its budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelAsker {
+pub struct ModelCaller {
     /// Name of the plugin.
     pub plugin: String,
     /// Id of the plugin's call.
@@ -24,7 +24,7 @@ pub struct ModelAsker {
 
 /// A request to the model.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ModelQuestion {
+pub struct ModelPortRequest {
     /// System prompt. None: the request has no system prompt.
     pub system: Option<String>,
     /// Text messages of the user and the model. The last message has the role `user`.
@@ -37,7 +37,7 @@ pub struct ModelQuestion {
 
 /// The response of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelAnswer {
+pub struct ModelPortResponse {
     /// Text of the response.
     pub text: String,
     /// Reason why the model stopped.

@@ -6,7 +6,7 @@ use super::guest_log::GuestLog;
 use super::host_calls::HostCallRecorder;
 use super::missed_lookups::MissedLookups;
 use crate::grants::secret::KnownSecrets;
-use crate::grants::{Denial, GrantAdvice, Unmet};
+use crate::grants::{Denial, GrantAdvice, UnmetNeed};
 use crate::identity::PluginIdentity;
 use crate::limits::{CallLimits, Limit};
 use crate::sync::lock;
@@ -34,7 +34,7 @@ pub(crate) struct CallRecord {
     pub(crate) missed_lookups: MissedLookups,
     pub(crate) answers: HostCallRecorder,
     pub(crate) files: FileWatch,
-    pub(crate) unmet: Arc<[Unmet]>,
+    pub(crate) unmet: Arc<[UnmetNeed]>,
     pub(crate) limits: CallLimits,
     /// Secrets that must not reach the guest.
     pub(crate) secrets: Arc<KnownSecrets>,
@@ -116,7 +116,7 @@ impl CallRecord {
     }
 
     /// Sets the needs of the plugin that are not granted, which may explain a failure.
-    pub(crate) fn with_unmet(mut self, unmet: Arc<[Unmet]>) -> Self {
+    pub(crate) fn with_unmet(mut self, unmet: Arc<[UnmetNeed]>) -> Self {
         self.unmet = unmet;
         self
     }

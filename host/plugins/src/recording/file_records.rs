@@ -18,7 +18,7 @@ pub struct GrantedTree {
 /// The state of a path when the call first accessed it, before any change by the call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum FoundFile {
+pub enum InitialFileState {
     /// The path did not exist.
     Nothing,
     /// A regular file.
@@ -93,7 +93,7 @@ pub enum FoundNames {
     /// The call listed the directory.
     Listed {
         /// Names with their kinds, in the order in which the system returned them.
-        names: Vec<(String, NamedKind)>,
+        names: Vec<(String, EntryKind)>,
         /// Whether the list is complete.
         read: Extent,
     },
@@ -102,7 +102,7 @@ pub enum FoundNames {
 /// The kind of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum NamedKind {
+pub enum EntryKind {
     /// A regular file.
     File,
     /// A directory.
@@ -118,7 +118,7 @@ pub enum NamedKind {
 /// The state of a path that the call changed, at the end of the call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum LeftFile {
+pub enum FinalFileState {
     /// The path no longer exists.
     Nothing,
     /// A regular file.

@@ -2,7 +2,7 @@
 //! values, the time and random numbers. Configuration values and secrets are never recorded.
 
 use super::bytes::{Extent, RecordedBytes};
-use super::file_records::{FoundFile, GrantedTree, LeftFile};
+use super::file_records::{FinalFileState, GrantedTree, InitialFileState};
 use crate::ports::http::HttpRefusal;
 use crate::sync::lock;
 use agent_core::message::Digest;
@@ -21,7 +21,7 @@ const OVERHEAD: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostCallLog {
     /// The results that fit into the record.
-    pub answers: Vec<HostAnswer>,
+    pub answers: Vec<HostCallResult>,
     /// Number of results, or parts of results, that did not fit into the record.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: usize,
@@ -34,7 +34,7 @@ fn is_zero(count: &usize) -> bool {
 /// The result of one host call, or of several related host calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "of", rename_all = "snake_case")]
-pub enum HostAnswer {
+pub enum HostCallResult {
     /// The result of an HTTP request.
     Request {
         /// HTTP method, in capital letters.
@@ -47,7 +47,7 @@ pub enum HostAnswer {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         headers: Option<Digest>,
         /// Outcome of the request.
-        answer: RequestAnswer,
+        answer: RequestOutcome,
     },
     /// The value of a key when the call first read it.
     Value {
@@ -92,7 +92,7 @@ pub enum HostAnswer {
         /// Path in the tree, without symbolic links. An empty path is the root of the tree.
         path: String,
         /// State of the path when the call first accessed it.
-        found: FoundFile,
+        found: InitialFileState,
     },
     /// The state of a changed path at the end of the call.
     LeftFile {
@@ -101,7 +101,7 @@ pub enum HostAnswer {
         /// Path in the tree.
         path: String,
         /// State of the path at the end of the call.
-        left: LeftFile,
+        left: FinalFileState,
     },
     /// The first time that the call read from the clock.
     Time {
@@ -118,7 +118,7 @@ pub enum HostAnswer {
 /// The outcome of an HTTP request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RequestAnswer {
+pub enum RequestOutcome {
     /// A response. It contains the part that the guest has read.
     #[serde(rename = "came")]
     Received {
@@ -208,7 +208,7 @@ enum KnownState {
 
 enum Entry {
     Request(RecordedRequest),
-    Other(HostAnswer),
+    Other(HostCallResult),
 }
 
 struct RecordedRequest {
@@ -216,7 +216,7 @@ struct RecordedRequest {
     url: String,
     asked: Sha256,
     headers: Digest,
-    answer: RequestAnswer,
+    answer: RequestOutcome,
 }
 
 /// The index of a request in the record. None: the request is not recorded.
@@ -240,7 +240,7 @@ impl HostCallRecorder {
             url: shown.to_owned(),
             asked: hash_of_request_line(method, url.as_str()),
             headers: headers.clone(),
-            answer: RequestAnswer::Refused(HttpRefusal::ConnectionBroken),
+            answer: RequestOutcome::Refused(HttpRefusal::ConnectionBroken),
         }));
         RequestNumber(Some(recorded.entries.len() - 1))
     }
@@ -252,7 +252,7 @@ impl HostCallRecorder {
 
     /// Records that the request got no response.
     pub(crate) fn request_refused(&self, number: RequestNumber, refusal: HttpRefusal) {
-        self.change_request(number, |request, _| request.answer = RequestAnswer::Refused(refusal));
+        self.change_request(number, |request, _| request.answer = RequestOutcome::Refused(refusal));
     }
 
     /// Records the status and headers of a response.
@@ -264,18 +264,18 @@ impl HostCallRecorder {
         let size = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         self.change_request(number, |request, room| {
             let answer =
-                RequestAnswer::Received { status, headers, body: RecordedBytes::default(), read: Extent::Partly };
-            request.answer = if room(size) { answer } else { RequestAnswer::TooLarge };
+                RequestOutcome::Received { status, headers, body: RecordedBytes::default(), read: Extent::Partly };
+            request.answer = if room(size) { answer } else { RequestOutcome::TooLarge };
         });
     }
 
     /// Records a part of the response's body.
     pub(crate) fn response_body(&self, number: RequestNumber, data: &[u8]) {
         self.change_request(number, |request, room| {
-            if let RequestAnswer::Received { body, .. } = &mut request.answer {
+            if let RequestOutcome::Received { body, .. } = &mut request.answer {
                 match room(data.len()) {
                     true => body.0.extend_from_slice(data),
-                    false => request.answer = RequestAnswer::TooLarge,
+                    false => request.answer = RequestOutcome::TooLarge,
                 }
             }
         });
@@ -284,7 +284,7 @@ impl HostCallRecorder {
     /// Records that the guest has read the whole response.
     pub(crate) fn response_ended(&self, number: RequestNumber) {
         self.change_request(number, |request, _| {
-            if let RequestAnswer::Received { read, .. } = &mut request.answer {
+            if let RequestOutcome::Received { read, .. } = &mut request.answer {
                 *read = Extent::Whole;
             }
         });
@@ -319,7 +319,7 @@ impl HostCallRecorder {
         let size = if let FoundValue::Value(value) = &found { value.0.len() } else { 0 };
         if recorded.has_room(self.capacity, OVERHEAD + bucket.len() + key.len() + size) {
             let (bucket, key) = (bucket.to_owned(), key.to_owned());
-            recorded.entries.push(Entry::Other(HostAnswer::Value { bucket, key, found }));
+            recorded.entries.push(Entry::Other(HostCallResult::Value { bucket, key, found }));
         }
     }
 
@@ -347,7 +347,7 @@ impl HostCallRecorder {
         let size = keys.iter().map(|key| key.len() + 4).sum::<usize>();
         if recorded.has_room(self.capacity, OVERHEAD + bucket.len() + after.len() + size) {
             let (bucket, after, keys) = (bucket.to_owned(), after.to_owned(), keys.to_vec());
-            recorded.entries.push(Entry::Other(HostAnswer::Keys { bucket, after, keys }));
+            recorded.entries.push(Entry::Other(HostCallResult::Keys { bucket, after, keys }));
         }
     }
 
@@ -388,24 +388,24 @@ impl HostCallRecorder {
     }
 
     /// Takes the whole record and appends the records of files. None: nothing was recorded.
-    pub(crate) fn finish(&self, files: Vec<HostAnswer>) -> Option<Box<HostCallLog>> {
+    pub(crate) fn finish(&self, files: Vec<HostCallResult>) -> Option<Box<HostCallLog>> {
         if self.capacity == 0 {
             return None;
         }
         let RecordedAnswers { entries, left_out, written, no_values, time, random, .. } =
             std::mem::take(&mut *lock(&self.recorded));
         let time = time.and_then(|time| u64::try_from(time.as_nanos()).ok());
-        let time = time.map(|nanoseconds| HostAnswer::Time { nanoseconds });
-        let random = (!random.is_empty()).then_some(HostAnswer::Random { bytes: RecordedBytes(random) });
+        let time = time.map(|nanoseconds| HostCallResult::Time { nanoseconds });
+        let random = (!random.is_empty()).then_some(HostCallResult::Random { bytes: RecordedBytes(random) });
         let entries = entries.into_iter().map(|entry| match entry {
             Entry::Other(answer) => answer,
             Entry::Request(RecordedRequest { method, url, asked, headers, answer }) => {
                 let asked = Digest::from_sha256(asked.finalize().into());
-                HostAnswer::Request { method, url, asked, headers: Some(headers), answer }
+                HostCallResult::Request { method, url, asked, headers: Some(headers), answer }
             }
         });
-        let written = written.into_iter().map(|((bucket, key), value)| HostAnswer::Wrote { bucket, key, value });
-        let no_values = no_values.then_some(HostAnswer::NoValues);
+        let written = written.into_iter().map(|((bucket, key), value)| HostCallResult::Wrote { bucket, key, value });
+        let no_values = no_values.then_some(HostCallResult::NoValues);
         let answers: Vec<_> = entries.chain(written).chain(files).chain(no_values).chain(time).chain(random).collect();
         (!answers.is_empty() || left_out > 0).then(|| Box::new(HostCallLog { answers, left_out }))
     }
@@ -471,18 +471,19 @@ mod tests {
         log.request("GET", &url("https://a.example/gone"), &no_headers());
         let recorded = log.finish(Vec::new()).expect("answers");
         let asked = digest_of_request("POST", "https://a.example/x?key=hunter2", b"body");
-        let answer = RequestAnswer::Received {
+        let answer = RequestOutcome::Received {
             status: 200,
             headers: vec![("content-type".into(), "text/plain".into())],
             body: RecordedBytes(b"answer".to_vec()),
             read: Extent::Whole,
         };
-        let [HostAnswer::Request { url, asked: by, answer: recorded_answer, .. }, gone] = &recorded.answers[..] else {
+        let [HostCallResult::Request { url, asked: by, answer: recorded_answer, .. }, gone] = &recorded.answers[..]
+        else {
             panic!("{recorded:?}")
         };
         assert_eq!((url.as_str(), by, recorded_answer), ("https://a.example/x", &asked, &answer));
         assert!(
-            matches!(gone, HostAnswer::Request { answer: RequestAnswer::Refused(_), .. }),
+            matches!(gone, HostCallResult::Request { answer: RequestOutcome::Refused(_), .. }),
             "the request has no response"
         );
         assert!(!serde_json::to_string(&recorded).expect("JSON").contains("hunter2"));
@@ -500,8 +501,8 @@ mod tests {
         log.value_read("", "b", value("3"));
         log.value_written("", "a", None);
         let found: Vec<_> = log.finish(Vec::new()).expect("answers").answers;
-        let of = |key: &str, found| HostAnswer::Value { bucket: String::new(), key: key.to_owned(), found };
-        let left = |key: &str, value: Option<&str>| HostAnswer::Wrote {
+        let of = |key: &str, found| HostCallResult::Value { bucket: String::new(), key: key.to_owned(), found };
+        let left = |key: &str, value: Option<&str>| HostCallResult::Wrote {
             bucket: String::new(),
             key: key.to_owned(),
             value: value.map(|value| RecordedBytes(value.as_bytes().to_vec())),
@@ -520,7 +521,7 @@ mod tests {
         log.random(&[7; 300]);
         let recorded = log.finish(Vec::new()).expect("answers");
         assert!(
-            matches!(&recorded.answers[..], [HostAnswer::Request { answer: RequestAnswer::TooLarge, .. }]),
+            matches!(&recorded.answers[..], [HostCallResult::Request { answer: RequestOutcome::TooLarge, .. }]),
             "{recorded:?}"
         );
         assert_eq!(recorded.left_out, 2);

@@ -3,7 +3,7 @@
 //! from a component's imports count as denied only if the call fails.
 
 use super::CallRecord;
-use crate::grants::Unmet;
+use crate::grants::UnmetNeed;
 use crate::limits::Limit;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,7 +25,7 @@ impl MissedLookups {
         self.environment.store(true, Ordering::Relaxed);
     }
 
-    fn looked_for(&self, unmet: &Unmet) -> bool {
+    fn looked_for(&self, unmet: &UnmetNeed) -> bool {
         let looked = match unmet.thing.as_str() {
             "reading files" | "reading and writing files" => &self.trees,
             thing if thing.starts_with("the environment variable ") => &self.environment,
@@ -49,7 +49,7 @@ impl CallRecord {
     }
 
     /// Records a denial for each need in `unmet` that the call looked for.
-    pub(crate) fn note_lookups(&self, unmet: &[Unmet]) {
+    pub(crate) fn note_lookups(&self, unmet: &[UnmetNeed]) {
         for unmet in unmet.iter().filter(|unmet| self.missed_lookups.looked_for(unmet)) {
             self.deny(unmet.thing.clone(), unmet.advice.clone());
         }

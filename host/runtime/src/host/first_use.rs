@@ -2,7 +2,7 @@
 //! the intent of the call is committed (P6).
 
 use crate::agent::LiveAgent;
-use agent_plugins::{CallEffect, Grants, LoadedPlugin, PluginIdentity, ProtectedPath, Unmet, needed};
+use agent_plugins::{CallEffect, Grants, LoadedPlugin, PluginIdentity, ProtectedPath, UnmetNeed, needed};
 use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
@@ -24,7 +24,7 @@ pub struct FirstUse {
     /// The tool that is called, or `None` if the plugin builds the context.
     pub tool: Option<String>,
     /// The resources that the call needs and that no grant covers.
-    pub lacking: Vec<Unmet>,
+    pub lacking: Vec<UnmetNeed>,
     /// Protected paths, which cannot be granted.
     pub protected: Vec<ProtectedPath>,
     /// Arguments of the call, or null if the plugin builds the context.
@@ -49,7 +49,7 @@ impl FirstUse {
 
     /// Returns the needs in `lacking` that are still not granted. An answer for another call of the plugin may have
     /// granted some of these needs.
-    pub fn still_lacking(&self) -> Vec<Unmet> {
+    pub fn still_lacking(&self) -> Vec<UnmetNeed> {
         let agent = self.agent.current();
         let nothing = Grants::default();
         let granted = agent.grants_of(&self.plugin.name).unwrap_or(&nothing);

@@ -1,6 +1,6 @@
 //! The key-value port of plugins, backed by the store.
 
-use agent_plugins::{KeySpace, KeyValuePort, PortError, SwapOutcome};
+use agent_plugins::{KeyValueBucket, KeyValuePort, PortError, SwapOutcome};
 use agent_store::{Bucket, KeyValue, Store, StoreError, Swap};
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -10,33 +10,33 @@ pub struct StoredValues(pub Arc<dyn Store>);
 
 #[async_trait]
 impl KeyValuePort for StoredValues {
-    async fn get(&self, space: &KeySpace, key: &str) -> Result<Option<Vec<u8>>, PortError> {
+    async fn get(&self, space: &KeyValueBucket, key: &str) -> Result<Option<Vec<u8>>, PortError> {
         KeyValue::get(&*self.0, &bucket(space), key).await.map_err(port_error)
     }
 
-    async fn set(&self, space: &KeySpace, key: &str, value: Vec<u8>) -> Result<(), PortError> {
+    async fn set(&self, space: &KeyValueBucket, key: &str, value: Vec<u8>) -> Result<(), PortError> {
         self.0.set(&bucket(space), key, value).await.map_err(port_error)
     }
 
-    async fn delete(&self, space: &KeySpace, key: &str) -> Result<(), PortError> {
+    async fn delete(&self, space: &KeyValueBucket, key: &str) -> Result<(), PortError> {
         self.0.delete_key(&bucket(space), key).await.map_err(port_error)
     }
 
-    async fn exists(&self, space: &KeySpace, key: &str) -> Result<bool, PortError> {
+    async fn exists(&self, space: &KeyValueBucket, key: &str) -> Result<bool, PortError> {
         self.0.exists(&bucket(space), key).await.map_err(port_error)
     }
 
-    async fn keys(&self, space: &KeySpace, after: &str, limit: usize) -> Result<Vec<String>, PortError> {
+    async fn keys(&self, space: &KeyValueBucket, after: &str, limit: usize) -> Result<Vec<String>, PortError> {
         self.0.keys(&bucket(space), after, limit).await.map_err(port_error)
     }
 
-    async fn increment(&self, space: &KeySpace, key: &str, delta: i64) -> Result<i64, PortError> {
+    async fn increment(&self, space: &KeyValueBucket, key: &str, delta: i64) -> Result<i64, PortError> {
         self.0.increment(&bucket(space), key, delta).await.map_err(port_error)
     }
 
     async fn swap(
         &self,
-        space: &KeySpace,
+        space: &KeyValueBucket,
         key: &str,
         expected: Option<Vec<u8>>,
         value: Vec<u8>,
@@ -49,8 +49,8 @@ impl KeyValuePort for StoredValues {
     }
 }
 
-fn bucket(space: &KeySpace) -> Bucket {
-    let KeySpace { agent, plugin, bucket, quota } = space;
+fn bucket(space: &KeyValueBucket) -> Bucket {
+    let KeyValueBucket { agent, plugin, bucket, quota } = space;
     Bucket { agent: agent.clone(), plugin: plugin.clone(), name: bucket.clone(), quota: *quota }
 }
 

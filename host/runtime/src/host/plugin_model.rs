@@ -11,7 +11,7 @@ use agent_core::tokens;
 use agent_core::tool::ModelUse;
 use agent_core::visible::visible_request;
 use agent_models::{ModelError, NoMedia, Provider, Purpose, RawReply, ReplyContext};
-use agent_plugins::{ModelAnswer, ModelAsker, ModelPort, ModelQuestion, ModelRefusal};
+use agent_plugins::{ModelCaller, ModelPort, ModelPortRequest, ModelPortResponse, ModelRefusal};
 use agent_store::digest_of;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,8 +56,8 @@ impl ModelLedger {
     /// tokens.
     fn reserve(
         self: &Arc<Self>,
-        asker: &ModelAsker,
-        question: &ModelQuestion,
+        asker: &ModelCaller,
+        question: &ModelPortRequest,
         (prompt, max_answer): (u64, u64),
     ) -> Result<ReservedTokens, ModelRefusal> {
         let mut ledger = self.lock();
@@ -92,7 +92,7 @@ impl ModelLedger {
 /// tokens count as used, because it is unknown how many tokens the model has generated.
 struct ReservedTokens {
     ledger: Arc<ModelLedger>,
-    asker: ModelAsker,
+    asker: ModelCaller,
     /// Number of the question in the session, from 0.
     number: u64,
     prompt: u64,
@@ -141,7 +141,7 @@ pub(crate) struct AgentModel {
 
 #[async_trait::async_trait]
 impl ModelPort for AgentModel {
-    async fn ask(&self, asker: &ModelAsker, question: ModelQuestion) -> Result<ModelAnswer, ModelRefusal> {
+    async fn ask(&self, asker: &ModelCaller, question: ModelPortRequest) -> Result<ModelPortResponse, ModelRefusal> {
         let prompt = u64::from(prompt_tokens(&question));
         let max_answer = question.max_tokens.unwrap_or(u32::MAX).min(self.reply_tokens);
         let mut reserved = self.ledger.reserve(asker, &question, (prompt, max_answer.into()))?;
@@ -156,7 +156,7 @@ impl ModelPort for AgentModel {
                 let reply = PluginModelReply { text: text.clone(), stop, usage, model: model.clone() };
                 reserved.record.reply = Some(reply);
                 let left = reserved.finish(counted, usage);
-                Ok(ModelAnswer { text, stop, usage, left, model })
+                Ok(ModelPortResponse { text, stop, usage, left, model })
             }
             Err(refusal) => {
                 reserved.record.error = Some(refusal.to_string());
@@ -171,7 +171,7 @@ impl AgentModel {
     /// Asks the models in order until one of them answers. Each model has its own retries (M3).
     async fn ask_in_order(
         &self,
-        question: &ModelQuestion,
+        question: &ModelPortRequest,
         reserved: &ReservedTokens,
     ) -> Result<RawReply, ModelRefusal> {
         let mut index = self.models.replacement_for(0).unwrap_or(0);
@@ -205,7 +205,7 @@ impl AgentModel {
     async fn ask_one(
         &self,
         model: &Arc<dyn Provider>,
-        question: &ModelQuestion,
+        question: &ModelPortRequest,
         reserved: &ReservedTokens,
     ) -> Result<RawReply, Problem> {
         if !model.is_language_model() {
@@ -247,7 +247,7 @@ enum Problem {
 /// Creates the model request for a question. The request has no tools and no media.
 fn request(
     model: &Arc<dyn Provider>,
-    question: &ModelQuestion,
+    question: &ModelPortRequest,
     reserved: &ReservedTokens,
 ) -> Result<ModelRequest, ModelRefusal> {
     let model = model.info().model.clone();
@@ -274,7 +274,7 @@ fn request(
 }
 
 /// Estimates the number of prompt tokens of a question.
-fn prompt_tokens(question: &ModelQuestion) -> u32 {
+fn prompt_tokens(question: &ModelPortRequest) -> u32 {
     let system = question.system.as_deref().map_or(0, tokens::of_text);
     let schema = question.output_schema.as_ref().map_or(0, |schema| tokens::of_text(&schema.to_string()));
     let messages = question.messages.iter().map(|message| tokens::of_parts(&message.parts));
@@ -282,13 +282,13 @@ fn prompt_tokens(question: &ModelQuestion) -> u32 {
 }
 
 /// Returns the texts that the record of a question refers to by digest.
-fn texts_of(question: &ModelQuestion) -> Vec<String> {
+fn texts_of(question: &ModelPortRequest) -> Vec<String> {
     let messages = question.messages.iter().map(Message::plain_text);
     question.system.iter().cloned().chain(messages).collect()
 }
 
 /// Creates the record of a question. The record contains digests of the texts, like all records of prompts (D1).
-pub(crate) fn question_record(question: &ModelQuestion) -> ModelQuestionRecord {
+pub(crate) fn question_record(question: &ModelPortRequest) -> ModelQuestionRecord {
     let digest = |text: &str| digest_of(text.as_bytes()).to_string();
     let message = |message: &Message| (message.role.as_str().to_owned(), digest(&message.plain_text()));
     ModelQuestionRecord {
@@ -303,12 +303,12 @@ pub(crate) fn question_record(question: &ModelQuestion) -> ModelQuestionRecord {
 mod tests {
     use super::*;
 
-    fn asker(plugin: &str, budget: u64) -> ModelAsker {
-        ModelAsker { plugin: plugin.to_owned(), call: "1".to_owned(), budget }
+    fn asker(plugin: &str, budget: u64) -> ModelCaller {
+        ModelCaller { plugin: plugin.to_owned(), call: "1".to_owned(), budget }
     }
 
-    fn question() -> ModelQuestion {
-        ModelQuestion { system: None, messages: Vec::new(), output_schema: None, max_tokens: None }
+    fn question() -> ModelPortRequest {
+        ModelPortRequest { system: None, messages: Vec::new(), output_schema: None, max_tokens: None }
     }
 
     fn left(result: Result<ReservedTokens, ModelRefusal>) -> u64 {

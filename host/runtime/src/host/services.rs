@@ -11,7 +11,7 @@ use agent_core::message::CallId;
 use agent_core::model::Downscaled;
 use agent_core::plugin::Scope;
 use agent_core::run::Run;
-use agent_plugins::{Grants, HttpPort, MediaPort, ModelPort, PluginSetup, Ports, Sandbox, TreeGrant, trees_within};
+use agent_plugins::{Grants, HttpPort, MediaPort, ModelPort, PluginSetup, Ports, Sandbox, TreeGrant, intersect_trees};
 use agent_store::{MemoryFilter, MemoryScope, Store};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -173,7 +173,7 @@ impl SessionServices {
     /// Returns the file trees that the host's own file tools may read. These are the trees that the turn began with,
     /// without the trees that have been revoked.
     pub(crate) fn current_host_trees(&self) -> Vec<TreeGrant> {
-        trees_within(&self.agent.config().host_trees, &self.live.current().config().host_trees)
+        intersect_trees(&self.agent.config().host_trees, &self.live.current().config().host_trees)
     }
 
     /// Returns the source of the media bytes for a model request.

@@ -2,8 +2,9 @@
 
 use agent_core::message::Digest;
 use agent_plugins::{
-    Extent, FoundValue, Grants, HostAnswer, HostCallLog, HttpAnswer, HttpEnding, HttpPort, HttpQuestion, HttpRefusal,
-    KeySpace, KeyValuePort, PortError, ReplayInputs, ReplayTrees, RequestAnswer, SwapOutcome, digest_of_request,
+    BodyCompleteness, Extent, FoundValue, Grants, HostCallLog, HostCallResult, HttpPort, HttpPortRequest,
+    HttpPortResponse, HttpRefusal, KeyValueBucket, KeyValuePort, PortError, ReplayInputs, ReplayTrees, RequestOutcome,
+    SwapOutcome, digest_of_request,
 };
 use async_trait::async_trait;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -39,7 +40,7 @@ struct AnsweredRequest {
     shown: String,
     /// Digest of the headers, or `None` if they were not recorded.
     headers: Option<Digest>,
-    answer: RequestAnswer,
+    answer: RequestOutcome,
 }
 
 /// The differences between a replayed call and the recorded call.
@@ -59,19 +60,21 @@ impl RecordedHost {
         let mut state = State::default();
         for answer in recorded.answers.clone() {
             match answer {
-                HostAnswer::Request { method, url, asked, headers, answer } => {
+                HostCallResult::Request { method, url, asked, headers, answer } => {
                     let answered = AnsweredRequest { shown: format!("{method} {url}"), headers, answer };
                     state.requests.entry(asked.to_string()).or_default().push_back(answered);
                 }
                 // A later read of the same key may contain more data, so it replaces the earlier read.
-                HostAnswer::Value { bucket, key, found } => drop(state.found.insert((bucket, key), found)),
-                HostAnswer::Keys { bucket, after, keys } => drop(state.pages.entry((bucket, after)).or_insert(keys)),
-                HostAnswer::Wrote { bucket, key, value } => {
+                HostCallResult::Value { bucket, key, found } => drop(state.found.insert((bucket, key), found)),
+                HostCallResult::Keys { bucket, after, keys } => {
+                    state.pages.entry((bucket, after)).or_insert(keys);
+                }
+                HostCallResult::Wrote { bucket, key, value } => {
                     state.recorded_writes.insert((bucket, key), value.map(|value| value.0));
                 }
                 // Files are replayed in a separate directory.
-                HostAnswer::Trees { .. } | HostAnswer::File { .. } | HostAnswer::LeftFile { .. } => {}
-                HostAnswer::NoValues | HostAnswer::Time { .. } | HostAnswer::Random { .. } => {}
+                HostCallResult::Trees { .. } | HostCallResult::File { .. } | HostCallResult::LeftFile { .. } => {}
+                HostCallResult::NoValues | HostCallResult::Time { .. } | HostCallResult::Random { .. } => {}
             }
         }
         Self(Mutex::new(state))
@@ -96,7 +99,7 @@ impl RecordedHost {
         for answered in state.requests.values().flatten() {
             let is_safe = SAFE_METHODS.iter().any(|method| answered.shown.starts_with(&format!("{method} ")));
             // A request that was denied for a missing grant had no effect.
-            if !is_safe && answered.answer != RequestAnswer::Refused(HttpRefusal::Denied) {
+            if !is_safe && answered.answer != RequestOutcome::Refused(HttpRefusal::Denied) {
                 effects.push(format!("no longer sends the request {}", answered.shown));
             }
         }
@@ -117,8 +120,8 @@ pub(super) fn recorded_environment(recorded: &HostCallLog, trees: Option<Arc<Rep
     let mut inputs = ReplayInputs { trees, ..ReplayInputs::default() };
     for answer in &recorded.answers {
         match answer {
-            HostAnswer::Time { nanoseconds } => inputs.time = Some(Duration::from_nanos(*nanoseconds)),
-            HostAnswer::Random { bytes } => inputs.random.clone_from(&bytes.0),
+            HostCallResult::Time { nanoseconds } => inputs.time = Some(Duration::from_nanos(*nanoseconds)),
+            HostCallResult::Random { bytes } => inputs.random.clone_from(&bytes.0),
             _ => {}
         }
     }
@@ -129,10 +132,10 @@ pub(super) fn recorded_environment(recorded: &HostCallLog, trees: Option<Arc<Rep
 /// The recorded trees come first, followed by the trees in `grants` that have other names.
 pub(super) fn recorded_grants(recorded: &HostCallLog, recorded_trees: Option<&ReplayTrees>, grants: &Grants) -> Grants {
     let patterns = recorded.answers.iter().filter_map(|answer| match answer {
-        HostAnswer::Request { method, url, .. } => format!("{method} {url}").parse().ok(),
+        HostCallResult::Request { method, url, .. } => format!("{method} {url}").parse().ok(),
         _ => None,
     });
-    let has_values = !recorded.answers.contains(&HostAnswer::NoValues);
+    let has_values = !recorded.answers.contains(&HostCallResult::NoValues);
     let http = grants.http.iter().cloned().chain(patterns).collect();
     let mut trees = recorded_trees.map(ReplayTrees::grants).unwrap_or_default();
     let others = grants.trees.iter().filter(|granted| !trees.iter().any(|tree| tree.guest == granted.guest));
@@ -146,8 +149,8 @@ fn shown((bucket, key): &ValueKey) -> String {
 
 #[async_trait]
 impl HttpPort for RecordedHost {
-    async fn answer(&self, question: HttpQuestion) -> Result<HttpAnswer, HttpRefusal> {
-        let HttpQuestion { method, url, own_headers, body, .. } = question;
+    async fn answer(&self, question: HttpPortRequest) -> Result<HttpPortResponse, HttpRefusal> {
+        let HttpPortRequest { method, url, own_headers, body, .. } = question;
         let digest = digest_of_request(&method, &url, &body).to_string();
         let shown = url.split(['?', '#']).next().unwrap_or_default();
         let mut state = self.lock();
@@ -167,12 +170,12 @@ impl HttpPort for RecordedHost {
             state.effects.push(format!("sends different headers with the request {method} {shown}"));
         }
         match answered.map(|(answer, _)| answer) {
-            Some(RequestAnswer::Received { status, headers, body, read }) => {
-                let ending = if read == Extent::Whole { HttpEnding::Whole } else { HttpEnding::Broken };
-                Ok(HttpAnswer { status, headers, body: body.0, ending })
+            Some(RequestOutcome::Received { status, headers, body, read }) => {
+                let ending = if read == Extent::Whole { BodyCompleteness::Whole } else { BodyCompleteness::Broken };
+                Ok(HttpPortResponse { status, headers, body: body.0, ending })
             }
-            Some(RequestAnswer::Refused(refusal)) => Err(refusal),
-            Some(RequestAnswer::TooLarge) => {
+            Some(RequestOutcome::Refused(refusal)) => Err(refusal),
+            Some(RequestOutcome::TooLarge) => {
                 state.missed.push(format!(
                     "the request {method} {shown}, whose answer was too large to be recorded (`recorded_kib`)"
                 ));
@@ -203,7 +206,7 @@ impl State {
     }
 }
 
-fn value_key(space: &KeySpace, key: &str) -> ValueKey {
+fn value_key(space: &KeyValueBucket, key: &str) -> ValueKey {
     (space.bucket.clone(), key.to_owned())
 }
 
@@ -213,21 +216,21 @@ fn unrecorded() -> PortError {
 
 #[async_trait]
 impl KeyValuePort for RecordedHost {
-    async fn get(&self, space: &KeySpace, key: &str) -> Result<Option<Vec<u8>>, PortError> {
+    async fn get(&self, space: &KeyValueBucket, key: &str) -> Result<Option<Vec<u8>>, PortError> {
         self.lock().value(&value_key(space, key)).ok_or_else(unrecorded)
     }
 
-    async fn set(&self, space: &KeySpace, key: &str, value: Vec<u8>) -> Result<(), PortError> {
+    async fn set(&self, space: &KeyValueBucket, key: &str, value: Vec<u8>) -> Result<(), PortError> {
         self.lock().writes.insert(value_key(space, key), Some(value));
         Ok(())
     }
 
-    async fn delete(&self, space: &KeySpace, key: &str) -> Result<(), PortError> {
+    async fn delete(&self, space: &KeyValueBucket, key: &str) -> Result<(), PortError> {
         self.lock().writes.insert(value_key(space, key), None);
         Ok(())
     }
 
-    async fn exists(&self, space: &KeySpace, key: &str) -> Result<bool, PortError> {
+    async fn exists(&self, space: &KeyValueBucket, key: &str) -> Result<bool, PortError> {
         let value_key = value_key(space, key);
         let mut state = self.lock();
         if !state.writes.contains_key(&value_key) && state.found.get(&value_key) == Some(&FoundValue::Something) {
@@ -236,7 +239,7 @@ impl KeyValuePort for RecordedHost {
         state.value(&value_key).map(|value| value.is_some()).ok_or_else(unrecorded)
     }
 
-    async fn keys(&self, space: &KeySpace, after: &str, limit: usize) -> Result<Vec<String>, PortError> {
+    async fn keys(&self, space: &KeyValueBucket, after: &str, limit: usize) -> Result<Vec<String>, PortError> {
         let mut state = self.lock();
         let Some(page) = state.pages.get(&value_key(space, after)).cloned() else {
             state.missed.push(format!("listing the keys of `{}` after `{after}`", space.bucket));
@@ -255,7 +258,7 @@ impl KeyValuePort for RecordedHost {
         Ok(keys.into_iter().take(limit).collect())
     }
 
-    async fn increment(&self, space: &KeySpace, key: &str, delta: i64) -> Result<i64, PortError> {
+    async fn increment(&self, space: &KeyValueBucket, key: &str, delta: i64) -> Result<i64, PortError> {
         let value_key = value_key(space, key);
         let mut state = self.lock();
         let value = state.value(&value_key).ok_or_else(unrecorded)?;
@@ -270,7 +273,7 @@ impl KeyValuePort for RecordedHost {
 
     async fn swap(
         &self,
-        space: &KeySpace,
+        space: &KeyValueBucket,
         key: &str,
         expected: Option<Vec<u8>>,
         value: Vec<u8>,
@@ -291,23 +294,23 @@ mod tests {
     use super::*;
     use agent_plugins::RecordedBytes;
 
-    fn space() -> KeySpace {
-        KeySpace { agent: "a".into(), plugin: "p".into(), bucket: String::new(), quota: 1 }
+    fn space() -> KeyValueBucket {
+        KeyValueBucket { agent: "a".into(), plugin: "p".into(), bucket: String::new(), quota: 1 }
     }
 
-    fn host(answers: Vec<HostAnswer>) -> RecordedHost {
+    fn host(answers: Vec<HostCallResult>) -> RecordedHost {
         RecordedHost::new(&HostCallLog { answers, left_out: 0 })
     }
 
-    fn value(key: &str, found: Option<&str>) -> HostAnswer {
+    fn value(key: &str, found: Option<&str>) -> HostCallResult {
         let bytes = |text: &str| FoundValue::Value(RecordedBytes(text.as_bytes().to_vec()));
         let found = found.map_or(FoundValue::Nothing, bytes);
-        HostAnswer::Value { bucket: String::new(), key: key.to_owned(), found }
+        HostCallResult::Value { bucket: String::new(), key: key.to_owned(), found }
     }
 
-    fn wrote(key: &str, value: &str) -> HostAnswer {
+    fn wrote(key: &str, value: &str) -> HostCallResult {
         let value = Some(RecordedBytes(value.as_bytes().to_vec()));
-        HostAnswer::Wrote { bucket: String::new(), key: key.to_owned(), value }
+        HostCallResult::Wrote { bucket: String::new(), key: key.to_owned(), value }
     }
 
     /// S6: a replayed call reads the recorded values with its own changes, and the values that it writes are compared
@@ -352,7 +355,7 @@ mod tests {
     #[tokio::test]
     async fn s6_keys_are_listed_as_recorded() {
         let keys = vec!["b".to_owned(), "c".to_owned()];
-        let host = host(vec![HostAnswer::Keys { bucket: String::new(), after: String::new(), keys }]);
+        let host = host(vec![HostCallResult::Keys { bucket: String::new(), after: String::new(), keys }]);
         host.set(&space(), "a", Vec::new()).await.unwrap();
         host.delete(&space(), "c").await.unwrap();
         assert_eq!(host.keys(&space(), "", 10).await, Ok(vec!["a".to_owned(), "b".to_owned()]));
@@ -363,12 +366,12 @@ mod tests {
     /// recorded.
     #[tokio::test]
     async fn s6_requests_are_answered_as_recorded() {
-        let request = |method: &str, text: &str| HostAnswer::Request {
+        let request = |method: &str, text: &str| HostCallResult::Request {
             method: method.to_owned(),
             url: "https://a.example/".to_owned(),
             asked: digest_of_request(method, "https://a.example/", text.as_bytes()),
             headers: Some(Digest::from_sha256([1; 32])),
-            answer: RequestAnswer::Received {
+            answer: RequestOutcome::Received {
                 status: 200,
                 headers: Vec::new(),
                 body: RecordedBytes(text.as_bytes().to_vec()),
@@ -377,7 +380,7 @@ mod tests {
         };
         let host = host(vec![request("GET", ""), request("POST", "1"), request("POST", "2"), request("PUT", "3")]);
         let ask = async |method: &str, body: &str, headers: u8| {
-            let question = HttpQuestion {
+            let question = HttpPortRequest {
                 plugin: "p".into(),
                 call: "1".into(),
                 method: method.into(),

@@ -2,7 +2,7 @@
 
 use crate::host::question_record;
 use crate::records::{ModelQuestionRecord, PluginModelRecord, PluginModelReply};
-use agent_plugins::{ModelAnswer, ModelAsker, ModelPort, ModelQuestion, ModelRefusal};
+use agent_plugins::{ModelCaller, ModelPort, ModelPortRequest, ModelPortResponse, ModelRefusal};
 use async_trait::async_trait;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -48,7 +48,7 @@ impl RecordedModel {
 
 #[async_trait]
 impl ModelPort for RecordedModel {
-    async fn ask(&self, asker: &ModelAsker, question: ModelQuestion) -> Result<ModelAnswer, ModelRefusal> {
+    async fn ask(&self, asker: &ModelCaller, question: ModelPortRequest) -> Result<ModelPortResponse, ModelRefusal> {
         let mut recorded = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let answers = recorded.get_mut(&asker.call);
         let record = question_record(&question);
@@ -60,6 +60,6 @@ impl ModelPort for RecordedModel {
             return Err(ModelRefusal::Failed(text.to_owned()));
         };
         let PluginModelReply { text, stop, usage, model } = reply;
-        Ok(ModelAnswer { text, stop, usage, left: asker.budget, model })
+        Ok(ModelPortResponse { text, stop, usage, left: asker.budget, model })
     }
 }

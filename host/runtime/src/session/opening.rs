@@ -7,7 +7,7 @@ use crate::history::LoadedHistory;
 use crate::host::{Host, SessionServices};
 use crate::outbox::{DeferredDelivery, deliver_session};
 use crate::records::CommitNotes;
-use agent_core::message::ID_ENDING;
+use agent_core::message::ID_SUFFIX_LENGTH;
 use agent_core::prompt::system_sections;
 use agent_core::run::{Input, Run, TurnError};
 use agent_plugins::Generation;
@@ -186,7 +186,7 @@ impl Session {
                 tracing::info!(session = %self.run.session, %error, "the open turn's plugins are not loaded");
                 return Ok(());
             }
-            Err(error) if error.is_lasting() => Err(error.to_string()),
+            Err(error) if error.is_permanent() => Err(error.to_string()),
             // The plugins may become available later, so the turn stays open.
             Err(error) => return Err(error.into()),
         };
@@ -249,7 +249,7 @@ fn uuid_at(time: SystemTime) -> Uuid {
 /// sessions.
 pub(crate) fn new_id_ending() -> String {
     let mut ending = Uuid::new_v4().simple().to_string();
-    ending.truncate(ID_ENDING);
+    ending.truncate(ID_SUFFIX_LENGTH);
     ending
 }
 

@@ -4,7 +4,7 @@
 use super::version_log::{TRAPPED, directory_name};
 use crate::agent::{LiveAgent, VersionTrial};
 use agent_plugins::TrialCounts;
-use agent_store::{AuditAction, Rollback, Store, StoreError, TrialCalls, VersionEnd};
+use agent_store::{AuditAction, Rollback, Store, StoreError, TrialCalls, VersionEndReason};
 use std::path::Path;
 
 /// Stores the trial counts of an agent's plugins before the process ends. Versions that failed their trial are rolled back
@@ -40,7 +40,7 @@ pub(super) async fn count(
         calls: new.calls,
         traps: new.traps,
     };
-    let stored = match store.count_trial(counted).await {
+    let stored = match store.add_trial_calls(counted).await {
         Ok(stored) => stored,
         Err(error) => {
             on_trial.calls.give_back(new);
@@ -67,7 +67,7 @@ pub(super) fn rollback_of(directory: &str, plugin: &str, on_trial: &VersionTrial
         plugin: plugin.to_owned(),
         from: on_trial.digest.clone(),
         to: on_trial.before.clone(),
-        why: VersionEnd::Trapped,
+        why: VersionEndReason::Trapped,
     }
 }
 

@@ -8,7 +8,7 @@ use agent_plugins::{
     CallLimits, Generation, GenerationError, Grants, LoadedPlugin, Sandbox, TreeGrant, Trial, TrialCounts,
 };
 use agent_store::{
-    AuditAction, PLUGIN_STORE_ORIGIN, Rollback, ServedPlugin, Store, StoreError, StoredTrial, VersionEnd,
+    AuditAction, PLUGIN_STORE_ORIGIN, Rollback, ServedPlugin, Store, StoreError, StoredTrial, VersionEndReason,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -257,7 +257,7 @@ impl PluginWatcher {
     }
 
     fn has_trapped(&self, plugin: &str) -> bool {
-        let is_trap = |rollback: &&Rollback| rollback.plugin == plugin && rollback.why == VersionEnd::Trapped;
+        let is_trap = |rollback: &&Rollback| rollback.plugin == plugin && rollback.why == VersionEndReason::Trapped;
         self.rollbacks.iter().any(|rollback| is_trap(&rollback))
     }
 
@@ -271,9 +271,9 @@ impl PluginWatcher {
 
 /// Returns the reason why the previous version is no longer in use: the reason for the rollback, or `Replaced` if there
 /// was no rollback.
-fn version_end(rollbacks: &[Rollback], rolled_back: Option<&Digest>) -> VersionEnd {
+fn version_end(rollbacks: &[Rollback], rolled_back: Option<&Digest>) -> VersionEndReason {
     let rollback = rollbacks.iter().find(|rollback| Some(&rollback.from) == rolled_back);
-    rollback.map_or(VersionEnd::Replaced, |rollback| rollback.why)
+    rollback.map_or(VersionEndReason::Replaced, |rollback| rollback.why)
 }
 
 fn origin(path: Option<&Path>, is_rolled_back: bool) -> String {

@@ -102,7 +102,7 @@ async fn outgoing_prompt(context: &mut ActionContext<'_>, plan: &StepPlan) -> Re
     let limit = context.result_characters();
     let shown = stored.iter().zip(&entries).map(|(message, entry)| {
         let message = shown_message(message, context.run.seen_count(entry), limit);
-        with_provider_names(context, context.run.without_left_out(message))
+        with_provider_names(context, context.run.without_rejected_results(message))
     });
     let messages: Vec<Message> = shown.collect();
     // Step sections are added at the end, so that the prompt before them is the same as in the previous step (L22).

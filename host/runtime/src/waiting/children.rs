@@ -93,7 +93,7 @@ impl Session {
         let arguments = tool.map_or(Cow::Borrowed(written), |tool| tool.outgoing(written, &self.run.session));
         Ok(child.map_err(|error| ToolError::Failed { message: error.to_string() }).map(|child| ChildTurn {
             host: self.services.host(),
-            bounds: self.run.bounds_below(child.bounds()),
+            bounds: self.run.delegate_limits(child.bounds()),
             agent: live(child),
             call: call.clone(),
             new_run: self.run.delegated(subject, name),

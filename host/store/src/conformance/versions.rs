@@ -2,7 +2,8 @@
 
 use super::TestStore;
 use crate::{
-    PluginVersion, Rollback, ServedPlugin, Store, StoredTrial, TrialCalls, VersionChange, VersionEnd, VersionFilter,
+    PluginVersion, Rollback, ServedPlugin, Store, StoredTrial, TrialCalls, VersionChange, VersionEndReason,
+    VersionFilter,
 };
 use agent_core::message::Digest;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ fn digest(byte: u8) -> Digest {
     Digest::from_sha256([byte; 32])
 }
 
-fn served_plugin(plugin: &str, byte: u8, instead: VersionEnd) -> ServedPlugin {
+fn served_plugin(plugin: &str, byte: u8, instead: VersionEndReason) -> ServedPlugin {
     ServedPlugin {
         plugin: plugin.to_owned(),
         digest: digest(byte),
@@ -28,22 +29,23 @@ async fn listed_versions(store: &Arc<dyn Store>, plugin: Option<&str>) -> Vec<Pl
 
 pub(super) async fn versions_start_and_end(test: TestStore) {
     let store = &test.store;
-    let both = |byte: u8, why| vec![served_plugin("calc", 1, VersionEnd::Replaced), served_plugin("text", byte, why)];
+    let both =
+        |byte: u8, why| vec![served_plugin("calc", 1, VersionEndReason::Replaced), served_plugin("text", byte, why)];
     for _ in 0..2 {
-        store.set_serving("/one", both(2, VersionEnd::Replaced)).await.unwrap();
+        store.set_serving("/one", both(2, VersionEndReason::Replaced)).await.unwrap();
     }
     assert_eq!(listed_versions(store, None).await.len(), 2, "a version that already serves is not recorded again");
-    store.set_serving("/two", both(2, VersionEnd::Replaced)).await.unwrap();
-    store.set_serving("/one", both(3, VersionEnd::Replaced)).await.unwrap();
-    store.set_serving("/one", both(2, VersionEnd::Trapped)).await.unwrap();
-    store.set_serving("/one", vec![served_plugin("calc", 1, VersionEnd::Replaced)]).await.unwrap();
+    store.set_serving("/two", both(2, VersionEndReason::Replaced)).await.unwrap();
+    store.set_serving("/one", both(3, VersionEndReason::Replaced)).await.unwrap();
+    store.set_serving("/one", both(2, VersionEndReason::Trapped)).await.unwrap();
+    store.set_serving("/one", vec![served_plugin("calc", 1, VersionEndReason::Replaced)]).await.unwrap();
     let which = VersionFilter { directory: Some("/one".into()), plugin: Some("text".into()) };
     let text = store.versions(which, 100).await.unwrap();
     let seen: Vec<_> = text.iter().map(|version| (version.digest.clone(), version.why)).collect();
     let expected = [
-        (digest(2), Some(VersionEnd::Removed)),
-        (digest(3), Some(VersionEnd::Trapped)),
-        (digest(2), Some(VersionEnd::Replaced)),
+        (digest(2), Some(VersionEndReason::Removed)),
+        (digest(3), Some(VersionEndReason::Trapped)),
+        (digest(2), Some(VersionEndReason::Replaced)),
     ];
     assert_eq!(seen, expected, "newest first");
     assert!(text.iter().all(|version| version.ended.is_some() && version.began.ends_with('Z')));
@@ -68,10 +70,10 @@ pub(super) async fn new_rollback_replaces_the_previous_one(test: TestStore) {
         why,
     };
     assert_eq!(store.rollbacks("/one").await, Ok(Vec::new()));
-    store.roll_back(rollback("/one", 2, VersionEnd::Trapped)).await.unwrap();
-    store.roll_back(rollback("/two", 2, VersionEnd::Trapped)).await.unwrap();
-    store.roll_back(rollback("/one", 3, VersionEnd::Requested)).await.unwrap();
-    assert_eq!(store.rollbacks("/one").await.unwrap(), [rollback("/one", 3, VersionEnd::Requested)]);
+    store.roll_back(rollback("/one", 2, VersionEndReason::Trapped)).await.unwrap();
+    store.roll_back(rollback("/two", 2, VersionEndReason::Trapped)).await.unwrap();
+    store.roll_back(rollback("/one", 3, VersionEndReason::Requested)).await.unwrap();
+    assert_eq!(store.rollbacks("/one").await.unwrap(), [rollback("/one", 3, VersionEndReason::Requested)]);
     assert_eq!(store.undo_rollback("/one", "text").await, Ok(true));
     assert_eq!(store.undo_rollback("/one", "text").await, Ok(false));
     assert_eq!(store.rollbacks("/one").await, Ok(Vec::new()));
@@ -82,18 +84,18 @@ pub(super) async fn new_rollback_replaces_the_previous_one(test: TestStore) {
 pub(super) async fn rollback_updates_the_history_at_once(test: TestStore) {
     let store = &test.store;
     for byte in [1, 2] {
-        store.set_serving("/one", vec![served_plugin("text", byte, VersionEnd::Replaced)]).await.unwrap();
+        store.set_serving("/one", vec![served_plugin("text", byte, VersionEndReason::Replaced)]).await.unwrap();
     }
     let (directory, plugin) = ("/one".to_owned(), "text".to_owned());
-    let rollback = Rollback { directory, plugin, from: digest(2), to: digest(1), why: VersionEnd::Requested };
+    let rollback = Rollback { directory, plugin, from: digest(2), to: digest(1), why: VersionEndReason::Requested };
     store.roll_back(rollback).await.unwrap();
     assert_eq!(store.serving("/one").await.unwrap(), [("text".to_owned(), digest(1))]);
     assert!(store.undo_rollback("/one", "text").await.unwrap());
     assert_eq!(store.serving("/one").await.unwrap(), [("text".to_owned(), digest(2))]);
     let which = VersionFilter { directory: Some("/one".into()), plugin: Some("text".into()) };
     let seen: Vec<_> = store.versions(which, 100).await.unwrap().into_iter().map(|version| version.why).collect();
-    let requested = Some(VersionEnd::Requested);
-    assert_eq!(seen, [None, requested, requested, Some(VersionEnd::Replaced)], "newest first");
+    let requested = Some(VersionEndReason::Requested);
+    assert_eq!(seen, [None, requested, requested, Some(VersionEndReason::Replaced)], "newest first");
 }
 
 pub(super) async fn set_serving_returns_each_change_once(test: TestStore) {
@@ -104,25 +106,32 @@ pub(super) async fn set_serving_returns_each_change_once(test: TestStore) {
         to: to.map(digest),
     };
     let serve = |serving: Vec<ServedPlugin>| async move { store.set_serving("/one", serving).await.unwrap() };
-    let both =
-        |byte| vec![served_plugin("calc", 1, VersionEnd::Replaced), served_plugin("text", byte, VersionEnd::Replaced)];
+    let both = |byte| {
+        vec![
+            served_plugin("calc", 1, VersionEndReason::Replaced),
+            served_plugin("text", byte, VersionEndReason::Replaced),
+        ]
+    };
     assert_eq!(serve(both(2)).await, [change("calc", None, Some(1)), change("text", None, Some(2))]);
     assert_eq!(serve(both(2)).await, []);
     let now = store.serving("/one").await.unwrap();
     assert_eq!(now, [("calc".to_owned(), digest(1)), ("text".to_owned(), digest(2))]);
     assert_eq!(serve(both(3)).await, [change("text", Some(2), Some(3))]);
-    assert_eq!(serve(vec![served_plugin("calc", 1, VersionEnd::Replaced)]).await, [change("text", Some(3), None)]);
+    assert_eq!(
+        serve(vec![served_plugin("calc", 1, VersionEndReason::Replaced)]).await,
+        [change("text", Some(3), None)]
+    );
 }
 
 pub(super) async fn trial_totals_grow_until_the_trial_ends(test: TestStore) {
     let store = &test.store;
     let on_trial = |byte: u8, before: u8| ServedPlugin {
         trial: Some(digest(before)),
-        ..served_plugin("text", byte, VersionEnd::Replaced)
+        ..served_plugin("text", byte, VersionEndReason::Replaced)
     };
     let count = |byte: u8, calls: u32, traps: u32| {
         let (directory, plugin) = ("/one".to_owned(), "text".to_owned());
-        store.count_trial(TrialCalls { directory, plugin, digest: digest(byte), calls, traps })
+        store.add_trial_calls(TrialCalls { directory, plugin, digest: digest(byte), calls, traps })
     };
     let stored = |calls: u32, traps: u32| StoredTrial {
         plugin: "text".to_owned(),
@@ -131,7 +140,7 @@ pub(super) async fn trial_totals_grow_until_the_trial_ends(test: TestStore) {
         calls,
         traps,
     };
-    store.set_serving("/one", vec![served_plugin("text", 1, VersionEnd::Replaced)]).await.unwrap();
+    store.set_serving("/one", vec![served_plugin("text", 1, VersionEndReason::Replaced)]).await.unwrap();
     assert_eq!(store.trials("/one").await, Ok(Vec::new()), "the first version is not on trial");
     store.set_serving("/one", vec![on_trial(2, 1)]).await.unwrap();
     assert_eq!(store.trials("/one").await.unwrap(), [stored(0, 0)]);

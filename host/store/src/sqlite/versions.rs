@@ -6,7 +6,7 @@ use super::queries::{collect, now, rfc3339, sql_limit, unsigned};
 use super::writer::Effort;
 use crate::{
     MAX_PAGE, PLUGIN_STORE_ORIGIN, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoreError, StoredTrial,
-    TrialCalls, VersionChange, VersionEnd, VersionFilter,
+    TrialCalls, VersionChange, VersionEndReason, VersionFilter,
 };
 use agent_core::message::Digest;
 use async_trait::async_trait;
@@ -99,7 +99,7 @@ impl PluginVersions for SqliteStore {
         .await
     }
 
-    async fn count_trial(&self, counted: TrialCalls) -> Result<Option<StoredTrial>, StoreError> {
+    async fn add_trial_calls(&self, counted: TrialCalls) -> Result<Option<StoredTrial>, StoreError> {
         self.write(Effort::Short, move |connection| {
             let TrialCalls { directory, plugin, digest, calls, traps } = &counted;
             let sql = "UPDATE plugin_trials SET calls = calls + ?4, traps = traps + ?5
@@ -190,7 +190,12 @@ impl PluginVersions for SqliteStore {
                 let origin =
                     collect(connection, sql, params![directory, plugin, rolled_back.as_str()], |row| Ok(row.get(0)?))?;
                 let origin: String = origin.into_iter().next().unwrap_or_default();
-                replace_serving(connection, (&directory, &plugin), (rolled_back, &origin), VersionEnd::Requested)?;
+                replace_serving(
+                    connection,
+                    (&directory, &plugin),
+                    (rolled_back, &origin),
+                    VersionEndReason::Requested,
+                )?;
             }
             Ok(!undone.is_empty())
         })
@@ -222,7 +227,7 @@ fn replace_serving(
     connection: &Connection,
     (directory, plugin): (&str, &str),
     (to, origin): (&Digest, &str),
-    why: VersionEnd,
+    why: VersionEndReason,
 ) -> Result<(), Failure> {
     let sql = "UPDATE plugin_versions SET ended = ?4, why = ?5
                WHERE directory = ?1 AND plugin = ?2 AND digest <> ?3 AND ended IS NULL";
@@ -247,7 +252,7 @@ struct EndedVersion {
     number: i64,
     plugin: String,
     digest: Digest,
-    why: VersionEnd,
+    why: VersionEndReason,
 }
 
 impl<'s> ServingChanges<'s> {
@@ -262,7 +267,7 @@ impl<'s> ServingChanges<'s> {
         let started = serving.iter().filter(|served| !already_serves(served)).collect();
         let ended = serving_rows.iter().filter_map(|(number, plugin, digest)| {
             let why = match serving.iter().find(|served| served.plugin == *plugin) {
-                None => VersionEnd::Removed,
+                None => VersionEndReason::Removed,
                 Some(served) if served.digest != *digest => served.instead,
                 Some(_) => return None,
             };
@@ -339,8 +344,9 @@ fn digest(text: String) -> Result<Digest, Failure> {
     Digest::parse(&text).map_err(|error| Failure::Unreadable(error.to_string()))
 }
 
-fn parse_version_end(word: &str) -> Result<VersionEnd, Failure> {
-    let reasons = [VersionEnd::Replaced, VersionEnd::Removed, VersionEnd::Trapped, VersionEnd::Requested];
+fn parse_version_end(word: &str) -> Result<VersionEndReason, Failure> {
+    let reasons =
+        [VersionEndReason::Replaced, VersionEndReason::Removed, VersionEndReason::Trapped, VersionEndReason::Requested];
     let found = reasons.into_iter().find(|end| end.as_str() == word);
     found.ok_or_else(|| Failure::Unreadable(format!("a plugin version ended for the unknown reason `{word}`")))
 }

@@ -96,7 +96,7 @@ fn tool<'p>(plugin: &'p LoadedPlugin, name: &str) -> Result<&'p ToolDefinition, 
 
 /// Parses the arguments and checks them against the tool's schema, as a turn does (L8).
 fn checked_arguments(tool: &ToolDefinition, text: &str) -> Result<Value, Failure> {
-    let failed = |error: ToolError| Failure::failed(error.for_people());
+    let failed = |error: ToolError| Failure::failed(error.for_users());
     let arguments = parse_arguments(text).map_err(failed)?;
     let schema = Schema::compile(&tool.input_schema)
         .map_err(|error| Failure::refused(format!("the input schema of `{}` is invalid: {error}", tool.name)))?;
@@ -169,7 +169,7 @@ fn show(
         }
         Err(error) => {
             let shown: Vec<_> = report.denials.iter().map(stored_denial).collect();
-            return Err(Failure::failed(without_denials(error.for_people(), &shown)));
+            return Err(Failure::failed(without_denials(error.for_users(), &shown)));
         }
     }
     terminal.note(format!("{DIM}{}{DIM:#}", cost::whole(&cost)));

@@ -1,7 +1,7 @@
 //! Stores the media of a tool call outside any session, in memory until the process ends.
 
 use agent_core::message::{Digest, Media};
-use agent_plugins::{MediaPort, MediaRange, MediumToStore, PortError, digest_of};
+use agent_plugins::{MediaPort, MediaRange, NewMediaItem, PortError, digest_of};
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -32,8 +32,8 @@ impl MediaPort for CallMedia {
         Ok(bytes[from..to].to_vec())
     }
 
-    async fn put(&self, _session: &str, item: MediumToStore) -> Result<Media, PortError> {
-        let MediumToStore { bytes, mime_type, name } = item;
+    async fn put(&self, _session: &str, item: NewMediaItem) -> Result<Media, PortError> {
+        let NewMediaItem { bytes, mime_type, name } = item;
         let mut stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
         let total = stored.values().map(|(_, bytes)| bytes.len()).sum::<usize>();
         if total.saturating_add(bytes.len()) > MAX_TOTAL_BYTES {

@@ -19,7 +19,7 @@ use agent_config::{DataDirectory, assembly};
 use agent_plugins::{ComponentClaims, LoadedPlugin, PluginStore, read_component};
 use agent_registry::{
     ComponentCache, Credentials, Downloads, NO_TIMESTAMP, PluginFacts, Pushed, Registry, RegistryError, RetryNotice,
-    SignatureRequest, SigningKey, Source, local_claims, place_local_signature, sign as signature_of,
+    SignatureRequest, SigningKey, Source, local_claims, sign as signature_of, write_local_signature,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -163,7 +163,7 @@ fn sign_file(path: &Path, key: &SigningKey, terminal: &Terminal) -> Result<(), F
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let claims = local_claims(&stem, &component).map_err(failed)?;
     let signature = signature_of(key, &component, &claims).map_err(failed)?;
-    let signature_file = place_local_signature(path, &signature).map_err(failed)?;
+    let signature_file = write_local_signature(path, &signature).map_err(failed)?;
     let (name, version) = (text::one_line(&claims.name, 64), text::one_line(&claims.version, 100));
     print(
         terminal,

@@ -10,7 +10,7 @@ use agent_config::{DataDirectory, assembly};
 use agent_core::message::Digest;
 use agent_plugins::PluginStore;
 use agent_runtime::swap::{directory_name, prune};
-use agent_store::{AuditAction, MAX_PAGE, PluginVersion, Rollback, Store, VersionEnd, VersionFilter};
+use agent_store::{AuditAction, MAX_PAGE, PluginVersion, Rollback, Store, VersionEndReason, VersionFilter};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -86,7 +86,8 @@ pub(super) async fn rollback(
         to: to.clone(),
         because,
     };
-    let rollback = Rollback { directory, plugin: name, from: from.clone(), to: to.clone(), why: VersionEnd::Requested };
+    let rollback =
+        Rollback { directory, plugin: name, from: from.clone(), to: to.clone(), why: VersionEndReason::Requested };
     store.roll_back(rollback).await.map_err(Failure::failed)?;
     store.audit(vec![action]).await.map_err(Failure::failed)?;
     let undo = format!("`agent-host plugin rollback {plugin} --undo` undoes this");
@@ -156,10 +157,10 @@ fn describe(version: &PluginVersion) -> String {
     let until = match (&version.ended, version.why) {
         (Some(ended), why) => {
             let why = match why {
-                Some(VersionEnd::Replaced) | None => "its file changed",
-                Some(VersionEnd::Removed) => "its file was removed",
-                Some(VersionEnd::Trapped) => "it crashed too often",
-                Some(VersionEnd::Requested) => "another version was requested",
+                Some(VersionEndReason::Replaced) | None => "its file changed",
+                Some(VersionEndReason::Removed) => "its file was removed",
+                Some(VersionEndReason::Trapped) => "it crashed too often",
+                Some(VersionEndReason::Requested) => "another version was requested",
             };
             format!("until {}: {why}", time(ended))
         }

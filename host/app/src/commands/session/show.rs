@@ -10,7 +10,7 @@ use agent_core::change::{CallRecord, CallResult, CallState, HideReason};
 use agent_core::event::{EndReason, ErrorScope, EventKind};
 use agent_core::loop_break::name::ASK_QUESTION;
 use agent_core::message::{CallId, Content, MessageId, Part, StoredMessage, ToolResult};
-use agent_core::tool::{CallCost, errors_in_words};
+use agent_core::tool::{CallCost, errors_as_sentences};
 use agent_store::{CallFilter, MAX_PAGE, MessageRange, SessionState, SessionSummary, Store};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -230,7 +230,7 @@ fn describe_message(message: &StoredMessage, (hide_reason, costs): (Option<HideR
 
 fn tool_result(result: &ToolResult, costs: &Costs) -> String {
     let content = result.content.iter().map(|content| match content {
-        Content::Text(words) if result.is_error => text::one_line(&errors_in_words(words), MAX_CHARACTERS),
+        Content::Text(words) if result.is_error => text::one_line(&errors_as_sentences(words), MAX_CHARACTERS),
         Content::Text(words) => text::one_line(words, MAX_CHARACTERS),
         Content::Json(json) => text::json_line(json, MAX_CHARACTERS),
         Content::Media(media) => text::media_item(media),

@@ -183,7 +183,7 @@ fn scripted(model: &Arc<dyn Provider>, settings: &Settings) -> Models {
     let mut models = Models::new(model.clone(), []);
     models.retry = retry_policy(settings);
     if settings.file.retry.first_wait_ms.is_none() {
-        models.retry.first_wait = RETRY_WAIT;
+        models.retry.initial_wait = RETRY_WAIT;
     }
     models.fallback_text = settings.file.fallback_text.clone();
     let is_planned = settings.file.planner.is_some();

@@ -3,7 +3,7 @@
 use super::super::native_builds::CARGO_ANCESTOR_FILES;
 
 /// Stands for all names without an extension in a list of endings. See [`agent_plugins::ProtectedKind::CodeFiles`].
-const WITHOUT_ENDING: &str = agent_plugins::WITHOUT_ENDING;
+const NO_EXTENSION: &str = agent_plugins::NO_EXTENSION;
 
 /// A programming language, with the names of the files that its programs load as code.
 pub(super) struct Language {
@@ -42,7 +42,7 @@ static JAVASCRIPT: Language = Language {
         "deno.json",
         "deno.jsonc",
         "bunfig.toml",
-        WITHOUT_ENDING,
+        NO_EXTENSION,
     ],
     above: &["node_modules", "package.json", "tsconfig.json", ".npmrc", ".pnp.cjs", ".pnp.loader.mjs"],
 };
@@ -51,13 +51,13 @@ static RUBY: Language = Language {
     loads: &[".rb", ".so", "gemfile", ".gemspec", ".env"],
     above: &["Gemfile", ".bundle"],
 };
-static PERL: Language = Language { scripts: &[".pl"], loads: &[".pl", ".pm", ".so", WITHOUT_ENDING], above: &[] };
+static PERL: Language = Language { scripts: &[".pl"], loads: &[".pl", ".pm", ".so", NO_EXTENSION], above: &[] };
 static PHP: Language =
     Language { scripts: &[".php"], loads: &[".php", ".phar", ".inc", "php.ini", ".user.ini", ".env"], above: &[] };
 static LUA: Language = Language { scripts: &[".lua"], loads: &[".lua", ".so", ".luarc"], above: &[] };
 static SHELL: Language = Language {
     scripts: &[".sh", ".bash", ".zsh", ".fish", ".ps1"],
-    loads: &[".sh", ".bash", ".zsh", ".fish", ".ps1", ".env", ".envrc", WITHOUT_ENDING],
+    loads: &[".sh", ".bash", ".zsh", ".fish", ".ps1", ".env", ".envrc", NO_EXTENSION],
     above: &[],
 };
 static RUST: Language = Language {

@@ -2,7 +2,7 @@
 //! implementation of wasmtime-wasi reads all entries first.
 
 use super::{Answer, FILESYSTEM, FilesView, HasFiles};
-use crate::recording::file_records::NamedKind;
+use crate::recording::file_records::EntryKind;
 use crate::recording::files::{ListingSource, NamesBeingRecorded, TreePath};
 use crate::recording::guest_log::LogLevel;
 use cap_std::fs::{Dir, DirEntry, FileType, ReadDir};
@@ -86,7 +86,7 @@ async fn open(mut files: FilesView<'_>, handle: &Resource<Descriptor>) -> Result
 /// The recorded names that still exist, in their recorded order, followed by the entries that the call itself created.
 fn recorded_entries(
     directory: &File,
-    recorded: &[(String, NamedKind)],
+    recorded: &[(String, EntryKind)],
 ) -> io::Result<VecDeque<Answer<DirectoryEntry>>> {
     let mut existing: BTreeMap<String, DirectoryEntry> = read_dir(directory)?
         .filter_map(|entry| directory_entry(entry.ok()?)?.ok())
@@ -96,7 +96,7 @@ fn recorded_entries(
         .iter()
         .filter_map(|(name, kind)| {
             let entry = existing.remove(name)?;
-            let type_ = if *kind == NamedKind::Other { DescriptorType::Unknown } else { entry.type_ };
+            let type_ = if *kind == EntryKind::Other { DescriptorType::Unknown } else { entry.type_ };
             Some(DirectoryEntry { type_, ..entry })
         })
         .collect();
@@ -137,12 +137,12 @@ async fn next(files: FilesView<'_>, entries_of: &Resource<Entries>) -> Result<An
     Ok(next)
 }
 
-fn kind_of(found: DescriptorType) -> NamedKind {
+fn kind_of(found: DescriptorType) -> EntryKind {
     match found {
-        DescriptorType::RegularFile => NamedKind::File,
-        DescriptorType::Directory => NamedKind::Directory,
-        DescriptorType::SymbolicLink => NamedKind::Link,
-        _ => NamedKind::Other,
+        DescriptorType::RegularFile => EntryKind::File,
+        DescriptorType::Directory => EntryKind::Directory,
+        DescriptorType::SymbolicLink => EntryKind::Link,
+        _ => EntryKind::Other,
     }
 }
 

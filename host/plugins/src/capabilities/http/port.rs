@@ -5,7 +5,7 @@ use super::body::RequestBody;
 use super::exchange::response_headers_too_large;
 use super::outgoing::{Authorised, Sent, header_bytes, redacted_headers};
 use crate::limits::Limit;
-use crate::ports::http::{HttpAnswer, HttpEnding, HttpPort, HttpQuestion, HttpRefusal};
+use crate::ports::http::{BodyCompleteness, HttpPort, HttpPortRequest, HttpPortResponse, HttpRefusal};
 use crate::recording::CallRecord;
 use agent_core::message::Digest;
 use agent_core::redaction::Edges;
@@ -57,7 +57,7 @@ pub(super) async fn respond_from_port(authorised: Authorised, record: Arc<CallRe
             return Err(Error::ConnectionReadTimeout);
         }
     };
-    let HttpAnswer { status, headers, mut body, ending } = answer;
+    let HttpPortResponse { status, headers, mut body, ending } = answer;
     let mut headers = headers_in(headers)?;
     let limits = record.limits;
     if header_bytes(&headers) > limits.headers {
@@ -72,10 +72,10 @@ pub(super) async fn respond_from_port(authorised: Authorised, record: Arc<CallRe
     record.count_bytes_to_guest(body.len());
     record.answers.response_started(number, status, &headers);
     record.answers.response_body(number, &body);
-    if ending == HttpEnding::Whole {
+    if ending == BodyCompleteness::Whole {
         record.answers.response_ended(number);
     }
-    let end = (ending == HttpEnding::Broken).then_some(Err(Error::ConnectionTerminated));
+    let end = (ending == BodyCompleteness::Broken).then_some(Err(Error::ConnectionTerminated));
     let frames = std::iter::once(Ok(Frame::data(Bytes::from(body)))).chain(end);
     let body = StreamBody::new(stream::iter(frames)).boxed_unsync();
     let mut response = Response::new(body);
@@ -88,11 +88,11 @@ async fn question(
     request: hyper::Request<RequestBody>,
     record: &CallRecord,
     (url, own_headers): (String, Digest),
-) -> Result<HttpQuestion, Error> {
+) -> Result<HttpPortRequest, Error> {
     let (parts, body) = request.into_parts();
     let text =
         |(name, value): (&HeaderName, &HeaderValue)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()));
-    Ok(HttpQuestion {
+    Ok(HttpPortRequest {
         plugin: record.plugin.name.clone(),
         call: record.call.clone(),
         method: parts.method.as_str().to_owned(),

@@ -4,7 +4,7 @@ use super::Problem;
 use crate::grants::key_value_denied;
 use crate::grants::live_grants::LiveGrants;
 use crate::limits::{BATCH_BYTES, BATCH_KEYS, KEY_BYTES, KEY_VALUE_OPERATIONS, KEYS_PER_PAGE, VALUE_BYTES};
-use crate::ports::key_value::{KeySpace, KeyValuePort, SwapOutcome};
+use crate::ports::key_value::{KeyValueBucket, KeyValuePort, SwapOutcome};
 use crate::recording::CallRecord;
 use crate::recording::bytes::RecordedBytes;
 use crate::recording::host_calls::FoundValue;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Access to the values of a bucket.
 pub(super) struct Values {
     pub(super) port: Arc<dyn KeyValuePort>,
-    pub(super) space: KeySpace,
+    pub(super) space: KeyValueBucket,
     pub(super) record: Arc<CallRecord>,
     pub(super) live_grants: Arc<LiveGrants>,
 }

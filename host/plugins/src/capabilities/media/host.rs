@@ -6,7 +6,7 @@ use crate::contract::v0_1::bindings::agent_host::plugin::types;
 use crate::contract::v0_1::conversion;
 use crate::grants::media_denied;
 use crate::limits::{MEDIA_CHUNK_BYTES, NEW_MEDIA_BYTES};
-use crate::ports::media::{MediaRange, MediumToStore};
+use crate::ports::media::{MediaRange, NewMediaItem};
 use agent_core::change::Denial;
 use agent_core::message::Digest;
 use wasmtime::component::Resource;
@@ -103,7 +103,7 @@ impl media_store::HostNewMedium for MediaView<'_> {
             return Ok(Err(finished()));
         };
         // The bytes remain counted, because the limit applies to all media items that a call stores.
-        let item = MediumToStore::new(bytes, &growing.mime_type, growing.name.as_deref());
+        let item = NewMediaItem::new(bytes, &growing.mime_type, growing.name.as_deref());
         let Some(port) = self.state.port.clone() else {
             return Ok(Err(media_store::Error::Failed("this call cannot store media".to_owned())));
         };

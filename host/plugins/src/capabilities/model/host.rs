@@ -5,7 +5,7 @@ use super::bindings::agent_host::model::host_model as wit;
 use crate::contract::v0_1::conversion::json_or_error;
 use crate::grants::model_denied;
 use crate::limits::{MODEL_REQUEST_BYTES, MODEL_REQUEST_MESSAGES};
-use crate::ports::model::{ModelAnswer, ModelAsker, ModelQuestion, ModelRefusal};
+use crate::ports::model::{ModelCaller, ModelPortRequest, ModelPortResponse, ModelRefusal};
 use agent_core::message::{Message, Role};
 use agent_core::model::StopReason;
 use agent_core::tool::ModelUse;
@@ -31,7 +31,7 @@ impl wit::Host for ModelView<'_> {
             Err(problem) => return Ok(Err(wit::Error::Invalid(problem))),
         };
         let (plugin, call) = (self.call.record.plugin.name.clone(), self.call.record.call.clone());
-        let answer = port.ask(&ModelAsker { plugin, call, budget }, question).await;
+        let answer = port.ask(&ModelCaller { plugin, call, budget }, question).await;
         let usage = answer.as_ref().map(|answer| answer.usage).unwrap_or_default();
         if !matches!(answer, Err(ModelRefusal::Budget { .. } | ModelRefusal::Invalid(_))) {
             self.call.record.count_model_use(ModelUse { asks: 1, usage });
@@ -45,7 +45,7 @@ impl wit::Host for ModelView<'_> {
 }
 
 /// Checks and converts the request to the model. Also returns the total size of its texts in bytes.
-fn question_in(question: wit::Question) -> Result<(ModelQuestion, usize), String> {
+fn question_in(question: wit::Question) -> Result<(ModelPortRequest, usize), String> {
     let wit::Question { system, messages, output_schema, max_tokens } = question;
     let texts = messages.iter().map(|message| message.text.as_str());
     let bytes = texts.chain(system.as_deref()).chain(output_schema.as_deref()).map(str::len).sum();
@@ -76,10 +76,10 @@ fn question_in(question: wit::Question) -> Result<(ModelQuestion, usize), String
         Message::text(role, message.text)
     });
     let messages = messages.collect();
-    Ok((ModelQuestion { system, messages, output_schema: schema.transpose()?, max_tokens }, bytes))
+    Ok((ModelPortRequest { system, messages, output_schema: schema.transpose()?, max_tokens }, bytes))
 }
 
-fn answer_out(answer: ModelAnswer) -> wit::Answer {
+fn answer_out(answer: ModelPortResponse) -> wit::Answer {
     wit::Answer {
         text: answer.text,
         ending: match answer.stop {

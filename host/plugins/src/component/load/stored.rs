@@ -45,12 +45,12 @@ pub enum GenerationError {
 
 impl GenerationError {
     /// Whether the pinned generation can never be loaded again. False if a later attempt may succeed.
-    pub fn is_lasting(&self) -> bool {
+    pub fn is_permanent(&self) -> bool {
         match self {
             GenerationError::Gone { reason, .. } => {
                 matches!(reason, PluginStoreError::Missing { .. } | PluginStoreError::Damaged { .. })
             }
-            GenerationError::Load { reason, .. } => reason.is_lasting(),
+            GenerationError::Load { reason, .. } => reason.is_permanent(),
             GenerationError::NoStore => true,
             GenerationError::Directory { .. } => false,
         }

@@ -5,7 +5,7 @@ use super::bindings::agent_host::plugin::types as wit;
 use crate::contract::RejectedResult;
 use crate::limits::{JSON_DEPTH, Limit, SEEN_COUNT};
 use crate::ports::PortError;
-use crate::ports::media::{MediaPort, MediumToStore};
+use crate::ports::media::{MediaPort, NewMediaItem};
 use crate::text::clean;
 use agent_core::message::{CallId, Content, Digest, Dimensions, Media, Message, Part, Role, ToolCall, ToolResult};
 use agent_core::model::Model;
@@ -155,7 +155,7 @@ impl SessionMedia<'_> {
     }
 
     /// Stores a media item that the guest created.
-    pub(crate) async fn store(self, item: MediumToStore) -> Result<Media, RejectedResult> {
+    pub(crate) async fn store(self, item: NewMediaItem) -> Result<Media, RejectedResult> {
         let Some(port) = self.port else {
             return Err(RejectedResult::Host("this call has no media store".to_owned()));
         };

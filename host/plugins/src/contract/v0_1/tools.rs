@@ -3,9 +3,9 @@
 use super::bindings::exports::agent_host::plugin::tool as wit;
 use super::conversion::{SessionMedia, TextBudget, json_in, json_or_error};
 use crate::contract::RejectedResult;
-use crate::grants::{Denial, FOLLOWING, GrantAdvice, Unmet};
+use crate::grants::{Denial, FOLLOWING, GrantAdvice, UnmetNeed};
 use crate::limits::{DESCRIPTION_BYTES, Limit, RESULT_MEDIA_ITEM_BYTES, TOOLS};
-use crate::ports::media::MediumToStore;
+use crate::ports::media::NewMediaItem;
 use crate::text::{clean, cut};
 use agent_core::message::Content;
 use agent_core::schema::Schema;
@@ -112,7 +112,7 @@ pub(crate) async fn done_in(
                 return Err(RejectedResult::Limit(Limit::ResultMediaItem(RESULT_MEDIA_ITEM_BYTES)));
             }
             wit::Content::NewMedia(item) => {
-                let item = MediumToStore::new(item.data, &item.mime_type, item.name.as_deref());
+                let item = NewMediaItem::new(item.data, &item.mime_type, item.name.as_deref());
                 Content::Media(media.store(item).await?)
             }
             wit::Content::StoredMedia(digest) => Content::Media(media.resolve(&digest).await?),
@@ -129,9 +129,9 @@ pub(crate) async fn done_in(
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Missing<'a> {
     /// Needs of the manifest that are not granted.
-    pub(crate) unmet: &'a [Unmet],
+    pub(crate) unmet: &'a [UnmetNeed],
     /// Needs of the manifest that are not granted. For a component without a manifest, a guess from its imports.
-    pub(crate) guessed: &'a [Unmet],
+    pub(crate) guessed: &'a [UnmetNeed],
     /// Denials during the call.
     pub(crate) denials: &'a [Denial],
 }
@@ -140,7 +140,7 @@ pub(crate) struct Missing<'a> {
 /// the text ends with the line to add to agent.toml.
 pub(crate) fn error_in(error: wit::Error, missing: Missing<'_>, bytes: usize) -> ToolError {
     let about_files = |text: &str| text.contains("pre-opened") || text.contains("preopened");
-    let text = |text: String, unmet: &[Unmet]| clean(&text, bytes) + &advice(unmet, missing.denials);
+    let text = |text: String, unmet: &[UnmetNeed]| clean(&text, bytes) + &advice(unmet, missing.denials);
     match error {
         wit::Error::InvalidArguments(violations) => {
             ToolError::InvalidArguments { violations: violations_in(violations, bytes) }
@@ -172,7 +172,7 @@ fn violations_in(violations: Vec<wit::Violation>, bytes: usize) -> Vec<Violation
     violations.collect()
 }
 
-fn advice(unmet: &[Unmet], denials: &[Denial]) -> String {
+fn advice(unmet: &[UnmetNeed], denials: &[Denial]) -> String {
     let mut text = String::new();
     // If a request was refused, its denial is the reason. Other patterns and secrets that are not granted are
     // unrelated.

@@ -2,7 +2,7 @@
 //! open directory and never through a link.
 
 use crate::recording::bytes::{Extent, RecordedBytes};
-use crate::recording::file_records::{FileStat, FoundContent, FoundFile, FoundNames, LeftFile, NamedKind};
+use crate::recording::file_records::{EntryKind, FileStat, FinalFileState, FoundContent, FoundNames, InitialFileState};
 use agent_core::message::Digest;
 use cap_std::fs::{Dir, FileType, Metadata, MetadataExt, OpenOptions, OpenOptionsExt};
 use cap_std::time::SystemTime;
@@ -15,21 +15,22 @@ use std::time::UNIX_EPOCH;
 
 /// The state of a path. All parents of the path must be directories. None: the system returned an error, which the
 /// guest also gets.
-pub(crate) fn state_at(root: &Dir, path: &str) -> Option<FoundFile> {
+pub(crate) fn state_at(root: &Dir, path: &str) -> Option<InitialFileState> {
     let metadata = if path.is_empty() { root.dir_metadata() } else { root.symlink_metadata(path) };
     let metadata = match metadata {
         Ok(metadata) => metadata,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(FoundFile::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(InitialFileState::Nothing),
         Err(_) => return None,
     };
     let stat = stat(&metadata);
     Some(match kind(metadata.file_type()) {
-        NamedKind::File => FoundFile::File { stat, content: FoundContent::NotOpened },
-        NamedKind::Directory => FoundFile::Directory { stat, names: FoundNames::NotListed },
-        NamedKind::Link => {
-            FoundFile::Link { stat, to: root.read_link_contents(path).ok()?.into_os_string().into_string().ok()? }
-        }
-        NamedKind::Other | NamedKind::Own => FoundFile::Other { stat },
+        EntryKind::File => InitialFileState::File { stat, content: FoundContent::NotOpened },
+        EntryKind::Directory => InitialFileState::Directory { stat, names: FoundNames::NotListed },
+        EntryKind::Link => InitialFileState::Link {
+            stat,
+            to: root.read_link_contents(path).ok()?.into_os_string().into_string().ok()?,
+        },
+        EntryKind::Other | EntryKind::Own => InitialFileState::Other { stat },
     })
 }
 
@@ -48,15 +49,15 @@ fn stat(metadata: &Metadata) -> FileStat {
 }
 
 /// The kind of a directory entry.
-pub(crate) fn kind(found: FileType) -> NamedKind {
+pub(crate) fn kind(found: FileType) -> EntryKind {
     if found.is_dir() {
-        NamedKind::Directory
+        EntryKind::Directory
     } else if found.is_file() {
-        NamedKind::File
+        EntryKind::File
     } else if found.is_symlink() {
-        NamedKind::Link
+        EntryKind::Link
     } else {
-        NamedKind::Other
+        EntryKind::Other
     }
 }
 
@@ -103,7 +104,7 @@ pub(crate) fn names(root: &Dir, path: &str, limit: usize) -> io::Result<FoundNam
             break;
         }
         if let Ok(name) = entry.file_name().into_string() {
-            names.push((name, entry.file_type().map_or(NamedKind::Other, kind)));
+            names.push((name, entry.file_type().map_or(EntryKind::Other, kind)));
         }
     }
     Ok(FoundNames::Listed { names, read })
@@ -111,15 +112,15 @@ pub(crate) fn names(root: &Dir, path: &str, limit: usize) -> io::Result<FoundNam
 
 /// The state of a changed path. The content of a file is hashed if it has at most `bytes` bytes, which are then
 /// subtracted.
-pub(crate) fn final_state_at(root: &Dir, path: &str, bytes: &mut u64) -> LeftFile {
+pub(crate) fn final_state_at(root: &Dir, path: &str, bytes: &mut u64) -> FinalFileState {
     match state_at(root, path) {
-        Some(FoundFile::Nothing) => LeftFile::Nothing,
-        Some(FoundFile::File { stat, .. }) => {
-            LeftFile::File { size: stat.size, content: digest(root, path, (stat.size, bytes)) }
+        Some(InitialFileState::Nothing) => FinalFileState::Nothing,
+        Some(InitialFileState::File { stat, .. }) => {
+            FinalFileState::File { size: stat.size, content: digest(root, path, (stat.size, bytes)) }
         }
-        Some(FoundFile::Directory { .. }) => LeftFile::Directory,
-        Some(FoundFile::Link { to, .. }) => LeftFile::Link { to },
-        Some(FoundFile::Other { .. }) | None => LeftFile::Other,
+        Some(InitialFileState::Directory { .. }) => FinalFileState::Directory,
+        Some(InitialFileState::Link { to, .. }) => FinalFileState::Link { to },
+        Some(InitialFileState::Other { .. }) | None => FinalFileState::Other,
     }
 }
 

@@ -2,7 +2,7 @@
 //! recorded under a single resolved path, and every directory on the way is recorded too.
 
 pub(crate) use crate::file_trees::FinalLink;
-use crate::recording::file_records::FoundFile;
+use crate::recording::file_records::InitialFileState;
 use std::collections::VecDeque;
 
 /// Maximum number of links in one path, as in Linux.
@@ -44,14 +44,14 @@ pub(crate) enum FileKind {
     Other,
 }
 
-impl From<&FoundFile> for FileKind {
-    fn from(found: &FoundFile) -> Self {
+impl From<&InitialFileState> for FileKind {
+    fn from(found: &InitialFileState) -> Self {
         match found {
-            FoundFile::Nothing => FileKind::Nothing,
-            FoundFile::File { .. } => FileKind::File,
-            FoundFile::Directory { .. } => FileKind::Directory,
-            FoundFile::Link { to, .. } => FileKind::Link(to.clone()),
-            FoundFile::Other { .. } => FileKind::Other,
+            InitialFileState::Nothing => FileKind::Nothing,
+            InitialFileState::File { .. } => FileKind::File,
+            InitialFileState::Directory { .. } => FileKind::Directory,
+            InitialFileState::Link { to, .. } => FileKind::Link(to.clone()),
+            InitialFileState::Other { .. } => FileKind::Other,
         }
     }
 }

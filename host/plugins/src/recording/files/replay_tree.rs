@@ -3,11 +3,13 @@
 
 use super::inspection;
 use super::path_walk::TreePath;
-use crate::file_trees::{HostObject, HostTree, TreeHost};
+use crate::file_trees::{HostTree, HostTreeEntry, TreeHost};
 use crate::grants::TreeGrant;
 use crate::recording::bytes::{Extent, RecordedBytes};
-use crate::recording::file_records::{FoundContent, FoundFile, FoundNames, GrantedTree, LeftFile, NamedKind};
-use crate::recording::host_calls::{HostAnswer, HostCallLog};
+use crate::recording::file_records::{
+    EntryKind, FinalFileState, FoundContent, FoundNames, GrantedTree, InitialFileState,
+};
+use crate::recording::host_calls::{HostCallLog, HostCallResult};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
 use std::collections::BTreeMap;
@@ -30,9 +32,9 @@ pub struct ReplayTrees {
     folder: TempDir,
     pub(crate) trees: Vec<GrantedTree>,
     /// The recorded state of each path, without the content of files.
-    pub(crate) known: BTreeMap<TreePath, FoundFile>,
+    pub(crate) known: BTreeMap<TreePath, InitialFileState>,
     /// The recorded state of each changed path at the end of the call.
-    pub(crate) left: BTreeMap<TreePath, LeftFile>,
+    pub(crate) left: BTreeMap<TreePath, FinalFileState>,
     pub(crate) changes: Extent,
     /// For each recorded tree, the currently granted tree with the same name. It provides the files that are not
     /// recorded.
@@ -48,7 +50,7 @@ impl ReplayTrees {
         host: &TreeHost,
     ) -> Result<Option<Self>, ReplayTreeError> {
         let recorded_trees = recorded.answers.iter().find_map(|answer| match answer {
-            HostAnswer::Trees { trees, changes } => Some((trees.clone(), *changes)),
+            HostCallResult::Trees { trees, changes } => Some((trees.clone(), *changes)),
             _ => None,
         });
         let Some((trees, changes)) = recorded_trees else { return Ok(None) };
@@ -62,10 +64,10 @@ impl ReplayTrees {
         let (mut known, mut left) = (BTreeMap::new(), BTreeMap::new());
         for answer in &recorded.answers {
             match answer {
-                HostAnswer::File { tree, path, found } if is_normalized(path) => {
+                HostCallResult::File { tree, path, found } if is_normalized(path) => {
                     known.insert(TreePath { tree: *tree, path: path.clone() }, found.clone());
                 }
-                HostAnswer::LeftFile { tree, path, left: state } => {
+                HostCallResult::LeftFile { tree, path, left: state } => {
                     left.insert(TreePath { tree: *tree, path: path.clone() }, state.clone());
                 }
                 _ => {}
@@ -75,12 +77,12 @@ impl ReplayTrees {
             if let Some(root) = roots.get(location.tree) {
                 write_recorded(root, &location.path, found)?;
             }
-            if let FoundFile::File { content: FoundContent::Recorded(bytes), .. } = found {
+            if let InitialFileState::File { content: FoundContent::Recorded(bytes), .. } = found {
                 *bytes = RecordedBytes::default();
             }
         }
         for (location, found) in &known {
-            if let (Some(root), FoundFile::Directory { names: FoundNames::Listed { names, .. }, .. }) =
+            if let (Some(root), InitialFileState::Directory { names: FoundNames::Listed { names, .. }, .. }) =
                 (roots.get(location.tree), found)
             {
                 write_names(root, &location.path, names)?;
@@ -123,20 +125,20 @@ pub(super) fn copy_current(
     (tree, from): (&HostTree, &str),
     (root, to): (&Dir, &str),
     depth: CopyDepth,
-) -> io::Result<FoundFile> {
+) -> io::Result<InitialFileState> {
     let current = &tree.directory()?;
-    let mut found = inspection::state_at(current, from).unwrap_or(FoundFile::Nothing);
+    let mut found = inspection::state_at(current, from).unwrap_or(InitialFileState::Nothing);
     write_recorded(root, to, &found)?;
     match (depth, &mut found) {
-        (CopyDepth::Content, FoundFile::File { content, .. }) => {
+        (CopyDepth::Content, InitialFileState::File { content, .. }) => {
             let mut file = root.open_with(to, OpenOptions::new().write(true))?;
-            let HostObject::File(mut current_content) = tree.open(from)? else {
+            let HostTreeEntry::File(mut current_content) = tree.open(from)? else {
                 return Err(io::ErrorKind::InvalidInput.into());
             };
             io::copy(&mut current_content, &mut file)?;
             *content = inspection::recorded_content(Vec::new());
         }
-        (CopyDepth::Names, FoundFile::Directory { names, .. }) => {
+        (CopyDepth::Names, InitialFileState::Directory { names, .. }) => {
             tree.open(if from.is_empty() { "." } else { from })?;
             *names = inspection::names(current, from, MAX_NAMES)?;
             if let FoundNames::Listed { names, .. } = names {
@@ -159,14 +161,14 @@ fn is_name(name: &str) -> bool {
 
 /// Writes one file and its parent directories. A file whose record contradicts the record of another file
 /// is left out. Records contradict each other if another process changed the tree during the recorded call.
-fn write_recorded(root: &Dir, path: &str, found: &FoundFile) -> io::Result<()> {
+fn write_recorded(root: &Dir, path: &str, found: &InitialFileState) -> io::Result<()> {
     let write = || match found {
-        FoundFile::Nothing => Ok(()),
-        FoundFile::File { content: FoundContent::Recorded(bytes), .. } => root.write(path, &bytes.0),
-        FoundFile::File { .. } | FoundFile::Other { .. } => root.write(path, []),
-        FoundFile::Directory { .. } if path.is_empty() => Ok(()),
-        FoundFile::Directory { .. } => root.create_dir_all(path),
-        FoundFile::Link { to, .. } => root.symlink_contents(to, path),
+        InitialFileState::Nothing => Ok(()),
+        InitialFileState::File { content: FoundContent::Recorded(bytes), .. } => root.write(path, &bytes.0),
+        InitialFileState::File { .. } | InitialFileState::Other { .. } => root.write(path, []),
+        InitialFileState::Directory { .. } if path.is_empty() => Ok(()),
+        InitialFileState::Directory { .. } => root.create_dir_all(path),
+        InitialFileState::Link { to, .. } => root.symlink_contents(to, path),
     };
     match (write(), path.rsplit_once('/')) {
         (Err(error), Some((above, _))) if error.kind() == io::ErrorKind::NotFound => {
@@ -178,17 +180,17 @@ fn write_recorded(root: &Dir, path: &str, found: &FoundFile) -> io::Result<()> {
 }
 
 /// Writes the entries of a directory of which only the names are recorded.
-fn write_names(root: &Dir, directory: &str, names: &[(String, NamedKind)]) -> io::Result<()> {
+fn write_names(root: &Dir, directory: &str, names: &[(String, EntryKind)]) -> io::Result<()> {
     for (name, kind) in names.iter().filter(|(name, _)| is_name(name)) {
         let path = if directory.is_empty() { name.clone() } else { format!("{directory}/{name}") };
         if root.symlink_metadata(&path).is_ok() {
             continue;
         }
         ignore_conflicts(match kind {
-            NamedKind::File | NamedKind::Other => root.write(&path, []),
-            NamedKind::Directory => root.create_dir(&path),
-            NamedKind::Link => root.symlink_contents(UNRECORDED_TARGET, &path),
-            NamedKind::Own => Ok(()),
+            EntryKind::File | EntryKind::Other => root.write(&path, []),
+            EntryKind::Directory => root.create_dir(&path),
+            EntryKind::Link => root.symlink_contents(UNRECORDED_TARGET, &path),
+            EntryKind::Own => Ok(()),
         })?;
     }
     Ok(())
@@ -208,31 +210,34 @@ mod tests {
     use crate::grants::manifest::Access;
     use crate::recording::file_records::FileStat;
 
-    fn recorded(files: Vec<(&str, FoundFile)>) -> HostCallLog {
+    fn recorded(files: Vec<(&str, InitialFileState)>) -> HostCallLog {
         let given = GrantedTree { guest: "docs".into(), access: Access::Read };
-        let trees = HostAnswer::Trees { trees: vec![given], changes: Extent::Whole };
-        let files = files.into_iter().map(|(path, found)| HostAnswer::File { tree: 0, path: path.into(), found });
+        let trees = HostCallResult::Trees { trees: vec![given], changes: Extent::Whole };
+        let files = files.into_iter().map(|(path, found)| HostCallResult::File { tree: 0, path: path.into(), found });
         HostCallLog { answers: std::iter::once(trees).chain(files).collect(), left_out: 0 }
     }
 
-    fn file(text: &str) -> FoundFile {
-        FoundFile::File { stat: FileStat::default(), content: FoundContent::Recorded(RecordedBytes(text.into())) }
+    fn file(text: &str) -> InitialFileState {
+        InitialFileState::File {
+            stat: FileStat::default(),
+            content: FoundContent::Recorded(RecordedBytes(text.into())),
+        }
     }
 
-    fn link(to: &str) -> FoundFile {
-        FoundFile::Link { stat: FileStat::default(), to: to.into() }
+    fn link(to: &str) -> InitialFileState {
+        InitialFileState::Link { stat: FileStat::default(), to: to.into() }
     }
 
     /// S6: files of which only the names are recorded are empty.
     #[test]
     fn s6_recorded_files_are_written_and_deleted() {
         let names =
-            vec![("f".into(), NamedKind::File), ("b".into(), NamedKind::File), ("d".into(), NamedKind::Directory)];
+            vec![("f".into(), EntryKind::File), ("b".into(), EntryKind::File), ("d".into(), EntryKind::Directory)];
         let listed = FoundNames::Listed { names, read: Extent::Whole };
         let files = vec![
-            ("a", FoundFile::Directory { stat: FileStat::default(), names: listed }),
+            ("a", InitialFileState::Directory { stat: FileStat::default(), names: listed }),
             ("a/b", file("text")),
-            ("a/none", FoundFile::Nothing),
+            ("a/none", InitialFileState::Nothing),
             ("to", link("a/b")),
             ("out", link("/etc/passwd")),
         ];

@@ -14,7 +14,7 @@ use crate::file_trees::{HostTree, SHOWN_PATH_BYTES};
 use crate::grants::{Grants, TreeGrant, file_reading_advice, quoted};
 use crate::recording::CallRecord;
 use crate::recording::bytes::Extent;
-use crate::recording::file_records::{FoundFile, FoundNames, GrantedTree, NamedKind};
+use crate::recording::file_records::{EntryKind, FoundNames, GrantedTree, InitialFileState};
 use crate::sync::lock;
 use crate::text::clean;
 use cap_std::fs::Dir;
@@ -38,9 +38,9 @@ struct Watched {
     /// Paths of the guest's open handles.
     locations: HashMap<u32, TreePath>,
     /// Known files, by their original paths (at the start of the call).
-    known: BTreeMap<TreePath, FoundFile>,
+    known: BTreeMap<TreePath, InitialFileState>,
     /// Kinds of the entries of listed directories.
-    named: HashMap<TreePath, NamedKind>,
+    named: HashMap<TreePath, EntryKind>,
     overlay: Overlay,
     /// Files whose times the call has set.
     dated: BTreeSet<TreePath>,
@@ -85,7 +85,7 @@ pub(crate) enum ListingSource {
     Recording(NamesBeingRecorded),
     /// The recorded names that still exist, followed by all other names. Contains the path of the directory if the
     /// original call did not read the whole directory.
-    Recorded(Vec<(String, NamedKind)>, Option<TreePath>),
+    Recorded(Vec<(String, EntryKind)>, Option<TreePath>),
     Unrecorded,
 }
 
@@ -186,7 +186,7 @@ impl CallRecord {
         let found = tokio::task::spawn_blocking(move || inspection::state_at(&root, &location.path)).await?;
         let kind = found.as_ref().map(FileKind::from);
         if let (Some(found), Origin::Before(original)) = (found, origin) {
-            let size = original.path.len() + if let FoundFile::Link { to, .. } = &found { to.len() } else { 0 };
+            let size = original.path.len() + if let InitialFileState::Link { to, .. } = &found { to.len() } else { 0 };
             let has_room = self.answers.has_room(size);
             self.files.with(|watched| match has_room {
                 true => drop(watched.known.entry(original).or_insert(found)),
@@ -202,7 +202,7 @@ impl CallRecord {
     }
 
     /// Copies a file from a current tree. None: the file cannot be read.
-    async fn fetch(&self, fetch: Fetch, depth: CopyDepth) -> wasmtime::Result<Option<FoundFile>> {
+    async fn fetch(&self, fetch: Fetch, depth: CopyDepth) -> wasmtime::Result<Option<InitialFileState>> {
         let Fetch { current, root, original, location } = fetch;
         let from = original.path.clone();
         let fetched = tokio::task::spawn_blocking(move || {
@@ -322,8 +322,8 @@ impl CallRecord {
 
 impl Watched {
     /// Adds the known state of a path and, for a directory, of its names.
-    fn add_known(&mut self, original: TreePath, found: FoundFile) {
-        if let FoundFile::Directory { names: FoundNames::Listed { names, .. }, .. } = &found {
+    fn add_known(&mut self, original: TreePath, found: InitialFileState) {
+        if let InitialFileState::Directory { names: FoundNames::Listed { names, .. }, .. } = &found {
             for (name, kind) in names {
                 self.name(&original, name, *kind);
             }
@@ -331,9 +331,9 @@ impl Watched {
         self.known.insert(original, found);
     }
 
-    fn name(&mut self, directory: &TreePath, name: &str, kind: NamedKind) {
+    fn name(&mut self, directory: &TreePath, name: &str, kind: EntryKind) {
         // Files that the call created did not exist at the start of the call.
-        if kind != NamedKind::Own {
+        if kind != EntryKind::Own {
             self.named.insert(directory.join(name), kind);
         }
     }
@@ -368,16 +368,17 @@ impl Watched {
     /// name.
     fn listed(&self, original: &TreePath) -> Option<FileKind> {
         let (directory, _) = original.parent()?;
-        let Some(FoundFile::Directory { names: FoundNames::Listed { read, .. }, .. }) = self.known.get(&directory)
+        let Some(InitialFileState::Directory { names: FoundNames::Listed { read, .. }, .. }) =
+            self.known.get(&directory)
         else {
             return None;
         };
         match (self.named.get(original), read) {
-            (Some(NamedKind::Directory), _) => Some(FileKind::Directory),
-            (Some(NamedKind::File), _) => Some(FileKind::File),
+            (Some(EntryKind::Directory), _) => Some(FileKind::Directory),
+            (Some(EntryKind::File), _) => Some(FileKind::File),
             // The target of the link is not recorded.
-            (Some(NamedKind::Link), _) => Some(FileKind::Link(String::new())),
-            (Some(NamedKind::Other | NamedKind::Own), _) => Some(FileKind::Other),
+            (Some(EntryKind::Link), _) => Some(FileKind::Link(String::new())),
+            (Some(EntryKind::Other | EntryKind::Own), _) => Some(FileKind::Other),
             (None, Extent::Whole) => Some(FileKind::Nothing),
             (None, Extent::Partly) => None,
         }

@@ -3,7 +3,7 @@
 
 use super::*;
 use agent_core::message::{Digest, Dimensions, Media, Role};
-use agent_plugins::HostAnswer;
+use agent_plugins::HostCallResult;
 use serde_json::json;
 
 fn model() -> Model {
@@ -42,7 +42,7 @@ fn read(kind: &str, body: Value) -> Result<StepRecordBody, UnreadableRecord> {
 /// D1: context records for the beginning of a turn and for a step.
 #[test]
 fn d1_context_records_keep_their_json() {
-    let answers = HostCallLog { answers: vec![HostAnswer::NoValues], left_out: 0 };
+    let answers = HostCallLog { answers: vec![HostCallResult::NoValues], left_out: 0 };
     let denials = vec![Denial { plugin: "a@1".into(), thing: "env X".into(), grant: "add it".into() }];
     let host = BuilderSurroundings { answers: Some(Box::new(answers.clone())), denials: denials.clone() };
     let input = TurnInput::Text("Hello.".to_owned());
@@ -215,7 +215,7 @@ fn d1_call_and_fork_records_keep_their_json() {
     let expected = json!({"plugin": "a", "call": "call_1_1_1", "question": question, "error": "busy"});
     assert_stored(StepRecordBody::PluginModel(Box::new(record)), "host_model", &expected);
     let call = CallId("call_1_1_1".to_owned());
-    let host = HostCallLog { answers: vec![HostAnswer::Time { nanoseconds: 7 }], left_out: 2 };
+    let host = HostCallLog { answers: vec![HostCallResult::Time { nanoseconds: 7 }], left_out: 2 };
     let expected = json!({"call": call, "host": host});
     let record = HostAnswersRecord { call: call.clone(), host: Box::new(host) };
     assert_stored(StepRecordBody::HostCallLog(Box::new(record)), "host_answers", &expected);

@@ -3,7 +3,7 @@
 
 use agent_core::message::Content;
 use agent_core::tool::{ToolDone, ToolError};
-use agent_plugins::{HostObject, HostTree, Sandbox, TreeGrant};
+use agent_plugins::{HostTree, HostTreeEntry, Sandbox, TreeGrant};
 use cap_std::fs::FileType;
 use serde_json::json;
 use std::fs::File;
@@ -30,11 +30,11 @@ pub(super) struct HostTrees {
 /// Lists the entries of a directory, sorted by name.
 pub(super) fn list(trees: &HostTrees, path: &str) -> Result<ToolDone, ToolError> {
     let directory = match open(trees, path)? {
-        HostObject::Directory(directory) => directory,
-        HostObject::File(_) => {
+        HostTreeEntry::Directory(directory) => directory,
+        HostTreeEntry::File(_) => {
             return Err(ToolError::Failed { message: format!("`{path}` is a file, not a directory") });
         }
-        HostObject::Special => {
+        HostTreeEntry::Special => {
             return Err(ToolError::Failed { message: format!("`{path}` is a special file, not a directory") });
         }
     };
@@ -70,9 +70,9 @@ pub(super) fn read(trees: &HostTrees, path: &str, from_line: u64, lines: Option<
         return Err(ToolError::Failed { message: format!("`{path}` names a directory, not a file") });
     }
     let kind = match open(trees, path)? {
-        HostObject::File(file) => return lines_of(file, path, (from_line, lines)),
-        HostObject::Directory(_) => "directory",
-        HostObject::Special => "special file",
+        HostTreeEntry::File(file) => return lines_of(file, path, (from_line, lines)),
+        HostTreeEntry::Directory(_) => "directory",
+        HostTreeEntry::Special => "special file",
     };
     Err(ToolError::Failed { message: format!("`{path}` is a {kind}, not a file") })
 }
@@ -119,7 +119,7 @@ fn lines_of(file: File, path: &str, (from_line, lines): (u64, Option<u64>)) -> R
 
 /// Opens the path in the granted tree that contains it. If several trees contain the path, the most specific tree is
 /// used.
-fn open(trees: &HostTrees, path: &str) -> Result<HostObject, ToolError> {
+fn open(trees: &HostTrees, path: &str) -> Result<HostTreeEntry, ToolError> {
     let requested = normalized(Path::new(path));
     let containing = trees.granted.iter().filter_map(|tree| {
         let guest = normalized(Path::new(&tree.guest));

@@ -8,7 +8,7 @@ use agent_core::message::Content;
 use agent_core::run::TurnError;
 use agent_core::tool::{CallCost, ToolDone, ToolError};
 use agent_mcp::{McpContent, McpToolResult};
-use agent_plugins::{MediumToStore, PortError};
+use agent_plugins::{NewMediaItem, PortError};
 use std::time::Instant;
 
 /// Calls the tool under the name that its server uses.
@@ -46,7 +46,7 @@ async fn store_media(
             McpContent::Json(json) => Content::Json(json),
             McpContent::Media { bytes, mime_type, name } => {
                 let mime_type = media_type_from_bytes(&bytes).map_or(mime_type, str::to_owned);
-                match services.media.put(&services.subject, MediumToStore { bytes, mime_type, name }).await {
+                match services.media.put(&services.subject, NewMediaItem { bytes, mime_type, name }).await {
                     Ok(media) => Content::Media(media),
                     Err(PortError::Refused(reason)) => {
                         let message = format!("MCP server {server} returned media that cannot be stored: {reason}");

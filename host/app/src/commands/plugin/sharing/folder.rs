@@ -104,7 +104,7 @@ pub(in super::super) async fn verify(arguments: FolderArguments, terminal: &Term
         print(terminal, format!("{mark}{sign}{mark:#} {}  {}", summary(plugin), text::one_line(&result, 1000)))?;
     }
     for name in unlocked(&folder) {
-        let may_serve = folder.unlocked_may_serve(&folder.path().join(&name), &trust);
+        let may_serve = folder.check_unlocked(&folder.path().join(&name), &trust);
         let name = text::one_line(&name, 300);
         match may_serve {
             Ok(()) => {

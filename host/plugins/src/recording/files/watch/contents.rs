@@ -2,7 +2,7 @@
 
 use super::{CallRecord, Fetch, ListingSource, NamesBeingRecorded, Opened};
 use crate::recording::bytes::Extent;
-use crate::recording::file_records::{FileStat, FoundContent, FoundFile, FoundNames, NamedKind};
+use crate::recording::file_records::{EntryKind, FileStat, FoundContent, FoundNames, InitialFileState};
 use crate::recording::files::inspection;
 use crate::recording::files::overlay::Origin;
 use crate::recording::files::path_walk::{FileKind, FinalLink, PathTarget, TreePath};
@@ -19,7 +19,7 @@ struct ExistingFile {
     original: TreePath,
     location: TreePath,
     root: Arc<Dir>,
-    found: FoundFile,
+    found: InitialFileState,
     run: Run,
 }
 
@@ -62,8 +62,8 @@ impl CallRecord {
             let root = watched.roots.get(location.tree)?.clone();
             let found = match watched.known.get(&original)? {
                 // The content is not needed, so it is not copied.
-                FoundFile::File { stat, content: FoundContent::Recorded(_) } => {
-                    FoundFile::File { stat: *stat, content: inspection::recorded_content(Vec::new()) }
+                InitialFileState::File { stat, content: FoundContent::Recorded(_) } => {
+                    InitialFileState::File { stat: *stat, content: inspection::recorded_content(Vec::new()) }
                 }
                 found => found.clone(),
             };
@@ -79,7 +79,7 @@ impl CallRecord {
     /// In the original call, records the content of a file that the guest has opened. In a replay, checks that the
     /// content is available.
     async fn read(&self, existing: ExistingFile, file: Arc<File>) -> wasmtime::Result<Result<(), ErrorCode>> {
-        let FoundFile::File { content, .. } = &existing.found else { return Ok(Ok(())) };
+        let InitialFileState::File { content, .. } = &existing.found else { return Ok(Ok(())) };
         match (content, existing.run) {
             (FoundContent::Recorded(_), _) => {}
             (FoundContent::NotOpened, Run::First) => self.record_content(existing, file).await?,
@@ -140,7 +140,7 @@ impl CallRecord {
 
     fn set_content(&self, original: &TreePath, new: FoundContent) {
         self.files.with(|watched| {
-            if let Some(FoundFile::File { content, .. }) = watched.known.get_mut(original) {
+            if let Some(InitialFileState::File { content, .. }) = watched.known.get_mut(original) {
                 *content = new;
             }
         });
@@ -156,13 +156,13 @@ impl CallRecord {
         let Some(ExistingFile { fetch, original, location, found, run, .. }) = self.existing_file(location) else {
             return Ok(ListingSource::Current);
         };
-        let FoundFile::Directory { names, .. } = found else { return Ok(ListingSource::Current) };
+        let InitialFileState::Directory { names, .. } = found else { return Ok(ListingSource::Current) };
         Ok(match (names, run, fetch) {
             (FoundNames::Listed { read: Extent::Whole, .. }, Run::First, _) => ListingSource::Current,
             (_, Run::First, _) => ListingSource::Recording(NamesBeingRecorded { now: location, original, seen: 0 }),
             (FoundNames::Listed { names, read: Extent::Whole }, Run::Replay, _) => ListingSource::Recorded(names, None),
             (_, Run::Replay, Some(fetch)) => match self.fetch(fetch, CopyDepth::Names).await? {
-                Some(FoundFile::Directory { names: FoundNames::Listed { names, .. }, .. }) => {
+                Some(InitialFileState::Directory { names: FoundNames::Listed { names, .. }, .. }) => {
                     ListingSource::Recorded(names, None)
                 }
                 _ => self.unlisted(&original),
@@ -207,13 +207,13 @@ impl CallRecord {
         &self,
         mut recording: NamesBeingRecorded,
         name: &str,
-        kind: NamedKind,
+        kind: EntryKind,
     ) -> Option<NamesBeingRecorded> {
         let is_from_before = self.files.with(|watched| {
             let original = Origin::Before(recording.original.join(name));
             watched.overlay.origin(&recording.now.join(name)) == original
         })?;
-        let kind = if is_from_before { kind } else { NamedKind::Own };
+        let kind = if is_from_before { kind } else { EntryKind::Own };
         recording.seen += 1;
         let is_known = self
             .files
@@ -238,7 +238,7 @@ impl CallRecord {
         self.files.with(|watched| {
             // `names` also marks an empty directory as listed.
             watched.names(&recording.original);
-            if let Some(FoundFile::Directory { names: FoundNames::Listed { read, .. }, .. }) =
+            if let Some(InitialFileState::Directory { names: FoundNames::Listed { read, .. }, .. }) =
                 watched.known.get_mut(&recording.original)
             {
                 *read = Extent::Whole;
@@ -255,9 +255,9 @@ impl CallRecord {
                 return None;
             }
             Some(match watched.known.get(&original)? {
-                FoundFile::File { stat, .. } | FoundFile::Directory { stat, .. } => *stat,
-                FoundFile::Link { stat, .. } | FoundFile::Other { stat } => *stat,
-                FoundFile::Nothing => return None,
+                InitialFileState::File { stat, .. } | InitialFileState::Directory { stat, .. } => *stat,
+                InitialFileState::Link { stat, .. } | InitialFileState::Other { stat } => *stat,
+                InitialFileState::Nothing => return None,
             })
         });
         stat.flatten()
@@ -266,8 +266,8 @@ impl CallRecord {
 
 impl super::Watched {
     /// The names of a directory that is being listed.
-    fn names(&mut self, original: &TreePath) -> Option<&mut Vec<(String, NamedKind)>> {
-        let Some(FoundFile::Directory { names, .. }) = self.known.get_mut(original) else { return None };
+    fn names(&mut self, original: &TreePath) -> Option<&mut Vec<(String, EntryKind)>> {
+        let Some(InitialFileState::Directory { names, .. }) = self.known.get_mut(original) else { return None };
         if *names == FoundNames::NotListed {
             *names = FoundNames::Listed { names: Vec::new(), read: Extent::Partly };
         }

@@ -3,11 +3,11 @@
 
 use super::{CallRecord, ReplayTrees, Watched};
 use crate::recording::bytes::Extent;
-use crate::recording::file_records::{FoundFile, LeftFile};
+use crate::recording::file_records::{FinalFileState, InitialFileState};
 use crate::recording::files::inspection;
 use crate::recording::files::overlay::Origin;
 use crate::recording::files::path_walk::TreePath;
-use crate::recording::host_calls::HostAnswer;
+use crate::recording::host_calls::HostCallResult;
 use std::collections::BTreeMap;
 
 /// Maximum total size of the changed files that are hashed, in bytes.
@@ -19,7 +19,7 @@ const MAX_REPORTED: usize = 32;
 #[derive(Default)]
 pub(crate) struct FilesOutcome {
     /// The records of files. Empty in a replay.
-    pub(crate) answers: Vec<HostAnswer>,
+    pub(crate) answers: Vec<HostCallResult>,
     /// The differences between the changes of a replay and the changes of the recorded call.
     pub(crate) effects: Vec<String>,
 }
@@ -46,7 +46,7 @@ impl CallRecord {
     }
 }
 
-fn effects(watched: &Watched, recorded: &ReplayTrees, left: &BTreeMap<TreePath, LeftFile>) -> Vec<String> {
+fn effects(watched: &Watched, recorded: &ReplayTrees, left: &BTreeMap<TreePath, FinalFileState>) -> Vec<String> {
     let differing: Vec<_> = match recorded.changes {
         Extent::Whole => differing(&recorded.left, left).collect(),
         // The changes of the recorded call are not known.
@@ -65,8 +65,8 @@ fn effects(watched: &Watched, recorded: &ReplayTrees, left: &BTreeMap<TreePath, 
 
 /// The paths that differ from the recorded state at the end of the call, with a description of the difference.
 fn differing<'a>(
-    recorded: &'a BTreeMap<TreePath, LeftFile>,
-    current: &'a BTreeMap<TreePath, LeftFile>,
+    recorded: &'a BTreeMap<TreePath, FinalFileState>,
+    current: &'a BTreeMap<TreePath, FinalFileState>,
 ) -> impl Iterator<Item = (&'a TreePath, &'static str)> {
     let changed = current.iter().filter_map(|(location, left)| match recorded.get(location) {
         None => Some((location, "changed, unlike the recorded call")),
@@ -78,30 +78,31 @@ fn differing<'a>(
 }
 
 impl Watched {
-    fn final_states(&self) -> BTreeMap<TreePath, LeftFile> {
+    fn final_states(&self) -> BTreeMap<TreePath, FinalFileState> {
         let mut bytes = MAX_HASHED_BYTES;
         let changed = self.overlay.changed().filter_map(|(location, origin)| {
             let root = self.roots.get(location.tree)?;
             let left = match origin {
-                Origin::Before(original) => LeftFile::Moved { tree: original.tree, from: original.path.clone() },
+                Origin::Before(original) => FinalFileState::Moved { tree: original.tree, from: original.path.clone() },
                 Origin::Own => inspection::final_state_at(root, &location.path, &mut bytes),
             };
             // A file that the call created and removed again is not a change.
-            let was_nothing = matches!(self.known.get(location), Some(FoundFile::Nothing));
-            (left != LeftFile::Nothing || !was_nothing).then(|| (location.clone(), left))
+            let was_nothing = matches!(self.known.get(location), Some(InitialFileState::Nothing));
+            (left != FinalFileState::Nothing || !was_nothing).then(|| (location.clone(), left))
         });
         changed.collect()
     }
 
-    fn answers(self: Box<Self>, left: BTreeMap<TreePath, LeftFile>) -> Vec<HostAnswer> {
+    fn answers(self: Box<Self>, left: BTreeMap<TreePath, FinalFileState>) -> Vec<HostCallResult> {
         if self.roots.is_empty() {
             return Vec::new();
         }
         let changes = self.extent;
         let files =
-            self.known.into_iter().map(|(TreePath { tree, path }, found)| HostAnswer::File { tree, path, found });
-        let left = left.into_iter().map(|(TreePath { tree, path }, left)| HostAnswer::LeftFile { tree, path, left });
+            self.known.into_iter().map(|(TreePath { tree, path }, found)| HostCallResult::File { tree, path, found });
+        let left =
+            left.into_iter().map(|(TreePath { tree, path }, left)| HostCallResult::LeftFile { tree, path, left });
         let left = left.filter(|_| changes == Extent::Whole);
-        std::iter::once(HostAnswer::Trees { trees: self.trees, changes }).chain(files).chain(left).collect()
+        std::iter::once(HostCallResult::Trees { trees: self.trees, changes }).chain(files).chain(left).collect()
     }
 }
