@@ -72,7 +72,7 @@ fn cases() -> Vec<Case> {
         case("tables", guest("tables"), [(2, " 2 tables"), (3, " 3 tables")]),
         case("memories", guest("memories"), [(2, " 2 memories"), (3, " 3 memories")]),
         case("table_elements", guest("elements"), [(50, "size of 50 elements"), (900, "size of 900 elements")]),
-        case("lifted_kib", bytes(256 << 10), [(64, " 64 KiB handed to"), (128, " 128 KiB handed to")]),
+        case("lifted_kib", bytes(256 << 10), [(64, " 64 KiB passed to"), (128, " 128 KiB passed to")]),
         case("handles", headers, [(50, " 50 resource handles"), (2_000, " 2000 resource handles")]),
         case("random_kib", intruder("intruder.random"), [(1, " 1 KiB of random"), (128, " 128 KiB of random")]),
         case("header_kib", intruder("intruder.fields"), [(2, " 2 KiB of headers"), (64, " 64 KiB of headers")]),

@@ -135,7 +135,7 @@ fn row_44_limits_the_total_media_of_a_call() {
         let attack = async |_| {
             let arguments = json!({"deeds": "media 1000000 100"});
             let (_, text) = scene.call(with_enough_time("intruder"), "intruder.deeds", arguments).await;
-            assert!(text.contains("32 MiB together"), "{text}");
+            assert!(text.contains("32 MiB in total"), "{text}");
         };
         scene.repeat("row 44, media", attack).await;
     });
@@ -331,7 +331,7 @@ fn row_6_refuses_giant_results() {
             ("giants", "bytes", json!({}), "passed to the host at once"),
             ("probe", "probe.bytes", json!({"bytes": 2 << 20}), "1 MiB of text and JSON"),
             ("probe", "probe.bytes", json!({"bytes": 32 << 20}), "passed to the host at once"),
-            ("probe", "probe.image", json!({"bytes": 5 << 20}), "4 MiB for a medium"),
+            ("probe", "probe.image", json!({"bytes": 5 << 20}), "4 MiB for a media item"),
         ] {
             let attack = async |_| {
                 let config = crate::scene::with_grants(plugin, Grants::default(), Default::default());

@@ -498,6 +498,7 @@ forward_to_real_store! {
     Approvals {
         fn allow(grant: agent_core::approval::LastingGrant) -> ();
         fn allowed(agent: &str) -> Vec<StoredGrant>;
+        fn agents_with_grants() -> Vec<String>;
         fn revoke(id: &str) -> bool;
         fn bind_rule(rule: agent_store::NamedRule, identity: Digest) -> Digest;
     }

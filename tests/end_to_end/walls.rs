@@ -35,6 +35,9 @@ const LIBRARIES_OF_ONE_CRATE: &[(&str, &str)] = &[
     ("wit-bindgen", "sdk"),
 ];
 
+/// Files outside of `store` that may name the type of a store, because they open one.
+const FILES_THAT_OPEN_A_STORE: &[&str] = &["host/config/src/assembly/store.rs", "host/devkit/src/scenario/play.rs"];
+
 /// Code that only `app` may contain, because only `app` may read the environment, print and exit.
 const ONLY_IN_APP: &[&str] = &["env::var", "env::args", "process::exit", "println!(", "eprintln!(", "print!("];
 
@@ -76,6 +79,22 @@ fn only_app_reads_the_environment_prints_or_exits() {
             }
         }
     }
+}
+
+#[test]
+fn only_files_that_open_a_store_name_its_type() {
+    let mut found = Vec::new();
+    for name in host_crates().keys().filter(|name| *name != "store") {
+        for file in sources(&repository().join("host").join(name).join("src")) {
+            let text = std::fs::read_to_string(&file).unwrap();
+            let library = text.split("#[cfg(test)]").next().unwrap();
+            if library.lines().any(|line| !line.trim_start().starts_with("//") && line.contains("SqliteStore")) {
+                found.push(file.strip_prefix(repository()).unwrap().to_string_lossy().into_owned());
+            }
+        }
+    }
+    found.sort();
+    assert_eq!(found, FILES_THAT_OPEN_A_STORE);
 }
 
 #[test]

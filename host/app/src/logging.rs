@@ -13,7 +13,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 /// Log targets that `-v` shows: the host's own crates, and `plugin` for the output of plugins.
-const HOST_TARGETS: [&str; 9] = [
+const HOST_TARGETS: [&str; 10] = [
     "plugin",
     "agent_host",
     "agent_config",
@@ -23,6 +23,7 @@ const HOST_TARGETS: [&str; 9] = [
     "agent_store",
     "agent_models",
     "agent_mcp",
+    "agent_registry",
 ];
 
 /// Starts logging. The wasm engine and its compiler log only warnings, because only their developers need more. Logs of

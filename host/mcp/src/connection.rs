@@ -442,7 +442,7 @@ fn server_responded_to(error: &ClientInitializeError) -> bool {
 }
 
 /// Returns the maximum size of a message in bytes.
-fn message_bytes(limits: &McpLimits) -> usize {
+pub(crate) fn message_bytes(limits: &McpLimits) -> usize {
     limits.message_bytes.min(McpLimits::MAX_MESSAGE_BYTES)
 }
 

@@ -1,6 +1,7 @@
 //! Creates the HTTP transport for a server. Each server has a separate HTTP client with the TLS settings of the host.
 
 use crate::configuration::{HttpAddress, McpLimits};
+use crate::connection::message_bytes;
 use crate::depth_limited::DepthLimitedClient;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, StatusCode, redirect};
@@ -28,7 +29,7 @@ pub(crate) fn transport(
 ) -> Result<StreamableHttpClientTransport<DepthLimitedClient>, String> {
     let url = parse(&address.url)?;
     let client = client(&url, headers(address)?, limits)?;
-    let config = StreamableHttpClientTransportConfig::with_uri(url.as_str()).max_sse_event_size(limits.message_bytes);
+    let config = StreamableHttpClientTransportConfig::with_uri(url.as_str()).max_sse_event_size(message_bytes(limits));
     Ok(StreamableHttpClientTransport::with_client(DepthLimitedClient(client), config))
 }
 

@@ -15,6 +15,9 @@ pub trait Approvals: Send + Sync {
     /// Returns up to [`crate::MAX_PAGE`] grants of the agent, newest first.
     async fn allowed(&self, agent: &str) -> Result<Vec<StoredGrant>, StoreError>;
 
+    /// Returns the names of all agents that have a grant, in alphabetical order.
+    async fn agents_with_grants(&self) -> Result<Vec<String>, StoreError>;
+
     /// Revokes the grant with this id and adds an entry to the audit log. Returns whether the grant existed.
     async fn revoke(&self, id: &str) -> Result<bool, StoreError>;
 

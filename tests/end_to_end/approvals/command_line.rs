@@ -156,7 +156,7 @@ fn l17_yes_allows_only_the_named_tools() {
     assert!(listed.is_empty() && stderr.contains("there are no permanent approvals"), "{stderr}");
 }
 
-/// L17: Permanent grants are listed and revoked.
+/// L17: Permanent grants are listed and revoked, also after the sessions of their agent were deleted.
 #[test]
 fn l17_lasting_grants_are_listed_and_revoked() {
     let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);
@@ -167,6 +167,10 @@ fn l17_lasting_grants_are_listed_and_revoked() {
     let (code, _, stderr) = cli.run(&["--agent", "agent.toml", "Pay again."]);
     assert_eq!(code, Some(0), "the permanent grant applies: {stderr}");
     assert_eq!(cli.ledger(), ["Ann 1", "Ann 1"]);
+    for session in [session, cli.session()] {
+        let (code, _, stderr) = cli.run(&["session", "delete", &session]);
+        assert_eq!(code, Some(0), "{stderr}");
+    }
     let (_, listed, _) = cli.run(&["approvals", "list"]);
     assert!(listed.contains("clerk may call payer.pay") && listed.contains("any arguments"), "{listed}");
     let id = listed.split_whitespace().next().unwrap();

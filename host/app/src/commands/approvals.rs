@@ -6,8 +6,7 @@ use crate::terminal::approval::escaped;
 use crate::terminal::{BOLD, DIM, Terminal};
 use agent_config::{DataDirectory, assembly};
 use agent_runtime::approvals::{remember_grants, revoke};
-use agent_store::{MAX_PAGE, SessionFilter, Store, StoredGrant};
-use std::collections::BTreeSet;
+use agent_store::{Store, StoredGrant};
 
 /// Number of characters of an approval's id that are shown.
 const SHOWN_ID: usize = 12;
@@ -44,15 +43,11 @@ pub(crate) async fn run(command: ApprovalsCommand, data: &DataDirectory, termina
     Ok(Exit::Done)
 }
 
-/// Reads the permanent approvals of one agent, or of all agents that have sessions. For each agent, the latest approval
-/// comes first.
+/// Reads the permanent approvals of one agent, or of all agents. For each agent, the latest approval comes first.
 async fn grants(store: &dyn Store, of: Option<String>) -> Result<Vec<StoredGrant>, Failure> {
     let agents = match of {
-        Some(agent) => BTreeSet::from([agent]),
-        None => {
-            let sessions = store.sessions(SessionFilter::default(), MAX_PAGE).await.map_err(Failure::failed)?;
-            sessions.into_iter().map(|session| session.agent).collect()
-        }
+        Some(agent) => vec![agent],
+        None => store.agents_with_grants().await.map_err(Failure::failed)?,
     };
     let mut all = Vec::new();
     for agent in agents {

@@ -32,6 +32,7 @@ pub(super) async fn grants_are_listed_per_agent_until_revoked(test: TestStore) {
     assert_eq!(store.revoke("nothing").await, Ok(false));
     assert_eq!(store.allowed("a").await.unwrap(), stored[1..]);
     assert_eq!(store.allowed("b").await.unwrap().len(), 1);
+    assert_eq!(store.agents_with_grants().await.unwrap(), ["a", "b"]);
     store.allow(grant("a", "second")).await.unwrap();
     assert_eq!(store.allowed("a").await.unwrap()[0].id, stored[0].id, "the same grant has the same id");
 }

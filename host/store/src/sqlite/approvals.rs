@@ -39,6 +39,13 @@ impl Approvals for SqliteStore {
         .await
     }
 
+    async fn agents_with_grants(&self) -> Result<Vec<String>, StoreError> {
+        self.read(|connection| {
+            collect(connection, "SELECT DISTINCT agent FROM approvals ORDER BY agent", [], |row| Ok(row.get(0)?))
+        })
+        .await
+    }
+
     async fn revoke(&self, id: &str) -> Result<bool, StoreError> {
         let id = id.to_owned();
         self.write(Effort::Short, move |connection| {

@@ -62,6 +62,7 @@ async fn answer_requests(
     }
     if let Err(failure) = decide(&mut opened.session, &calls, (verdict, edits)).await {
         opened.session.close().await.map_err(Failure::failed)?;
+        opened.agents.agent.current().servers().shutdown().await;
         return Err(failure);
     }
     if no_run {
