@@ -3,6 +3,7 @@
 
 mod agents;
 mod approvals;
+mod author_workflow;
 mod binary;
 mod cancelled;
 mod chat_server;

@@ -1,15 +1,14 @@
 //! The terminal as a user sees it: the real binary on a pseudo-terminal, and the contents of its screen (I1, L29, L30).
 
 mod approvals;
-mod author;
 mod delegates;
 mod dev;
 mod first_use;
 mod lent;
 mod pages;
 mod progress;
-mod screen;
-mod walk;
+pub(crate) mod screen;
+pub(crate) mod walk;
 mod watched;
 
 use crate::support::{SharedCompiledCode, call_reply, components, script};
@@ -19,7 +18,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 const CTRL_C: &str = "\u{3}";
-const CTRL_D: &str = "\u{4}";
+pub(crate) const CTRL_D: &str = "\u{4}";
 const CTRL_BACKSLASH: &str = "\u{1c}";
 const ENTER: &str = "\r";
 const UP: &str = "\u{1b}[A";

@@ -16,7 +16,7 @@ const PROBE_FILES: usize = 16;
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// The process exits by itself when only this much processor time remains. All processors together use less between two
 /// checks.
-const RESERVE: Duration = Duration::from_millis(100);
+const RESERVE: Duration = Duration::from_millis(250);
 /// Number of the signal that Linux and the BSDs send at the limit of processor time.
 const SIGXCPU: i32 = 24;
 /// Number of the signal that Linux and the BSDs send at the limit of file sizes.

@@ -179,6 +179,11 @@ impl McpLimits {
     pub const MAX_CALL_TIME: Duration = Duration::from_secs(120);
     /// Upper bound for `message_bytes`.
     pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
+
+    /// Returns the maximum size of one message, in bytes. It is never larger than [`Self::MAX_MESSAGE_BYTES`].
+    pub(crate) fn max_message_bytes(&self) -> usize {
+        self.message_bytes.min(Self::MAX_MESSAGE_BYTES)
+    }
 }
 
 /// Configurable limits on a server's tool list, in the order of the documentation.

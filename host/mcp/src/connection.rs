@@ -170,7 +170,7 @@ impl Connection {
         })?;
         let StartedChild { child, stdin, stdout } = started;
         let (listener, exceeded) = (ToolListListener::default(), LimitFlag::default());
-        let stdout = BoundedLines::new(stdout, message_bytes(limits), exceeded.clone());
+        let stdout = BoundedLines::new(stdout, limits.max_message_bytes(), exceeded.clone());
         // `BoundedLines` enforces the length limit. The transport would only skip long lines instead of reporting them.
         let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(usize::MAX);
         let redaction = redaction_for(config);
@@ -441,15 +441,13 @@ fn server_responded_to(error: &ClientInitializeError) -> bool {
     }
 }
 
-/// Returns the maximum size of a message in bytes.
-pub(crate) fn message_bytes(limits: &McpLimits) -> usize {
-    limits.message_bytes.min(McpLimits::MAX_MESSAGE_BYTES)
-}
-
 fn limit_error(limit: ExceededLimit, limits: &McpLimits) -> String {
     match limit {
         ExceededLimit::LineTooLong => {
-            format!("it sent a message of more than {} bytes, so the host closed the connection", message_bytes(limits))
+            format!(
+                "it sent a message of more than {} bytes, so the host closed the connection",
+                limits.max_message_bytes()
+            )
         }
         ExceededLimit::TooDeeplyNested => {
             format!("it sent a message nested more than {MAX_DEPTH} levels deep, so the host closed the connection")

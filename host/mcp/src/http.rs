@@ -1,7 +1,6 @@
 //! Creates the HTTP transport for a server. Each server has a separate HTTP client with the TLS settings of the host.
 
 use crate::configuration::{HttpAddress, McpLimits};
-use crate::connection::message_bytes;
 use crate::depth_limited::DepthLimitedClient;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, StatusCode, redirect};
@@ -29,7 +28,8 @@ pub(crate) fn transport(
 ) -> Result<StreamableHttpClientTransport<DepthLimitedClient>, String> {
     let url = parse(&address.url)?;
     let client = client(&url, headers(address)?, limits)?;
-    let config = StreamableHttpClientTransportConfig::with_uri(url.as_str()).max_sse_event_size(message_bytes(limits));
+    let config =
+        StreamableHttpClientTransportConfig::with_uri(url.as_str()).max_sse_event_size(limits.max_message_bytes());
     Ok(StreamableHttpClientTransport::with_client(DepthLimitedClient(client), config))
 }
 

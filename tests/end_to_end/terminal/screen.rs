@@ -16,7 +16,7 @@ use vt100::{Callbacks, Parser};
 const MAX_WAIT: Duration = Duration::from_secs(20);
 
 /// A process with its own terminal.
-pub(super) struct Screen {
+pub(crate) struct Screen {
     /// The user's end of the terminal. `None` once the terminal is closed.
     keyboard: Option<File>,
     terminal: File,
@@ -55,7 +55,7 @@ impl Callbacks for CursorQueries {
 
 impl Screen {
     /// Starts the command on a terminal with this many rows and columns.
-    pub(super) fn start(mut command: Command, rows: u16, columns: u16) -> Self {
+    pub(crate) fn start(mut command: Command, rows: u16, columns: u16) -> Self {
         let (keyboard, terminal) = pseudo_terminal();
         let parser = Parser::new_with_callbacks(rows, columns, 0, CursorQueries::default());
         let state = Arc::new(Mutex::new(ScreenState { parser, raw: Vec::new(), closed: false }));
@@ -77,58 +77,58 @@ impl Screen {
     }
 
     /// Sets another limit, for slow operations such as a toolchain.
-    pub(super) fn with_max_wait(mut self, max_wait: Duration) -> Self {
+    pub(crate) fn with_max_wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = max_wait;
         self
     }
 
     /// Pastes text. The terminal marks the text as pasted if the program has enabled bracketed paste.
-    pub(super) fn paste(&mut self, text: &str) {
+    pub(crate) fn paste(&mut self, text: &str) {
         let text = text.replace('\n', "\r");
         let is_marked = self.state.lock().unwrap().parser.screen().bracketed_paste();
         self.send(&if is_marked { format!("\u{1b}[200~{text}\u{1b}[201~") } else { text });
     }
 
     /// Sends typed keys to the process.
-    pub(super) fn send(&mut self, keys: &str) {
+    pub(crate) fn send(&mut self, keys: &str) {
         self.keyboard().write_all(keys.as_bytes()).expect("the terminal accepts typed keys");
     }
 
     /// Resizes the window.
-    pub(super) fn resize(&mut self, rows: u16, columns: u16) {
+    pub(crate) fn resize(&mut self, rows: u16, columns: u16) {
         self.state.lock().unwrap().parser.screen_mut().set_size(rows, columns);
         resize(self.keyboard(), rows, columns);
     }
 
     /// Returns the text on the screen.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.state.lock().unwrap().parser.screen().contents()
     }
 
     /// Returns all bytes that the process has written.
-    pub(super) fn raw(&self) -> String {
+    pub(crate) fn raw(&self) -> String {
         String::from_utf8_lossy(&self.state.lock().unwrap().raw).into_owned()
     }
 
     /// Waits until the text is on the screen.
-    pub(super) fn wait_for(&self, text: &str) {
+    pub(crate) fn wait_for(&self, text: &str) {
         self.wait(&format!("`{text}`"), |shown| shown.contains(text));
     }
 
     /// Waits until the text on the screen ends with `text`.
-    pub(super) fn wait_for_end(&self, text: &str) {
+    pub(crate) fn wait_for_end(&self, text: &str) {
         self.wait(&format!("`{text}` at the end"), |shown| shown.trim_end().ends_with(text));
     }
 
     /// Waits for the next prompt, when `number` prompts are on the screen.
-    pub(super) fn wait_for_prompt(&self, number: usize) {
+    pub(crate) fn wait_for_prompt(&self, number: usize) {
         let count = |shown: &str| shown.lines().filter(|line| *line == ">" || line.starts_with("> ")).count();
         let is_asked = |shown: &str| shown.trim_end().ends_with("\n>") && count(shown) == number;
         self.wait(&format!("prompt {number}"), is_asked);
     }
 
     /// Waits until `is_shown` is true for the text on the screen. The panic message contains `description`.
-    pub(super) fn wait(&self, description: &str, is_shown: impl Fn(&str) -> bool) {
+    pub(crate) fn wait(&self, description: &str, is_shown: impl Fn(&str) -> bool) {
         let started = Instant::now();
         while !is_shown(&self.text()) {
             assert!(started.elapsed() < self.max_wait, "{description} did not appear:\n{}", self.text());
@@ -137,7 +137,7 @@ impl Screen {
     }
 
     /// Returns the cells of the text in the first line that contains it.
-    pub(super) fn cells(&self, text: &str) -> Vec<vt100::Cell> {
+    pub(crate) fn cells(&self, text: &str) -> Vec<vt100::Cell> {
         let state = self.state.lock().unwrap();
         let screen = state.parser.screen();
         let (rows, columns) = screen.size();
@@ -152,7 +152,7 @@ impl Screen {
     }
 
     /// Returns the number of non-empty cells with a colour or a style.
-    pub(super) fn styled_cells(&self) -> usize {
+    pub(crate) fn styled_cells(&self) -> usize {
         let state = self.state.lock().unwrap();
         let screen = state.parser.screen();
         let (rows, columns) = screen.size();
@@ -165,12 +165,12 @@ impl Screen {
     }
 
     /// Returns whether the terminal itself echoes typed keys.
-    pub(super) fn echoes(&self) -> bool {
+    pub(crate) fn echoes(&self) -> bool {
         tcgetattr(&self.terminal).expect("a terminal").local_modes.contains(LocalModes::ECHO | LocalModes::ICANON)
     }
 
     /// Returns the id of the process.
-    pub(super) fn process(&self) -> u32 {
+    pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
 
@@ -179,14 +179,14 @@ impl Screen {
     }
 
     /// Closes the window.
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.state.lock().unwrap().closed = true;
         self.watcher.take().expect("the window is closed only once").join().expect("the reader thread still ran");
         self.keyboard = None;
     }
 
     /// Waits for the process to end, and returns its exit code.
-    pub(super) fn exit_code(&mut self) -> Option<i32> {
+    pub(crate) fn exit_code(&mut self) -> Option<i32> {
         let started = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("the process can be waited for") {

@@ -19,7 +19,7 @@ const SOURCES: [(&str, &str); 6] =
     [("toml", ".toml"), ("rust", ".rs"), ("wit", ".wit"), ("python", ".py"), ("javascript", ".js"), ("c", ".c")];
 
 /// Returns the file name of a block that contains no commands.
-pub(super) fn file_of(block: &Block) -> &str {
+pub(crate) fn file_of(block: &Block) -> &str {
     let Block { section, language, text, file } = block;
     let known = SOURCES.iter().find(|(name, _)| name == language);
     let Some((_, ending)) = known else { panic!("below `{section}`, nothing checks a block of `{language}`: {text}") };
@@ -28,17 +28,17 @@ pub(super) fn file_of(block: &Block) -> &str {
 }
 
 /// A user at a shell, with a separate data folder.
-pub(super) struct ShellUser {
+pub(crate) struct ShellUser {
     _compiled_code: SharedCompiledCode,
     top: PathBuf,
     /// The current folder of the shell.
-    pub(super) current_folder: PathBuf,
+    pub(crate) current_folder: PathBuf,
     variables: Vec<(&'static str, PathBuf)>,
 }
 
 impl ShellUser {
     /// Starts in an empty folder with a fixed path, so that cargo reuses what it has compiled there.
-    pub(super) fn begin(name: &str, variables: &[(&'static str, PathBuf)]) -> Self {
+    pub(crate) fn begin(name: &str, variables: &[(&'static str, PathBuf)]) -> Self {
         let top = scratch().join("walks").join(name);
         if top.exists() {
             std::fs::remove_dir_all(&top).unwrap();
@@ -51,7 +51,7 @@ impl ShellUser {
     }
 
     /// Creates the file of the block or runs its commands.
-    pub(super) fn follow_block(&mut self, block: &Block) {
+    pub(crate) fn follow_block(&mut self, block: &Block) {
         if block.language == "console" {
             return block.typed().iter().for_each(|typed| self.run_typed(typed));
         }
@@ -60,7 +60,7 @@ impl ShellUser {
         std::fs::write(path, &block.text).unwrap();
     }
 
-    pub(super) fn run_typed(&mut self, typed: &TypedCommand) {
+    pub(crate) fn run_typed(&mut self, typed: &TypedCommand) {
         let command = typed.command.as_str();
         if let Some(folder) = command.strip_prefix("cd ") {
             self.current_folder = self.current_folder.join(folder);
@@ -79,21 +79,21 @@ impl ShellUser {
     }
 
     /// Runs a command that must succeed. Returns its stdout.
-    pub(super) fn succeed(&self, command: &str) -> String {
+    pub(crate) fn succeed(&self, command: &str) -> String {
         let (code, printed, stderr) = self.run(command);
         assert_eq!(code, Some(0), "{command}: {printed}{stderr}");
         printed
     }
 
     /// Runs a command. Returns its exit code, stdout and stderr.
-    pub(super) fn run(&self, command: &str) -> (Option<i32>, String, String) {
+    pub(crate) fn run(&self, command: &str) -> (Option<i32>, String, String) {
         let output = self.shell(command).stdin(Stdio::null()).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (output.status.code(), text(output.stdout), text(output.stderr))
     }
 
     /// Starts an interactive command.
-    pub(super) fn session(&self, command: &str) -> Screen {
+    pub(crate) fn session(&self, command: &str) -> Screen {
         Screen::start(self.shell(&format!("exec {command}")), 60, 160).with_max_wait(TOOLCHAIN_TIMEOUT)
     }
 

@@ -1,12 +1,12 @@
 //! The steps of a new plugin author, read from the README of a new project: from `plugin new` to a turn of another user
 //! with another data folder (S1, S2, S4, S5, P11).
 
-use super::CTRL_D;
-use super::walk::ShellUser;
 use crate::documentation_page::{Block, TypedCommand, blocks};
 use crate::plugin_authoring::peer;
 use crate::sharing::peers::DebianRegistry;
 use crate::support::cargo;
+use crate::terminal::CTRL_D;
+use crate::terminal::walk::ShellUser;
 use crate::test_registry::TestRegistry;
 use std::path::PathBuf;
 
