@@ -67,7 +67,7 @@ pub struct SandboxOptions {
 /// let sandbox = Sandbox::new(SandboxOptions::default())?;
 /// let plugin = sandbox.load_bytes("numbers", component).await?;
 /// let tool = &plugin.tools()[0].name;
-/// assert_eq!(tool, "numbers.double");
+/// assert_eq!(tool, "double");
 ///
 /// // The plugin gets no grants, and the default limits apply to the call.
 /// let setup = PluginSetup::new(plugin.clone(), Grants::default(), CallLimits::default());
