@@ -36,15 +36,15 @@ pub struct LastingGrant {
     /// Digest of the arguments' canonical JSON. None: the grant covers any arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Digest>,
-    /// Digests of everything else to which the user agreed. None: an older version of the host, which did not record
-    /// them, issued the grant. Such a grant is not valid.
+    /// Digests of everything else to which the user agreed. None: the grant comes from an older version of the host,
+    /// which did not record these digests. Such a grant is not valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<ApprovalScope>,
 }
 
 impl LastingGrant {
-    /// Digest that identifies the tool about which the user was asked. The grant is void for a tool with another
-    /// identity (row 52).
+    /// Digest that identifies the tool about which the user was asked (row 52). The grant is not valid for a tool with
+    /// another identity.
     pub fn identity(&self) -> &Digest {
         self.scope.as_ref().map_or(&self.digest, |scope| &scope.identity)
     }
@@ -74,7 +74,8 @@ pub enum GrantScope {
     Always,
 }
 
-/// A grant, and how long it is remembered. The user who answers chooses only the time. The host fills in the grant.
+/// A grant, and how long it is remembered. The user who answers only chooses how long the grant is remembered. The host
+/// sets everything else.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScopedGrant {
     /// How long the grant is remembered.
@@ -130,7 +131,7 @@ pub enum ApprovalVerdict {
         /// call runs with the model's arguments.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         edited: Option<Value>,
-        /// The grant that results from the answer. The call only runs while the tool is the same as in the grant.
+        /// The grant that results from the answer. The call only runs if the tool is still the same as in the grant.
         grant: ScopedGrant,
     },
     /// The call does not run, and the model gets an error result.

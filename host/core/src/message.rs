@@ -71,7 +71,7 @@ impl fmt::Display for Digest {
 pub struct CallId(pub String);
 
 impl CallId {
-    /// Whether `name` refers to this call: it is the id, with or without the session's suffix.
+    /// Whether `name` is the id of this call, with or without the session's suffix.
     pub fn is_named(&self, name: &str) -> bool {
         let is_suffix =
             |text: &str| text.len() == ID_SUFFIX_LENGTH && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -83,7 +83,7 @@ impl CallId {
     }
 }
 
-/// Number of hexadecimal digits in the suffix that makes a session's ids unique: 48 random bits.
+/// Number of hexadecimal digits in the suffix that makes a session's ids unique. The digits encode 48 random bits.
 pub const ID_SUFFIX_LENGTH: usize = 12;
 
 impl fmt::Display for CallId {
@@ -200,7 +200,7 @@ pub enum Role {
     User,
     /// The model.
     Assistant,
-    /// The host, which sends tool results. A message with this role contains nothing else.
+    /// The host, which sends tool results. A message with this role contains only tool results.
     Tool,
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 pub struct Model {
     /// Kind of the configured provider, such as `scripted`, `offline` or `openai`.
     pub provider: String,
-    /// The provider's name of the model.
+    /// The name by which the provider knows the model.
     pub name: String,
     /// Context window in tokens.
     pub window: u32,
@@ -71,7 +71,7 @@ pub enum MediaDecision {
     Downscale(Dimensions),
 }
 
-/// An image that is sent to the model in a smaller size than it is stored.
+/// An image that is reduced in size before it is sent to the model. The stored image stays unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Downscaled {
     /// The stored image.
@@ -106,7 +106,7 @@ pub struct ModelRequest {
     pub system: Vec<String>,
     /// Messages, oldest first. Masked media items have already been replaced by text.
     pub messages: Vec<Message>,
-    /// Images in the messages that are sent in a smaller size.
+    /// Images in the messages that must be reduced in size before they are sent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub downscaled: Vec<Downscaled>,
     /// Tools that the model may call. Empty: the model may call no tools.
@@ -174,6 +174,6 @@ pub enum Delta {
     Thinking(String),
     /// The model's thinking has ended.
     ThinkingEnd,
-    /// Everything that was streamed of this reply so far must be discarded.
+    /// The text and thinking of this reply that were streamed so far must be discarded.
     Clear,
 }

@@ -22,7 +22,8 @@ const MARK: &str = "(secret)";
 /// Minimum length of a secret in bytes. Shorter values are usually not secrets but words such as `none`.
 const MIN_SECRET_LENGTH: usize = 8;
 
-/// Maximum number of bytes of a secret that are searched for. The remaining bytes of a longer secret are ignored.
+/// Maximum length in bytes of the part of a secret that is searched for. The remaining bytes of a longer secret
+/// are ignored.
 const MAX_SEARCHED_LENGTH: usize = 16 * 1024;
 
 /// The secrets that are removed from texts.

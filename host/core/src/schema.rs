@@ -167,7 +167,7 @@ mod tests {
     fn row_34_expensive_schemas_are_refused() {
         let mut deep = json!({"type": "object"});
         for _ in 0..10_000 {
-            // The `json!` macro would copy the value.
+            // Here, the `json!` macro would copy the value.
             deep = Value::Object([("not".to_owned(), deep)].into_iter().collect());
         }
         assert!(matches!(Schema::compile(&deep), Err(SchemaError::TooLarge(_))));

@@ -10,7 +10,7 @@ pub enum SessionState {
     /// Nothing was stored in the session yet.
     #[default]
     New,
-    /// No turn is open, and the last one, if there is one, has an output.
+    /// No turn is open. Either the last turn has an output, or no turn has begun.
     Idle,
     /// A turn is open and can continue.
     Running,

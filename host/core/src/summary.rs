@@ -14,9 +14,9 @@ use std::collections::HashMap;
 const MAX_FILES: usize = 40;
 /// Maximum length of a file name in bytes. A longer argument is not treated as a file name.
 const MAX_FILE_NAME: usize = 200;
-/// Maximum number of characters of the first sentence that is kept of a message.
+/// Maximum number of characters that are kept of a message's first sentence.
 const MAX_SENTENCE: usize = 200;
-/// Maximum number of characters that are kept of a call's arguments, and the same maximum for its result.
+/// Maximum number of characters that are kept of a call's arguments, and of its result.
 const MAX_CALL_PART: usize = 80;
 /// Argument keys whose values are always treated as file names.
 const FILE_KEYS: [&str; 8] = ["path", "paths", "file", "files", "filename", "directory", "folder", "dir"];
@@ -25,7 +25,8 @@ const MAYBE_FILE_KEYS: [&str; 9] = ["from", "to", "source", "destination", "src"
 /// Marks text or lines that were left out.
 const GAP: &str = "…";
 
-/// The summary of the messages that were removed from the prompt. The prompt contains the summary in their place.
+/// The summary of the messages that were removed from the prompt. The prompt contains the summary in place of
+/// these messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistorySummary {
     /// Text of the summary.
@@ -38,7 +39,7 @@ pub struct HistorySummary {
     /// Number of messages evicted since the session began. If the session is a fork, messages that were evicted before
     /// the fork do not count.
     pub messages: u64,
-    /// Number of the latest turn of which a message was evicted.
+    /// Number of the latest turn from which a message was evicted.
     pub through_turn: u32,
     /// Id of the latest message that was evicted.
     pub through_message: MessageId,
@@ -165,8 +166,8 @@ pub fn extract(earlier: Option<&HistorySummary>, messages: &[impl Borrow<StoredM
     Draft { text: fit_lines(lines, 4 * limit as usize), files: files_of(&messages) }
 }
 
-/// Returns the names of the files that the calls in these messages used. They are taken from the arguments whose keys
-/// stand for files. Failed calls are ignored.
+/// Returns the names of the files that the calls in these messages used. The names are taken from the arguments whose
+/// keys stand for files. Failed calls are ignored.
 pub fn files_touched(messages: &[impl Borrow<StoredMessage>]) -> Vec<String> {
     files_of(&messages.iter().map(Borrow::borrow).collect::<Vec<_>>())
 }

@@ -1,5 +1,5 @@
-//! Makes invisible and text-reordering characters visible in everything that a user or a model reads. Stored texts
-//! keep them (invariant 4).
+//! Makes characters that are invisible or reorder text visible in everything that a user or a model reads. Stored texts
+//! keep these characters (invariant 4).
 
 use crate::message::{Content, Message, Part};
 use crate::model::{ModelRequest, OfferedTool};
@@ -70,9 +70,9 @@ fn visible_message(message: &mut Message) {
     }
 }
 
-/// Escapes the description and the schema of a tool, including property names and allowed values. If these contain
-/// invisible characters, the model's arguments no longer match the tool's schema. This is safer than a name that looks
-/// like another name.
+/// Escapes the description and the schema of a tool, including property names and allowed values. If a property name or
+/// an allowed value contains invisible characters, the model's arguments no longer match the tool's schema. Such a
+/// mismatch is safer than a name that looks like another name.
 fn visible_tool(tool: &mut OfferedTool) {
     replace(&mut tool.description);
     visible_json(&mut tool.input_schema);

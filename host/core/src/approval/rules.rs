@@ -26,7 +26,7 @@ pub struct ApprovalRules {
 pub struct Ruling {
     /// Whether the tool may run.
     pub policy: ApprovalPolicy,
-    /// The configuration key that sets the policy, or `the tool itself`.
+    /// The configuration key that sets the policy, or `the tool itself` if the tool requires the approval.
     pub because: String,
 }
 
@@ -81,8 +81,8 @@ impl ApprovalRules {
         self.bind_arguments.iter().any(|pattern| matches_pattern(pattern, tool))
     }
 
-    /// Returns the names and patterns that match none of these tools. They probably contain a typo. The tool for which
-    /// such a rule was meant would run without approval.
+    /// Returns the names and patterns that match none of these tools. Such a rule probably contains a typo. The tool
+    /// for which such a rule was meant would run without approval.
     pub fn unmatched_patterns<'a>(&'a self, tools: &[&str]) -> Vec<&'a str> {
         let patterns = self.tools.keys().chain(&self.bind_arguments);
         patterns
@@ -104,7 +104,7 @@ pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     let Some(mut name) = name.strip_prefix(start) else { return false };
     let mut pieces: Vec<&str> = rest.split('*').collect();
     let end = pieces.pop().unwrap_or_default();
-    // The earliest match leaves the longest remainder for the pieces that follow.
+    // The earliest match of a piece leaves the most text for the pieces that follow.
     for piece in pieces {
         match name.find(piece) {
             Some(position) => name = &name[position + piece.len()..],

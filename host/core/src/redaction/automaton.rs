@@ -5,10 +5,11 @@
 const ROOT: u32 = 0;
 const NO_STATE: u32 = u32::MAX;
 
-/// The number of symbols of a string that must occur in a text to count as a match.
+/// Minimum numbers of consecutive symbols of a string that count as a match if they occur in a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Thresholds {
-    /// Minimum number of symbols. A string that is not longer than this only matches as a whole.
+    /// Minimum number of symbols anywhere in a text. A string that has at most this number of symbols only matches as
+    /// a whole.
     pub(super) part: usize,
     /// Minimum number of symbols at the beginning or end of a text that may have been cut.
     pub(super) at_edge: usize,
@@ -140,8 +141,8 @@ impl SubstringAutomaton {
         new
     }
 
-    /// Returns the state whose longest substring is the longest substring of `from` plus one symbol. This is `to` or a
-    /// new state that is split off `to`.
+    /// Returns the state whose longest substring is the longest substring of `from` plus one symbol. The returned state
+    /// is `to` or a new state that is split off from `to`.
     fn longest_after(&mut self, from: u32, column: usize, to: u32) -> u32 {
         let length = self.length[from as usize] + 1;
         if self.length[to as usize] == length {
@@ -173,8 +174,9 @@ impl SubstringAutomaton {
         new
     }
 
-    /// Returns, for each state, the length of the longest suffix of its longest substring that is the longest substring
-    /// of one of the states in `suffix_states`.
+    /// Returns one length for each state. The candidates are the suffixes of the state's longest substring that are the
+    /// longest substring of a state in `suffix_states`. The length is that of the longest candidate, or 0 if there is
+    /// no candidate.
     fn longest_suffixes(&self, suffix_states: &[u32]) -> Vec<u32> {
         let mut lengths = vec![0; self.length.len()];
         for state in suffix_states {

@@ -108,7 +108,7 @@ impl Run {
     }
 
     /// Returns the calls that wait for an approval and whose tool has no identity yet. No user of this host has been
-    /// asked about them.
+    /// asked about these calls.
     pub fn approvals_without_identity(&self) -> Vec<CallId> {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else { return Vec::new() };
         let asking = batch.calls.iter().filter(|call| call.state == CallProgress::AwaitingApproval { identity: None });

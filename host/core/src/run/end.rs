@@ -129,10 +129,10 @@ pub enum TurnError {
         /// Number of consecutive empty replies.
         replies: u32,
     },
-    /// The prompt does not fit into the model's window.
+    /// The prompt does not fit into the model's context window.
     #[error(
-        "the prompt has about {tokens} tokens, and the model's window has {window}, including the reply; shorten the input, \
-        begin a new session, or use a model with a larger window"
+        "the prompt has about {tokens} tokens, which, together with the reply, do not fit into the model's context window \
+        of {window} tokens; shorten the input, begin a new session, or use a model with a larger context window"
     )]
     PromptTooLarge {
         /// Estimated tokens of system text and messages.
@@ -142,7 +142,7 @@ pub enum TurnError {
     },
     /// The numbers of sent and answered calls differ (L11). The stored state is damaged, so no model is called.
     #[error(
-        "outstanding_mismatch: the numbers of requests and answers differ, by tool: {} were sent, {} were answered",
+        "outstanding_mismatch: the numbers of sent and answered calls differ; calls sent, by tool: {}; calls answered: {}",
         counts_for_people(handed_on),
         counts_for_people(answered)
     )]

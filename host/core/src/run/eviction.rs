@@ -212,9 +212,9 @@ impl Run {
     }
 }
 
-/// Returns the number of tokens down to which messages are evicted.
+/// Returns the maximum number of tokens that the messages may have after an eviction.
 ///
-/// Normally this is the configured percentage. If the messages that must stay have almost as many tokens or more, the
+/// Normally this is the configured percentage. If the messages that must stay use almost this percentage, or more, the
 /// target is higher: it lies a quarter of the way between these messages and the threshold. The target always leaves
 /// enough tokens for a step.
 fn target(load: &Load, staying: u64, turn: &Turn) -> u64 {

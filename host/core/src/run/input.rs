@@ -25,7 +25,7 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
-    /// An input begins a turn (L1).
+    /// A turn begins (L1).
     Start {
         /// The prompt, event data or message that begins the turn.
         input: TurnInput,
@@ -111,7 +111,7 @@ pub enum Input {
         /// The answers. There is at least one.
         answers: Vec<ApprovalAnswer>,
     },
-    /// These calls were about to run but are no longer approved: the tool has changed, the grant was revoked, or the
+    /// Some calls that were about to run are no longer approved: the tool has changed, the grant was revoked, or the
     /// configuration now requires an approval. A user is asked again (L17).
     #[serde(rename = "ask_again")]
     RequestReapproval {
@@ -132,8 +132,8 @@ pub enum Input {
         /// The user's decision.
         decision: Decision,
     },
-    /// The host denied requests that plugins made for the turn while no call was running. The plugin is the context
-    /// builder, or it continues a call elsewhere (P6).
+    /// The host denied requests that plugins made for the turn (P6). These denials are not reported with the result of
+    /// a call, for example because a context builder made the request or because the call was stopped.
     Denied {
         /// The denials. There is at least one. Each has the id of the call that made the request, if a call made it.
         denials: Vec<(Option<CallId>, Denial)>,
@@ -451,13 +451,13 @@ pub enum InputError {
     )]
     NoRoomForPrompt,
     /// The edited arguments are nested so deeply that a stored state with them could not be parsed.
-    #[error("the edited arguments of call {0} have more than {MAX_JSON_DEPTH} levels")]
+    #[error("the edited arguments of call {0} are nested more than {MAX_JSON_DEPTH} levels deep")]
     TooDeep(CallId),
     /// The open batch has no such call.
     #[error("call {0} is not one of the open calls of this turn")]
     UnknownCall(CallId),
     /// The call does not wait for this input. The input is a duplicate or arrived too late.
-    #[error("call {0} is not waiting for this; it is {1}")]
+    #[error("call {0} is not waiting for this input; it is {1}")]
     Settled(CallId, &'static str),
     /// The state contradicts itself, although the input was valid in this state.
     #[error("the state of the session contradicts itself: {0}; restore the session and try again")]
@@ -551,7 +551,7 @@ impl Run {
     }
 }
 
-/// Returns the call of an answer if its edited arguments are nested too deeply.
+/// Returns the id of an answer's call if the answer's edited arguments are nested too deeply.
 fn too_deep(answer: &ApprovalAnswer) -> Option<&CallId> {
     match &answer.verdict {
         ApprovalVerdict::Granted { edited: Some(edited), .. } if is_too_deep(edited) => Some(&answer.call),

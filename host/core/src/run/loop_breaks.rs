@@ -1,4 +1,4 @@
-//! Calls of the loop-breaking tools (L18). Such a call runs after the other calls of its batch, and only the first such
+//! Calls to the loop-breaking tools (L18). Such a call runs after the other calls of its batch, and only the first such
 //! call of a reply is accepted. The result of `task_completion` is checked like a reply (L12).
 
 use super::batch::{Batch, BatchCall, CallProgress};

@@ -10,7 +10,7 @@ use crate::event::EventKind;
 use crate::plan::PlanStep;
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of characters of an error that the reason for abandoning a plan quotes.
+/// Maximum number of characters that are quoted from an error in the reason for abandoning a plan.
 const MAX_QUOTED: usize = 300;
 
 /// The role of the model that is called.
@@ -38,9 +38,9 @@ pub enum ModelRole {
 /// Token budgets of the planner and the executor, without system text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanBudgets {
-    /// The planner's budget. Its `tools` are the tokens of the text that lists the tools.
+    /// The planner's budget. Its `tools` is the number of tokens in the text that lists the tools.
     pub planner: PromptBudget,
-    /// The executor's budget. Its `tools` are replaced in each step by the tokens of the step's tools.
+    /// The executor's budget. In each step, its `tools` is replaced by the number of tokens of the step's tools.
     pub executor: PromptBudget,
 }
 
@@ -74,7 +74,7 @@ pub struct Plan {
     fallback: PromptBudget,
     steps: Vec<PlannedStep>,
     stage: Stage,
-    /// Why the current step has failed. None: it has not failed.
+    /// Why the current step has failed. None: the step has not failed.
     #[serde(default, rename = "trouble", skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
 }
@@ -185,7 +185,7 @@ impl Run {
             }
         } else if budget.is_full(messages, &turn.config) {
             let who = if plan.current_step().is_some() { "executor" } else { "planner" };
-            self.abandon_plan(&format!("too little of the {who}'s window is left"), change);
+            self.abandon_plan(&format!("too few tokens of the {who}'s context window are left"), change);
         }
     }
 

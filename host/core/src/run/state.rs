@@ -98,7 +98,7 @@ pub struct Run {
     /// Media items that are permanently masked (P4).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masks: Vec<Mask>,
-    /// Calls of `task_completion` that were rejected and whose messages also contain other calls. The arguments and
+    /// Calls to `task_completion` that were rejected and whose messages also contain other calls. The arguments and
     /// results of these calls are not sent again (L12).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<CallId>,
@@ -153,8 +153,8 @@ pub struct ViewEntry {
     pub since: u64,
     /// Estimated tokens of the message as the model sees it.
     pub tokens: u32,
-    /// Role of the message. It determines which messages are evicted together. None: an older version of the host,
-    /// which did not store roles, wrote the entry.
+    /// Role of the message. It determines which messages are evicted together. None: the entry comes from an older
+    /// version of the host, which did not store roles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
 }
@@ -208,9 +208,10 @@ pub enum RestoreError {
     /// The state contradicts itself.
     #[error("the stored state cannot be used: {0}")]
     Inconsistent(&'static str),
-    /// A newer version of the host wrote the state.
+    /// The state comes from a newer version of the host.
     #[error(
-        "the stored state has version {found}, and this agent-host reads versions up to {VERSION}; use a newer agent-host"
+        "the stored state has version {found}, but this agent-host only reads versions up to {VERSION}; \
+        use a newer agent-host"
     )]
     Newer {
         /// Version of the state's format.
@@ -381,7 +382,7 @@ impl Run {
         self.turn.as_ref().is_some_and(|turn| !turn.is_over())
     }
 
-    /// Returns the state of the session that lists of sessions show. It is never [`SessionState::Incomplete`].
+    /// Returns the session's state as lists of sessions show it. It is never [`SessionState::Incomplete`].
     pub fn session_state(&self) -> SessionState {
         match self.turn.as_ref().and_then(Turn::end) {
             Some(TurnEnd::Finished(_)) => SessionState::Idle,

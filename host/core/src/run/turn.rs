@@ -48,7 +48,7 @@ pub struct Turn {
     pub unit_millionths: u32,
     /// Token usage so far.
     pub usage: Usage,
-    /// Use of the host's model by each plugin so far. `usage` includes the tokens (P5).
+    /// Use of the host's model by each plugin so far (P5). The field `usage` includes the tokens of this use.
     #[serde(default, rename = "asked", skip_serializing_if = "BTreeMap::is_empty")]
     pub plugin_model_use: BTreeMap<String, ModelUse>,
     /// The model that answered last, as `provider/model`.
@@ -68,7 +68,7 @@ pub struct Turn {
     pub state: Option<Vec<u8>>,
     /// Token budget of the prompt, without the session summary.
     pub budget: PromptBudget,
-    /// Id after the last of the messages with which the turn began. It is 0 before these messages exist.
+    /// One more than the id of the last message with which the turn began. It is 0 before these messages exist.
     #[serde(default)]
     pub begun_until: MessageId,
     /// Id of the first message that the previous step has not seen.
@@ -151,8 +151,8 @@ pub struct PinnedAgent {
     /// Digests of the definitions of tools that come from neither a plugin nor an MCP server, by tool name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, Digest>,
-    /// Digests of the definitions of MCP tools, by server and tool name. None: an older version of the host, which did
-    /// not store them, wrote the state.
+    /// Digests of the definitions of MCP tools, by server and tool name. None: the state comes from an older version of
+    /// the host, which did not store these digests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<BTreeMap<String, BTreeMap<String, Digest>>>,
 }

@@ -224,7 +224,7 @@ fn l26_a_window_that_is_too_small_abandons_the_plan() {
     let plan = Some(PlanBudgets { planner: PLANNER, executor });
     session.context(TurnContext { budget: WIDE, plan, ..Default::default() });
     let change = session.must(made(steps(&["a"])));
-    assert_eq!(reason(&change), "too little of the executor's window is left");
+    assert_eq!(reason(&change), "too few tokens of the executor's context window are left");
     assert_eq!(role(&session), ModelRole::Agent);
 }
 

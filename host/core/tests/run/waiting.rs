@@ -58,7 +58,7 @@ fn appended(change: &Change) -> Vec<Body> {
     change.messages.iter().map(|message| message.body.clone()).collect()
 }
 
-/// L10, D2: the turn is suspended only when no call is running any more.
+/// L10, D2: the turn is only suspended when no call is running any more.
 #[test]
 fn l10_other_tools_finish_before_the_turn_waits() {
     let mut session = working(&["pay", "count", "ship", "list"], &[1, 3]);
