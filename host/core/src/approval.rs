@@ -24,7 +24,8 @@ pub enum ApprovalPolicy {
     Deny,
 }
 
-/// A grant that the host remembers after a user has approved a call. It is only valid for this agent, tool and digest.
+/// A grant that the host remembers after a user has approved a call. The grant is only valid for this agent, tool
+/// and digest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LastingGrant {
     /// Name of the agent in the configuration.
@@ -127,8 +128,8 @@ pub struct ApprovalAnswer {
 pub enum ApprovalVerdict {
     /// The call runs.
     Granted {
-        /// Arguments that replace the model's arguments. They are already checked against the tool's schema. None: the
-        /// call runs with the model's arguments.
+        /// Arguments that replace the model's arguments. These arguments are already checked against the tool's schema.
+        /// None: the call runs with the model's arguments.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         edited: Option<Value>,
         /// The grant that results from the answer. The call only runs if the tool is still the same as in the grant.
@@ -142,7 +143,7 @@ pub enum ApprovalVerdict {
     },
 }
 
-/// The outcome of an approval request. Events contain it as one word.
+/// The outcome of an approval request. Events contain the outcome as one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalOutcome {

@@ -17,9 +17,9 @@ use serde_json::Value;
 pub struct Change {
     /// Messages that are appended to the session.
     pub messages: Vec<NewMessage>,
-    /// Messages that are removed from the prompt. They stay stored and searchable.
+    /// Messages that are removed from the prompt. The messages stay stored and searchable.
     pub hidden: Vec<HiddenMessage>,
-    /// New tool calls and changes to existing ones.
+    /// New tool calls, and changes to existing tool calls.
     pub calls: Vec<CallChange>,
     /// Durable events that the transition emits.
     pub events: Vec<Event>,
@@ -119,7 +119,7 @@ pub enum HideReason {
     /// The user has undone the turn of the message (D5).
     #[serde(rename = "taken_back")]
     Undone,
-    /// The message no longer fitted into the prompt. It is still valid, and a summary replaces it (L27).
+    /// The message no longer fitted into the prompt. The message is still valid, and a summary replaces it (L27).
     Evicted,
 }
 
@@ -252,7 +252,7 @@ pub struct CallResult {
     pub structured: Option<Value>,
     /// Whether the call failed, from the model's point of view.
     pub is_error: bool,
-    /// Cost of the attempt that produced the result. It is zero for a call that never ran.
+    /// Cost of the attempt that produced the result. The cost is zero for a call that never ran.
     #[serde(default)]
     pub cost: CallCost,
     /// Requests that the plugin made during the call and that the host denied.

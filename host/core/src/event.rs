@@ -191,7 +191,8 @@ pub struct ApprovalItem {
     /// user's answer is only valid for this digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
-    /// Details from the stored call record. None: the event comes directly from the run, which does not store them.
+    /// Details from the stored call record. None: the event comes directly from the run, which does not store
+    /// these details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<ApprovalDetails>,
 }
@@ -239,8 +240,8 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         offered_tools: Option<u32>,
     },
-    /// Token usage of the context window. The event is emitted before each step. At the end of the turn it is emitted
-    /// again, with the answer included, before `stream_complete` (L26).
+    /// Token usage of the context window. The event is emitted before each step. At the end of the turn, the event is
+    /// emitted again before `stream_complete`, and then includes the answer (L26).
     ContextBudget {
         /// Size of the model's context window, in tokens.
         total: u32,
@@ -372,11 +373,11 @@ pub enum EventKind {
         /// The text that is sent to the model.
         text: String,
     },
-    /// The oldest messages were removed from the prompt. They stay stored and are summarised (L27).
+    /// The oldest messages were removed from the prompt. The messages stay stored and are summarised (L27).
     Evicted {
         /// Number of messages that were removed.
         messages: u32,
-        /// Estimated tokens of those messages.
+        /// Estimated tokens of the messages that were removed.
         tokens: u32,
         /// Estimated tokens of the new session summary.
         summary_tokens: u32,

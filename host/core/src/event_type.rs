@@ -56,8 +56,8 @@ impl fmt::Display for HostEventType {
     }
 }
 
-/// The event type of a service. It has 1 to 256 characters, which are ASCII letters, digits and some punctuation, and
-/// it does not look like one of the host's types.
+/// The event type of a service. The type has 1 to 256 characters, which are ASCII letters, digits and some punctuation.
+/// It does not look like one of the host's types.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ServiceEventType(String);

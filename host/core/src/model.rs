@@ -67,7 +67,7 @@ pub enum MediaDecision {
     Keep,
     /// Send this text in place of the media item.
     Mask(String),
-    /// Scale the image down to at most this size before it is sent. Its proportions stay the same.
+    /// Scale the image down to at most this size before it is sent. The image keeps its proportions.
     Downscale(Dimensions),
 }
 
@@ -98,11 +98,11 @@ pub enum Lifecycle {
 pub struct ModelRequest {
     /// The model that receives the request.
     pub model: Model,
-    /// Why the prompt was built (L2). It is not sent to the provider.
+    /// Why the prompt was built (L2). The reason is not sent to the provider.
     #[serde(default)]
     pub lifecycle: Lifecycle,
     /// Sections of the system text, each with its name as heading. Sections that rarely change come first (L22). The
-    /// provider receives them joined by blank lines.
+    /// provider receives the sections joined by blank lines.
     pub system: Vec<String>,
     /// Messages, oldest first. Masked media items have already been replaced by text.
     pub messages: Vec<Message>,

@@ -77,7 +77,7 @@ fn is_valid_character(char: char) -> bool {
     char.is_ascii_alphanumeric() || char == '_' || char == '-'
 }
 
-/// The 32-bit FNV-1a hash. It distinguishes colliding names and is the same on every machine.
+/// The 32-bit FNV-1a hash. The hash distinguishes colliding names and is the same on every machine.
 fn fnv1a(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }

@@ -36,7 +36,7 @@ pub struct Redaction {
 
 impl Redaction {
     /// Creates a redaction of these values. In a value such as `Bearer KEY`, only the part after the space is secret.
-    /// If a value is text in Base64, as for `Basic` authentication, the decoded text is secret too.
+    /// If a value is text in Base64, such as a value for `Basic` authentication, the decoded text is secret too.
     pub fn new<'v>(values: impl IntoIterator<Item = &'v str>) -> Self {
         let mut secrets = BTreeSet::new();
         for value in values.into_iter().map(str::trim) {

@@ -75,8 +75,8 @@ impl HistorySummary {
         summary
     }
 
-    /// The section of the system message that contains the summary (L22). Its bytes stay the same until more messages
-    /// are evicted.
+    /// The section of the system message that contains the summary (L22). The bytes of the section stay the same until
+    /// more messages are evicted.
     pub fn section(&self) -> Section {
         let introduction = match self.messages {
             0 => "This session was forked from one with earlier messages, which stay there.".to_owned(),
@@ -144,9 +144,9 @@ pub(crate) struct EvictedMessages {
     pub(crate) through_message: MessageId,
 }
 
-/// Writes a summary without a model. It consists of the lines of the earlier summary, the first sentence of each input
-/// and reply, and each call with its outcome. If the text exceeds `limit` tokens, only the first line and the latest
-/// lines are kept.
+/// Writes a summary without a model. The summary consists of the lines of the earlier summary, the first sentence of
+/// each input and reply, and each call with its outcome. If the text exceeds `limit` tokens, only the first line and
+/// the latest lines are kept.
 pub fn extract(earlier: Option<&HistorySummary>, messages: &[impl Borrow<StoredMessage>], limit: u32) -> Draft {
     let messages: Vec<&StoredMessage> = messages.iter().map(Borrow::borrow).collect();
     let results = results(&messages);
@@ -227,8 +227,8 @@ fn message_text(message: &StoredMessage) -> String {
     pieces.collect::<Vec<_>>().join(" ").trim().to_owned()
 }
 
-/// Returns the first sentence of the text. It ends at a full stop, question mark or exclamation mark, or at the end of
-/// the first line.
+/// Returns the first sentence of the text. The sentence ends at a full stop, question mark or exclamation mark, or at
+/// the end of the first line.
 fn first_sentence(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     let mut end = line.len();

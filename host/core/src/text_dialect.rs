@@ -105,8 +105,8 @@ pub fn quoted_calls(text: &str) -> Vec<(TaggedCall, UnreadableCall)> {
     calls.collect()
 }
 
-/// Parses the streamed text of a reply. It emits the text without the calls as deltas, and returns the calls at the
-/// end.
+/// Parses the streamed text of a reply. The parser emits the text without the calls as deltas, and returns the calls at
+/// the end.
 ///
 /// A tag in code is ordinary text. Code is everything between lines of three backticks or tildes, and a tag directly
 /// after a backtick. A `</tool>` inside a JSON string does not end its call. White space after a call is removed too.

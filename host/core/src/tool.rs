@@ -50,7 +50,7 @@ pub struct ToolDefinition {
     /// Properties of the tool that affect how its calls are run.
     #[serde(default)]
     pub traits: Traits,
-    /// Priority of the tool, 0 by default. Of the calls in a reply, only those with the highest priority run (L6).
+    /// Priority of the tool, 0 by default. Only the calls with the highest priority in a reply run (L6).
     #[serde(default)]
     pub priority: i32,
 }
@@ -68,11 +68,11 @@ pub struct Violation {
     pub message: String,
 }
 
-/// A tool's error. It is sent to the model as the call's result (P2).
+/// A tool's error. The error is sent to the model as the call's result (P2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "error")]
 pub enum ToolError {
-    /// The arguments are invalid. The model should change them.
+    /// The arguments are invalid. The model should change the arguments.
     InvalidArguments {
         /// The violations. There is at least one.
         violations: Vec<Violation>,
@@ -82,7 +82,7 @@ pub enum ToolError {
         /// Message for the model.
         message: String,
     },
-    /// The call is not allowed. It will fail again if it is repeated.
+    /// The call is not allowed. The call will fail again if it is repeated.
     Denied {
         /// Description of the denied request, and how to grant it.
         message: String,
@@ -151,7 +151,7 @@ fn error_in_words(line: &str) -> Option<String> {
     })
 }
 
-/// A request to a service. It is sent as a CloudEvent with the call's id.
+/// A request to a service. The request is sent as a CloudEvent with the call's id.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServiceRequest {
     /// Type of the CloudEvent.
@@ -202,7 +202,7 @@ pub enum ToolOutcome {
 pub struct CallCost {
     /// Processor time in microseconds. The measurement is off by at most one epoch tick of the host (10 ms).
     pub cpu_us: u64,
-    /// Time from dispatch to result in microseconds. It includes host calls but not the time in the queue.
+    /// Time from dispatch to result in microseconds. This time includes host calls but not the time in the queue.
     pub wall_us: u64,
     /// Time in the queue in microseconds.
     pub queue_us: u64,
@@ -230,7 +230,7 @@ pub struct CallCost {
 /// A plugin's use of the host's model (P5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelUse {
-    /// Number of requests, including failed ones.
+    /// Number of requests, including failed requests.
     pub asks: u64,
     /// Tokens of the successful requests.
     #[serde(flatten)]

@@ -96,7 +96,8 @@ fn escaped(text: &str, lines: Lines) -> Cow<'_, str> {
         return text.into();
     }
     let mut shown = String::new();
-    // The position up to which the text has been copied to `shown`. It stays 0 if no character must be escaped.
+    // The position up to which the text has been copied to `shown`. The position stays 0 if no character must
+    // be escaped.
     let mut copied = 0;
     let mut preceding = Preceding::Nothing;
     let mut characters = text.char_indices().peekable();
@@ -166,8 +167,8 @@ impl Preceding {
     }
 }
 
-/// Whether a character is invisible. These are control characters, line and paragraph separators, interlinear
-/// annotations, and the characters with Unicode's property `Default_Ignorable_Code_Point`.
+/// Whether a character is invisible. Invisible characters are control characters, line and paragraph separators,
+/// interlinear annotations, and the characters with Unicode's property `Default_Ignorable_Code_Point`.
 pub fn is_invisible(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -179,8 +180,8 @@ pub fn is_invisible(character: char) -> bool {
         )
 }
 
-/// Whether a character is a symbol or picture. This includes skin tones, so that an emoji with a skin tone can be
-/// joined.
+/// Whether a character is a symbol or picture. Skin tones count as symbols, so that an emoji with a skin tone can
+/// be joined.
 fn is_emoji(character: char) -> bool {
     matches!(
         character,

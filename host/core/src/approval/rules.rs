@@ -5,7 +5,8 @@ use crate::tool::{ToolDefinition, ToolSource};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Approval rules of a configuration. By default, a tool runs without approval unless the tool itself requires one.
+/// Approval rules of a configuration. By default, a tool runs without approval unless the tool itself requires
+/// an approval.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ApprovalRules {
@@ -52,8 +53,8 @@ impl ApprovalRules {
     /// Returns the ruling for a tool as if no rule had the tool's exact name. The strictest matching rule applies.
     pub fn general_ruling(&self, definition: &ToolDefinition, source: &ToolSource) -> Ruling {
         let (name, traits) = (definition.name.as_str(), definition.traits);
-        // Built-in tools only read data of the session or data that the session may read. `default` does not apply to
-        // them.
+        // Built-in tools only read data of the session or data that the session may read. The policy `default` does not
+        // apply to built-in tools.
         let default = if *source == ToolSource::BuiltIn { ApprovalPolicy::Allow } else { self.default };
         let mut strictest = Ruling { policy: default, because: "approval.default".to_owned() };
         let mut consider = |policy: ApprovalPolicy, because: &dyn Fn() -> String| {

@@ -1,6 +1,6 @@
-//! A suffix automaton over a set of strings. It reads a text symbol by symbol. After each symbol, its state is the
-//! longest suffix of the text so far that occurs in one of the strings. One step takes constant time on average, for
-//! any number of strings.
+//! A suffix automaton over a set of strings. The automaton reads a text symbol by symbol. After each symbol, its state
+//! is the longest suffix of the text so far that occurs in one of the strings. One step takes constant time on average,
+//! for any number of strings.
 
 const ROOT: u32 = 0;
 const NO_STATE: u32 = u32::MAX;
@@ -43,7 +43,7 @@ const MIN_HELD_BACK: usize = 4;
 
 const NO_COLUMN: u16 = u16::MAX;
 
-/// A position in the automaton. It represents the longest suffix of the text so far that occurs in a string.
+/// A position in the automaton. The position represents the longest suffix of the text so far that occurs in a string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Matched {
     state: u32,
@@ -182,7 +182,7 @@ impl SubstringAutomaton {
         for state in suffix_states {
             lengths[*state as usize] = self.length[*state as usize];
         }
-        // The substrings of a state's link are shorter than those of the state, so the link is handled first.
+        // The substrings of a state's link are shorter than the state's own substrings, so the link is handled first.
         let mut by_length: Vec<usize> = (1..self.length.len()).collect();
         by_length.sort_unstable_by_key(|state| self.length[*state]);
         for state in by_length {

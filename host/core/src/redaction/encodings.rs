@@ -13,7 +13,7 @@ const MIN_PART: usize = 12;
 const MIN_PART_AT_EDGE: usize = 8;
 /// Maximum number of digits of a byte in decimal, including leading zeros.
 const MAX_DECIMAL_DIGITS: u8 = 3;
-/// Number of symbol positions that are remembered. It equals the largest threshold, which is the threshold for
+/// Number of symbol positions that are remembered. This number equals the largest threshold, which is the threshold for
 /// hexadecimal digits.
 const REMEMBERED_POSITIONS: usize = 2 * MIN_PART;
 
@@ -88,7 +88,7 @@ struct Zero {
     end: u64,
 }
 
-/// The decimal number that is being read. Its value is None if the number does not fit into a byte.
+/// The decimal number that is being read. The value is None if the number does not fit into a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Number {
     value: Option<u8>,

@@ -35,7 +35,7 @@ pub(super) struct Batch {
     pub(super) feedback: Option<String>,
 }
 
-/// One call. Its arguments and its result are in its record, not here.
+/// One call. The call's arguments and result are in its record, not here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "StoredCall", into = "StoredCall")]
 pub(super) struct BatchCall {
@@ -53,7 +53,7 @@ pub(super) struct BatchCall {
     pub(super) spent_cost: CallCost,
     /// Fingerprint of the call's arguments (L28).
     pub(super) arguments: u64,
-    /// How the call ends the turn. Such a call runs last (L18). None: it does not end the turn.
+    /// How the call ends the turn. A call that ends the turn runs last (L18). None: the call does not end the turn.
     pub(super) loop_break: Option<LoopBreak>,
 }
 
@@ -100,8 +100,8 @@ impl BatchCall {
         }
     }
 
-    /// Name of the tool for which approval is requested. If the call's tool has run and requested a service, this is
-    /// the name of the service.
+    /// Name of the tool for which approval is requested. If the call's tool has run and requested a service, the name
+    /// is that of the service.
     pub(super) fn approval_name(&self) -> &str {
         self.request.as_ref().map_or(&self.name, |request| &request.service)
     }

@@ -62,7 +62,7 @@ pub struct UnitWeights {
     pub model_call: Weight,
 }
 
-/// A number of execution units. It is stored in millionths, so that sums are exact on every machine.
+/// A number of execution units. The number is stored in millionths, so that sums are exact on every machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Weight(u32);

@@ -184,8 +184,8 @@ pub enum TurnError {
 }
 
 impl TurnError {
-    /// Returns the error as JSON. It contains the code, the message for users and, for a rejected output, the last
-    /// reply and its problems (L12).
+    /// Returns the error as JSON. The JSON contains the code, the message for users and, for a rejected output, the
+    /// last reply and its problems (L12).
     pub fn details(&self) -> serde_json::Value {
         let mut details = serde_json::json!({"code": self.code(), "message": self.to_string()});
         match self {
@@ -203,7 +203,7 @@ impl TurnError {
         details
     }
 
-    /// Machine-readable code of the error. It equals `code` in the JSON form.
+    /// Machine-readable code of the error. The code equals `code` in the JSON form.
     pub fn code(&self) -> &'static str {
         match self {
             TurnError::InteractionsExhausted { .. } => "interactions_exhausted",

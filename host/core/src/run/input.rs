@@ -33,8 +33,8 @@ pub enum Input {
         config: LoopConfig,
         /// The plugin versions to which the turn is pinned.
         plugins: Vec<PinnedPlugin>,
-        /// The other settings of the agent to which the turn is pinned. None: the turn uses the agent's current
-        /// settings.
+        /// The agent's settings, other than plugin versions, to which the turn is pinned. None: the turn uses the
+        /// agent's current settings.
         #[serde(default)]
         pinned: Option<PinnedAgent>,
         /// Trace context to which the turn belongs.
@@ -51,7 +51,7 @@ pub enum Input {
     Reply(ResolvedReply),
     /// The model has not replied (M3).
     ModelFailed(ModelFailure),
-    /// The calls are about to run. They run only after the change for this input is committed.
+    /// The calls are about to run. The calls run only after the change for this input is committed.
     Dispatched {
         /// Some or all of the calls in [`super::Action::Dispatch`].
         calls: Vec<DispatchedCall>,
@@ -118,7 +118,7 @@ pub enum Input {
         /// The calls, each with the identity of its tool.
         calls: Vec<ReapprovalRequest>,
     },
-    /// A call that was about to run must not run. It gets this error as its result (L17).
+    /// A call that was about to run must not run. The call gets this error as its result (L17).
     Forbidden {
         /// Id of the tool call.
         call: CallId,
@@ -138,13 +138,13 @@ pub enum Input {
         /// The denials. There is at least one. Each has the id of the call that made the request, if a call made it.
         denials: Vec<(Option<CallId>, Denial)>,
     },
-    /// A prompt has arrived while the turn is open. It is queued until the turn has ended.
+    /// A prompt has arrived while the turn is open. The prompt is queued until the turn has ended.
     #[serde(rename = "keep")]
     QueuePrompt {
         /// The prompt to add to the queue.
         prompt: QueuedPrompt,
     },
-    /// The last turn is removed from the view. Its messages stay stored (D5).
+    /// The last turn is removed from the view. The messages of the turn stay stored (D5).
     Undo,
     /// A plugin has called the host's model while it worked for the turn (P5).
     #[serde(rename = "asked")]
@@ -200,7 +200,7 @@ pub enum AfterFailure {
     },
     /// Use another model of the chain for the rest of the turn.
     Next {
-        /// Index of the model in the agent's chain of models. It is greater than the index of the failed model.
+        /// Index of the model in the agent's chain of models. The index is greater than the index of the failed model.
         #[serde(rename = "place")]
         model_index: u32,
         /// The model, as `provider/model`.
@@ -312,7 +312,7 @@ impl DispatchedCall {
     }
 }
 
-/// One complete reply. Its calls are already looked up in the registry of tools.
+/// One complete reply. The calls of the reply are already looked up in the registry of tools.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResolvedReply {
     /// Text that the model wrote.
@@ -345,7 +345,7 @@ pub struct ResolvedReply {
 /// A call of a reply, looked up in the registry of tools.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResolvedCall {
-    /// Name of the tool as its author wrote it. If the tool does not exist, this is the name as the model wrote it.
+    /// Name of the tool as its author wrote it. If the tool does not exist, the name is as the model wrote it.
     pub name: String,
     /// The arguments as the model wrote them.
     pub arguments: Value,

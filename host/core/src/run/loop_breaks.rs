@@ -144,8 +144,8 @@ impl Run {
         self.close_batch(&completion.call, text_result(&feedback(&by, &problems, &how), true), change);
         self.append_feedback(unreadable, change);
         if let Some(turn) = &mut self.turn {
-            // The message stays in the view if it contains other calls, because they are not part of the rejected
-            // attempt.
+            // The message stays in the view if it contains other calls, because the other calls are not part of the
+            // rejected attempt.
             match is_only_call {
                 true => turn.rejected = Some([self.next_message - 2, self.next_message - 1]),
                 false => turn.rejected_call = Some(completion.call.clone()),

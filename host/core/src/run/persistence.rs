@@ -110,7 +110,7 @@ impl Run {
     }
 
     /// Appends a reply that did not end the turn, and a reminder. If only a tool may end the turn, too many such
-    /// replies in a row end it with an error.
+    /// replies in a row end the turn with an error.
     pub(super) fn remind(&mut self, written: &str, reminder: &str, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         // This reply interrupts the sequences of repeated errors (L19) and of empty replies (L23).

@@ -41,7 +41,7 @@ pub(super) struct Repetition {
     last: String,
 }
 
-/// Whether a call succeeded. It is used to count consecutive errors.
+/// Whether a call succeeded. This outcome is used to count consecutive errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CallEnd {
@@ -158,7 +158,7 @@ impl Run {
     }
 
     /// Refuses the calls of the open batch that have not begun and whose tool is disabled. If a user was already asked
-    /// about a call, the call is refused after the answer. Does nothing if no batch is open.
+    /// about a call, the call is refused after the user's answer. Does nothing if no batch is open.
     pub(super) fn refuse_disabled(&mut self, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), repetition, .. }) = &self.turn else {
             return;

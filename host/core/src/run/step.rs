@@ -51,7 +51,7 @@ impl Run {
         }
     }
 
-    /// Begins the next step. It is the last step if no interactions or too few tokens are left (L4, L26).
+    /// Begins the next step. The step is the last one if no interactions or too few tokens are left (L4, L26).
     pub(super) fn begin_step(&mut self, change: &mut Change) {
         self.steer_plan(change);
         let (messages, budget) = (self.sent_tokens(), self.prompt_budget());
@@ -90,8 +90,8 @@ impl Run {
         self.fail(TurnError::PromptTooLarge { tokens, window }, change);
     }
 
-    /// Handles a complete reply (L3, L5, L6). The reply is counted. Then either its calls begin, its text is validated,
-    /// or the model is told to continue.
+    /// Handles a complete reply (L3, L5, L6). The reply is counted. Then its calls begin, its text is validated, or the
+    /// model is told to continue.
     pub(super) fn reply(&mut self, mut reply: ResolvedReply, change: &mut Change) {
         self.count_call();
         self.keep_masks(std::mem::take(&mut reply.masks));
@@ -321,7 +321,7 @@ impl Run {
     pub(super) fn finish(&mut self, data: OutputData, finish: EndReason, change: &mut Change) {
         let text = data.for_history();
         self.append_text(change, Role::Assistant, &text);
-        // If the output is a reply, its budget was already reported before `stream_complete`.
+        // If the output is a reply, the budget was already reported before `stream_complete`.
         if !matches!(&self.turn, Some(Turn { phase: Phase::Validating { text: reply, .. }, .. }) if *reply == text) {
             self.emit_budget(change);
         }
@@ -456,8 +456,8 @@ impl Run {
         entry.state = CallProgress::Finished { tokens, end: Some(end), answered };
         let BatchCall { name, spent_cost: spent, attempt, .. } = call;
         let cost = if result.cost == CallCost::default() { spent } else { result.cost };
-        // If the call never ran, the event with its name is missing (L30). The host adds the arguments from the call's
-        // record later.
+        // If the call never ran, its `tool_call` event is still missing (L30). The host adds the arguments from the
+        // call's record later.
         if attempt == 0 {
             let arguments = Value::Null;
             self.emit(change, EventKind::ToolCall { call: id.clone(), name: name.clone(), arguments, attempt });

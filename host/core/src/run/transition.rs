@@ -89,8 +89,8 @@ impl Run {
 
     fn start(&mut self, TurnStart { input, config, plugins, pinned, trace }: TurnStart, change: &mut Change) {
         self.turns += 1;
-        // If this turn begins with the first queued prompt, the prompt is removed from the queue in the same change. It
-        // is therefore neither lost nor used twice.
+        // If this turn begins with the first queued prompt, the prompt is removed from the queue in the same change.
+        // The prompt is therefore neither lost nor used twice.
         if self.queued_prompts.first().is_some_and(|queued| queued.input == input) {
             self.queued_prompts.remove(0);
         }

@@ -29,8 +29,8 @@ pub struct Turn {
     pub config: LoopConfig,
     /// Plugin versions to which the turn is pinned.
     pub plugins: Vec<PinnedPlugin>,
-    /// The other settings of the agent to which the turn is pinned. None: an older version of the host began the turn,
-    /// or the turn was imported.
+    /// The agent's settings, other than plugin versions, to which the turn is pinned. None: an older version of the
+    /// host began the turn, or the turn was imported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<PinnedAgent>,
     /// Trace context to which the turn belongs.
@@ -59,7 +59,7 @@ pub struct Turn {
     /// Number of attempts of the current model call, starting at 1.
     #[serde(default = "first_attempt")]
     pub attempt: u32,
-    /// System sections that `init` returned. They are restored on resume (L2).
+    /// System sections that `init` returned. The sections are restored when the turn is resumed (L2).
     pub sections: Vec<Section>,
     /// Whether the messages of earlier turns are sent to the model.
     pub history: History,
@@ -76,7 +76,7 @@ pub struct Turn {
     /// Ids of the messages with the last rejected output and its feedback. None: there are no such messages in the
     /// view.
     pub rejected: Option<[MessageId; 2]>,
-    /// Id of the `task_completion` call whose result was rejected last. It is only set if the message also contains
+    /// Id of the `task_completion` call whose result was rejected last. The id is only set if the message also contains
     /// other calls and therefore stays in the view (L12).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected_call: Option<CallId>,
@@ -256,8 +256,8 @@ impl Turn {
         }
     }
 
-    /// Number of corrections that are left. It is 0 if the turn has reached its limit of interactions and makes no last
-    /// call there (L4).
+    /// Number of corrections that are left. The number is 0 if the turn has reached its limit of interactions and makes
+    /// no last call there (L4).
     pub(super) fn corrections_left(&self) -> u32 {
         let spent = self.interactions >= self.config.max_interactions;
         match self.config.at_limit {

@@ -129,7 +129,8 @@ impl CheckCost {
         }
     }
 
-    /// Returns all subschemas that check a value: the `applied` ones, and those that they apply to the same value.
+    /// Returns all subschemas that check a value: the subschemas in `applied`, and the subschemas that these apply to
+    /// the same value.
     fn checking_same_value(&self, mut applied: Counts) -> Counts {
         let mut checking = BTreeMap::new();
         // A subschema only adds to the counts of higher ranks, so the count of the lowest rank is complete.

@@ -17,8 +17,8 @@ fn begun(mut run: Run, config: LoopConfig) -> Run {
     run
 }
 
-/// Returns the session of the last agent in a chain. Each agent delegates to the next one, which has its own
-/// `max_depth`.
+/// Returns the session of the last agent in a chain. Each agent delegates to the next agent, which has its
+/// own `max_depth`.
 fn chain(agents: &[(&str, u32)]) -> Run {
     let mut run: Option<Run> = None;
     for (agent, max_depth) in agents {

@@ -1,5 +1,5 @@
-//! A simple model of a session. It contains the data that a store would contain, and checks the invariants after every
-//! change.
+//! A simple model of a session. The model contains the data that a store would contain, and checks the invariants after
+//! every change.
 
 mod entries;
 
@@ -582,7 +582,7 @@ fn levels(json: &Value) -> usize {
     }
 }
 
-/// Keeps one call for the step of a plan (L24): the first call with the highest priority among those that can run.
+/// Keeps one call for the step of a plan (L24): the first call with the highest priority among the calls that can run.
 fn keep_first_call(calls: &mut [ResolvedCall], disabled: &BTreeSet<String>) {
     let mut highest: Option<&mut i32> = None;
     for call in calls.iter_mut().filter(|call| can_run(call, disabled)) {

@@ -259,7 +259,7 @@ impl Move {
         let calls = &session.ledger.calls;
         let call = match calls.is_empty() || self.calls.len() == 1 {
             true => CallId("call_0_0_0".into()),
-            // Only the latest calls may be open.
+            // Only the latest calls of the session may be open.
             false => calls[calls.len() - 1 - self.pick.index(calls.len().min(6))].record.id.clone(),
         };
         match stray {

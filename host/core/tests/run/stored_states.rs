@@ -43,7 +43,7 @@ fn stored(set: &str, folder: &str) -> BTreeMap<String, Value> {
     files.map(|file| read(file.expect("the entry is readable").path())).collect()
 }
 
-/// L1: each snapshot is restored completely. Its session can end the open turn and perform another turn.
+/// L1: each snapshot is restored completely. The restored session can end the open turn and perform another turn.
 #[test]
 fn l1_every_stored_state_continues() {
     let sets = SETS.map(|(set, min_count)| {
@@ -87,7 +87,7 @@ fn d2_every_stored_change_is_read_completely() {
     }
 }
 
-/// Whether the new document contains all data of the old document. It may contain additional data.
+/// Whether the new document contains all data of the old document. The new document may contain additional data.
 fn keeps(old: &Value, new: &Value) -> bool {
     match (old, new) {
         // In the first version, a suspension had one cause for all calls.
