@@ -24,7 +24,8 @@ pub enum ApprovalPolicy {
     Deny,
 }
 
-/// A grant that the host remembers after a user has approved a call. It is only valid for this agent, tool and digest.
+/// A grant that the host remembers after a user has approved a call. The grant is only valid for this agent, tool
+/// and digest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LastingGrant {
     /// Name of the agent in the configuration.
@@ -36,15 +37,15 @@ pub struct LastingGrant {
     /// Digest of the arguments' canonical JSON. None: the grant covers any arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Digest>,
-    /// Digests of everything else to which the user agreed. None: an older version of the host, which did not record
-    /// them, issued the grant. Such a grant is not valid.
+    /// Digests of everything else to which the user agreed. None: the grant comes from an older version of the host,
+    /// which did not record these digests. Such a grant is not valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<ApprovalScope>,
 }
 
 impl LastingGrant {
-    /// Digest that identifies the tool about which the user was asked. The grant is void for a tool with another
-    /// identity (row 52).
+    /// Digest that identifies the tool about which the user was asked (row 52). The grant is not valid for a tool with
+    /// another identity.
     pub fn identity(&self) -> &Digest {
         self.scope.as_ref().map_or(&self.digest, |scope| &scope.identity)
     }
@@ -74,7 +75,8 @@ pub enum GrantScope {
     Always,
 }
 
-/// A grant, and how long it is remembered. The user who answers chooses only the time. The host fills in the grant.
+/// A grant, and how long it is remembered. The user who answers only chooses how long the grant is remembered. The host
+/// sets everything else.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScopedGrant {
     /// How long the grant is remembered.
@@ -126,11 +128,11 @@ pub struct ApprovalAnswer {
 pub enum ApprovalVerdict {
     /// The call runs.
     Granted {
-        /// Arguments that replace the model's arguments. They are already checked against the tool's schema. None: the
-        /// call runs with the model's arguments.
+        /// Arguments that replace the model's arguments. These arguments are already checked against the tool's schema.
+        /// None: the call runs with the model's arguments.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         edited: Option<Value>,
-        /// The grant that results from the answer. The call only runs while the tool is the same as in the grant.
+        /// The grant that results from the answer. The call only runs if the tool is still the same as in the grant.
         grant: ScopedGrant,
     },
     /// The call does not run, and the model gets an error result.
@@ -141,7 +143,7 @@ pub enum ApprovalVerdict {
     },
 }
 
-/// The outcome of an approval request. Events contain it as one word.
+/// The outcome of an approval request. Events contain the outcome as one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalOutcome {

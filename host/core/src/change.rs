@@ -1,5 +1,5 @@
-//! The changes that one transition of a run makes to the stored session. The store commits either all of them or none
-//! (D2, D6).
+//! The changes that one transition of a run makes to the stored session. The store commits either all changes of a
+//! transition or none of these changes (D2, D6).
 
 pub use crate::plugin::Denial;
 
@@ -17,9 +17,9 @@ use serde_json::Value;
 pub struct Change {
     /// Messages that are appended to the session.
     pub messages: Vec<NewMessage>,
-    /// Messages that are removed from the prompt. They stay stored and searchable.
+    /// Messages that are removed from the prompt. The messages stay stored and searchable.
     pub hidden: Vec<HiddenMessage>,
-    /// New tool calls and changes to existing ones.
+    /// New tool calls, and changes to existing tool calls.
     pub calls: Vec<CallChange>,
     /// Durable events that the transition emits.
     pub events: Vec<Event>,
@@ -52,7 +52,7 @@ pub struct OutboxItem {
 /// The kinds of effects outside the session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "body")]
-#[expect(clippy::large_enum_variant, reason = "there are only a few at a time, and they are not buffered")]
+#[expect(clippy::large_enum_variant, reason = "only a few values exist at a time, and they are not buffered")]
 pub enum OutboxEffect {
     /// Send this event to its recipients (I6).
     Event(OutgoingEvent),
@@ -62,7 +62,7 @@ pub enum OutboxEffect {
     Remember {
         /// Id of the memory, unique over all sessions.
         id: String,
-        /// The memory without a time. The time at which the outbox item was stored becomes its time.
+        /// The memory, whose time is not set. The store sets it to the time at which the outbox item was stored.
         memory: Memory,
     },
     /// Delete the memories of a turn that the user has undone (D4, D5).
@@ -102,7 +102,7 @@ pub enum Body {
 pub struct HiddenMessage {
     /// Id of the message.
     pub id: MessageId,
-    /// Number of model calls that had sent the message when it was removed.
+    /// Number of model calls that sent the message before it was removed.
     pub seen_count: u32,
     /// Why the message is removed.
     #[serde(default, skip_serializing_if = "HideReason::is_superseded")]
@@ -113,13 +113,13 @@ pub struct HiddenMessage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HideReason {
-    /// The message is obsolete, such as a rejected answer or an input that was too large for every model.
+    /// The message is obsolete. Examples are a rejected answer and an input that was too large for every model.
     #[default]
     Superseded,
     /// The user has undone the turn of the message (D5).
     #[serde(rename = "taken_back")]
     Undone,
-    /// The message no longer fitted into the prompt. It is still valid, and a summary replaces it (L27).
+    /// The message no longer fitted into the prompt. The message is still valid, and a summary replaces it (L27).
     Evicted,
 }
 
@@ -179,7 +179,7 @@ impl CallState {
 /// A change to a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "there are only a few at a time, and they are not buffered")]
+#[expect(clippy::large_enum_variant, reason = "only a few values exist at a time, and they are not buffered")]
 pub enum CallChange {
     /// A reply of the model requested this call.
     Requested(CallRecord),
@@ -235,7 +235,8 @@ pub struct CallRecord {
 }
 
 impl CallRecord {
-    /// The arguments with which the call runs: the user's edited arguments or, if there are none, the model's.
+    /// The arguments with which the call runs: the user's edited arguments or, if the user did not edit them, the
+    /// model's arguments.
     pub fn effective_arguments(&self) -> &Value {
         self.edited.as_ref().unwrap_or(&self.arguments)
     }
@@ -251,7 +252,7 @@ pub struct CallResult {
     pub structured: Option<Value>,
     /// Whether the call failed, from the model's point of view.
     pub is_error: bool,
-    /// Cost of the attempt that produced the result. It is zero for a call that never ran.
+    /// Cost of the attempt that produced the result. The cost is zero for a call that never ran.
     #[serde(default)]
     pub cost: CallCost,
     /// Requests that the plugin made during the call and that the host denied.

@@ -32,12 +32,12 @@ pub enum EventError {
     Invalid {
         /// Name of the attribute.
         attribute: String,
-        /// Description of the problem. It completes the sentence "the event's `id` …".
+        /// Description of the problem. The description completes the sentence "the event's `id` …".
         problem: &'static str,
     },
 }
 
-/// An event in the JSON format of CloudEvents 1.0. It contains only the attributes that the host uses.
+/// An event in the JSON format of CloudEvents 1.0. The event contains only the attributes that the host uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CloudEvent {
     /// Version of CloudEvents: `1.0`.

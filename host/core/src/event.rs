@@ -12,7 +12,8 @@ use serde_json::Value;
 /// An event with its position in the session.
 ///
 /// A durable event has its own sequence number and is committed together with the state. A provisional event (streamed
-/// text or thinking) is never stored. It has the sequence number of the preceding durable event and a second number.
+/// text or thinking) is never stored. A provisional event has the sequence number of the preceding durable event, and a
+/// second number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// Subject of the session, which identifies the session.
@@ -56,7 +57,7 @@ pub enum EndReason {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredSuspension")]
 pub struct Suspension {
-    /// The waiting calls, in the order of the calls. There is at least one.
+    /// The waiting calls, in call order. There is at least one.
     pub waits: Vec<Wait>,
 }
 
@@ -179,7 +180,7 @@ impl ErrorScope {
     }
 }
 
-/// One call of an approval request, with everything that a user needs to decide about it.
+/// One call of an approval request, with the data that a user needs to decide about the call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalItem {
     /// Id of the tool call.
@@ -190,7 +191,8 @@ pub struct ApprovalItem {
     /// user's answer is only valid for this digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
-    /// Details from the stored call record. None: the event comes directly from the run, which does not store them.
+    /// Details from the stored call record. None: the event comes directly from the run, which does not store
+    /// these details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<ApprovalDetails>,
 }
@@ -204,7 +206,7 @@ pub struct ApprovalDetails {
     pub arguments: Value,
     /// The traits that the tool declares.
     pub traits: Traits,
-    /// The configuration key that requires the approval, or `the tool itself`.
+    /// The configuration key that requires the approval, or `the tool itself` if the tool requires it.
     pub because: String,
 }
 
@@ -238,8 +240,8 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         offered_tools: Option<u32>,
     },
-    /// Token usage of the context window. The event is emitted before each step. At the end of the turn it is emitted
-    /// again, with the answer included, before `stream_complete` (L26).
+    /// Token usage of the context window. The event is emitted before each step. At the end of the turn, the event is
+    /// emitted again before `stream_complete`, and then includes the answer (L26).
     ContextBudget {
         /// Size of the model's context window, in tokens.
         total: u32,
@@ -268,7 +270,7 @@ pub enum EventKind {
         /// Text of the piece.
         text: String,
     },
-    /// Everything that was streamed of this reply so far must be discarded.
+    /// The text and thinking of this reply that were streamed so far must be discarded.
     StreamClear,
     /// The reply is complete.
     StreamComplete {
@@ -371,11 +373,11 @@ pub enum EventKind {
         /// The text that is sent to the model.
         text: String,
     },
-    /// The oldest messages were removed from the prompt. They stay stored and are summarised (L27).
+    /// The oldest messages were removed from the prompt. The messages stay stored and are summarised (L27).
     Evicted {
         /// Number of messages that were removed.
         messages: u32,
-        /// Estimated tokens of those messages.
+        /// Estimated tokens of the messages that were removed.
         tokens: u32,
         /// Estimated tokens of the new session summary.
         summary_tokens: u32,
@@ -418,19 +420,20 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<Digest>,
     },
-    /// The turn uses an earlier version of a plugin than the plugin's file contains, because a user rolled the plugin
-    /// back (P10).
+    /// The turn uses an earlier version of a plugin than the version in the plugin's file, because a user rolled the
+    /// plugin back (P10).
     PluginRolledBack {
         /// Name of the plugin.
         plugin: String,
-        /// Digest of the version that was rolled back.
+        /// Digest of the version in the plugin's file, which the turn does not use.
         from: Digest,
         /// Digest of the version that this turn uses.
         to: Digest,
     },
     /// The host denied a request: a plugin has no grant for it, or the model's agent is not allowed to make it (P6).
     Denied {
-        /// The call that made the request. None: a context builder made the request outside of any call.
+        /// The call that made the request. None: the request was made outside of any call, for example by a
+        /// context builder.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         call: Option<CallId>,
         /// The plugin, its request, and the line to add to the configuration.
@@ -471,7 +474,7 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "ErrorScope::is_turn")]
         scope: ErrorScope,
     },
-    /// The turn is over. This event occurs exactly once per turn and is its last.
+    /// The turn is over. This event occurs exactly once per turn, as the last event of the turn.
     LoopEnd {
         /// Why the turn ended.
         reason: EndReason,
@@ -489,7 +492,7 @@ impl EventKind {
     }
 }
 
-/// Formats a plugin as `name@digest` with its short digest, as errors and events show it.
+/// Formats a plugin as `name@digest`, with the short form of the digest. Errors and events use this format.
 pub fn plugin_at_digest(name: &str, digest: &Digest) -> String {
     format!("{name}@{}", digest.short())
 }

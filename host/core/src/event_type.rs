@@ -1,5 +1,5 @@
-//! CloudEvent types of the host and of services, as parsed types. A service type is never one of the host's types and
-//! does not look like one (row 51).
+//! Parsed CloudEvent types of the host and of services. A service type is never one of the host's types and does not
+//! look like one (row 51).
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -18,7 +18,8 @@ const MAX_SHOWN: usize = 80;
 pub enum HostEventType {
     /// A request to a user to approve calls (L17).
     ApprovalRequested,
-    /// The answer to an approval request. The host accepts no other host type from outside.
+    /// The answer to an approval request. This is the only one of the host's types that the host accepts from
+    /// other senders.
     ApprovalResolved,
     /// A turn ended with an output (I6).
     TurnFinished,
@@ -55,8 +56,8 @@ impl fmt::Display for HostEventType {
     }
 }
 
-/// The event type of a service. It has 1 to 256 characters, which are ASCII letters, digits and some punctuation, and
-/// it does not look like one of the host's types.
+/// The event type of a service. The type has 1 to 256 characters, which are ASCII letters, digits and some punctuation.
+/// It does not look like one of the host's types.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ServiceEventType(String);
@@ -130,10 +131,10 @@ impl From<ServiceEventType> for String {
     }
 }
 
-/// Whether a type is one of the host's types or looks like one. A type looks like a host type if it differs only in
-/// letter case, in its separators, by digits in place of letters, or by a URI scheme before it.
+/// Whether a type is one of the host's types or looks like one. A type looks like one of the host's types if it only
+/// differs from that type in letter case, separators, digits in place of letters, or a URI scheme before the type.
 pub fn is_reserved(event_type: &str) -> bool {
-    // A valid type is never longer than this. The cut bounds the work for a type that is refused anyway.
+    // A valid type is never longer than `MAX_LENGTH`. A longer type is refused anyway, so it is cut to limit the work.
     let beginning: String = event_type.chars().take(MAX_LENGTH * 4).collect();
     let after_scheme = beginning.split_once(':').map(|(_, after)| after).unwrap_or_default();
     let without_scheme = after_scheme.trim_start_matches('/');

@@ -29,11 +29,11 @@ pub enum Finish {
     /// A reply without a tool call ends the turn.
     #[default]
     Text,
-    /// Only a call of a loop-breaking tool ends the turn.
+    /// Only a call to a loop-breaking tool ends the turn.
     Tool,
 }
 
-/// The effect of a call of a loop-breaking tool.
+/// The effect of a call to a loop-breaking tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoopBreak {

@@ -32,12 +32,12 @@ pub struct Memory {
     pub user: String,
     /// The source of the memory.
     pub kind: MemoryKind,
-    /// Name of the agent that made the memory. Empty if unknown.
+    /// Name of the agent that made the memory. Empty if the agent is unknown.
     #[serde(default)]
     pub agent: String,
     /// Subject of the session that the memory comes from.
     pub session: String,
-    /// Number of the turn that the memory comes from, starting at 1. It is 0 if unknown.
+    /// Number of the turn that the memory comes from, starting at 1. It is 0 if the turn is unknown.
     #[serde(default)]
     pub turn: u32,
     /// Text of the memory. The store limits its length.

@@ -9,7 +9,7 @@ use std::fmt;
 #[serde(try_from = "String", into = "String")]
 pub struct Digest(String);
 
-/// The error if a string is not a digest. It contains at most the first 100 characters of the string.
+/// The error if a string is not a digest. The error contains at most the first 100 characters of the string.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a digest: expected `sha256:` and 64 lower-case hexadecimal digits")]
 pub struct InvalidDigest(String);
@@ -71,7 +71,7 @@ impl fmt::Display for Digest {
 pub struct CallId(pub String);
 
 impl CallId {
-    /// Whether `name` refers to this call: it is the id, with or without the session's suffix.
+    /// Whether `name` is the id of this call, with or without the session's suffix.
     pub fn is_named(&self, name: &str) -> bool {
         let is_suffix =
             |text: &str| text.len() == ID_SUFFIX_LENGTH && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -83,7 +83,7 @@ impl CallId {
     }
 }
 
-/// Number of hexadecimal digits in the suffix that makes a session's ids unique: 48 random bits.
+/// Number of hexadecimal digits in the suffix that makes a session's ids unique. The digits encode 48 random bits.
 pub const ID_SUFFIX_LENGTH: usize = 12;
 
 impl fmt::Display for CallId {
@@ -140,7 +140,8 @@ pub struct ToolCall {
     pub id: CallId,
     /// Name of the tool as its author wrote it.
     pub name: String,
-    /// The arguments as the model wrote them. If the model's text was not JSON, this is a string with that text.
+    /// The arguments as the model wrote them. If the text that the model wrote was not JSON, the value is a string with
+    /// that text.
     pub arguments: Value,
 }
 
@@ -171,12 +172,12 @@ pub enum Part {
     ToolCall(ToolCall),
     /// The result of a tool call.
     ToolResult(ToolResult),
-    /// Text that the host inserts before a turn's input, such as remembered facts (L22). It is always the first part of
-    /// a message. The host sends it each time that it sends the message, so that the beginning of the prompt stays the
-    /// same. Plugins and users do not see it.
+    /// Text that the host inserts before a turn's input, such as remembered facts (L22). The text is always the first
+    /// part of a message. The host sends the text each time that it sends the message, so that the beginning of the
+    /// prompt stays the same. Plugins and users do not see the text.
     Preface(String),
-    /// Data that a provider requires back together with its reply. It is always the last part of a message. Plugins do
-    /// not see it.
+    /// Data that a provider requires back together with its reply. The data is always the last part of a message.
+    /// Plugins do not see the data.
     Replay(Replay),
 }
 
@@ -194,13 +195,13 @@ pub struct Replay {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Instructions. The host never evicts them from the prompt.
+    /// Instructions. The host never evicts messages with this role from the prompt.
     System,
     /// The user, the event that started the turn, or the host's feedback to the model.
     User,
     /// The model.
     Assistant,
-    /// The host, which sends tool results. A message with this role contains nothing else.
+    /// The host, which sends tool results. A message with this role contains only tool results.
     Tool,
 }
 
@@ -278,7 +279,7 @@ pub enum TurnInput {
 }
 
 impl TurnInput {
-    /// Returns the user message for this input. It is used if the context builder returns no messages (L2).
+    /// Returns the user message for this input. This message is used if the context builder returns no messages (L2).
     pub fn message(&self) -> Message {
         match self {
             TurnInput::Text(text) => Message::text(Role::User, text.clone()),

@@ -9,7 +9,7 @@ use serde_json::Value;
 pub struct Model {
     /// Kind of the configured provider, such as `scripted`, `offline` or `openai`.
     pub provider: String,
-    /// The provider's name of the model.
+    /// The name by which the provider knows the model.
     pub name: String,
     /// Context window in tokens.
     pub window: u32,
@@ -67,11 +67,11 @@ pub enum MediaDecision {
     Keep,
     /// Send this text in place of the media item.
     Mask(String),
-    /// Scale the image down to at most this size before it is sent. Its proportions stay the same.
+    /// Scale the image down to at most this size before it is sent. The image keeps its proportions.
     Downscale(Dimensions),
 }
 
-/// An image that is sent to the model in a smaller size than it is stored.
+/// An image that is reduced in size before it is sent to the model. The stored image stays unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Downscaled {
     /// The stored image.
@@ -98,15 +98,15 @@ pub enum Lifecycle {
 pub struct ModelRequest {
     /// The model that receives the request.
     pub model: Model,
-    /// Why the prompt was built (L2). It is not sent to the provider.
+    /// Why the prompt was built (L2). The reason is not sent to the provider.
     #[serde(default)]
     pub lifecycle: Lifecycle,
     /// Sections of the system text, each with its name as heading. Sections that rarely change come first (L22). The
-    /// provider receives them joined by blank lines.
+    /// provider receives the sections joined by blank lines.
     pub system: Vec<String>,
     /// Messages, oldest first. Masked media items have already been replaced by text.
     pub messages: Vec<Message>,
-    /// Images in the messages that are sent in a smaller size.
+    /// Images in the messages that must be reduced in size before they are sent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub downscaled: Vec<Downscaled>,
     /// Tools that the model may call. Empty: the model may call no tools.
@@ -174,6 +174,6 @@ pub enum Delta {
     Thinking(String),
     /// The model's thinking has ended.
     ThinkingEnd,
-    /// Everything that was streamed of this reply so far must be discarded.
+    /// The text and thinking of this reply that were streamed so far must be discarded.
     Clear,
 }

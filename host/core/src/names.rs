@@ -33,12 +33,12 @@ impl ToolNames {
         names
     }
 
-    /// Returns the provider's name of a tool. None: the tool is not in the registry.
+    /// Returns the provider name of a tool. None: the tool is not in the registry.
     pub fn provider_name(&self, author: &str) -> Option<&str> {
         self.to_provider.get(author).map(String::as_str)
     }
 
-    /// Returns the author's name of a tool. None: no tool has this provider name.
+    /// Returns the author's name of the tool with this provider name. None: no tool has this provider name.
     pub fn author_name(&self, provider: &str) -> Option<&str> {
         self.to_author.get(provider).map(String::as_str)
     }
@@ -48,7 +48,7 @@ impl ToolNames {
         self.to_provider.insert(author.to_owned(), provider);
     }
 
-    /// Returns a valid provider name for an author's name that no other tool has.
+    /// Returns a provider name for the tool with this author's name. No other tool has the same provider name.
     fn free_name(&self, author: &str) -> String {
         let mut base: String = author.chars().map(|char| if is_valid_character(char) { char } else { '_' }).collect();
         if base.is_empty() {
@@ -77,7 +77,7 @@ fn is_valid_character(char: char) -> bool {
     char.is_ascii_alphanumeric() || char == '_' || char == '-'
 }
 
-/// The 32-bit FNV-1a hash. It distinguishes colliding names and is the same on every machine.
+/// The 32-bit FNV-1a hash. The hash distinguishes colliding names and is the same on every machine.
 fn fnv1a(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }

@@ -1,13 +1,13 @@
-//! Finds the documents nearest to a query by BM25 over names and descriptions. The search is deterministic. It supports
+//! Finds the documents nearest to a query by BM25 over names and descriptions. The search is deterministic and supports
 //! English with a short list of function words and simple plural rules. The tool pre-filter (L25) and the offline
 //! router (M4) use it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The BM25 parameter `k1`: how quickly repetitions of a term lose weight. This is Lucene's default.
+/// The BM25 parameter `k1`: how quickly repetitions of a term lose weight. The value is Lucene's default.
 pub const K1: f32 = 1.2;
 
-/// The BM25 parameter `b`: how strongly long documents are penalised, from 0 (not at all) to 1 (fully). This is
+/// The BM25 parameter `b`: how strongly long documents are penalised, from 0 (not at all) to 1 (fully). The value is
 /// Lucene's default.
 pub const B: f32 = 0.75;
 
@@ -15,8 +15,8 @@ pub const B: f32 = 0.75;
 /// usually states its purpose.
 pub const NAME_WEIGHT: u32 = 3;
 
-/// English function words, which occur in most texts. They are removed from texts but not from names or queries, so
-/// that a tool whose name contains such a word can still be found.
+/// English function words, which occur in most texts. These words are removed from texts but not from names or queries,
+/// so that a tool whose name contains such a word can still be found.
 pub const FUNCTION_WORDS: &[&str] = &[
     "a", "an", "and", "are", "as", "at", "be", "been", "by", "can", "do", "does", "for", "from", "has", "have", "how",
     "if", "in", "into", "is", "it", "its", "me", "my", "of", "on", "or", "our", "please", "that", "the", "their",
@@ -99,7 +99,8 @@ impl Index {
         (sum as f32 / self.lengths.len().max(1) as f32).max(1.0)
     }
 
-    /// Inverse document frequency of a term that occurs in `matching` documents. This variant is never negative.
+    /// Inverse document frequency of a term that occurs in `matching` documents. This variant of the formula is
+    /// never negative.
     fn rarity(&self, matching: usize) -> f32 {
         let (documents, matching) = (self.lengths.len() as f32, matching as f32);
         (1.0 + (documents - matching + 0.5) / (matching + 0.5)).ln()

@@ -11,7 +11,7 @@ pub fn nearest_by_words(tools: &Index, query: &str, count: usize) -> Vec<usize> 
 }
 
 /// Returns the indices of the `count` tools nearest to the query by the cosine similarity of embeddings, nearest first.
-/// A tool comes last if its embedding is invalid or has another number of dimensions than the query.
+/// A tool comes last if its embedding is invalid or does not have as many dimensions as the query's embedding.
 pub fn nearest_by_meaning(tools: &[Vec<f32>], query: &[f32], count: usize) -> Vec<usize> {
     let mut scores: Vec<(usize, f32)> = tools.iter().map(|tool| cosine(tool, query)).enumerate().collect();
     scores.sort_by(|left, right| right.1.total_cmp(&left.1).then(left.0.cmp(&right.0)));

@@ -1,4 +1,4 @@
-//! Events that the host sends. Only this module can create them, and it requires a parsed event type. The host
+//! Events that the host sends. Only this module can create such events, and it requires a parsed event type. The host
 //! therefore sets all attributes, and an event with a host type always comes from the host itself (row 51).
 
 use crate::cloud_event::{CloudEvent, SPEC_VERSION};
@@ -11,7 +11,7 @@ use std::ops::Deref;
 /// The attributes of an event other than its type and its data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventAttributes {
-    /// Id of the event, unique per source and the same for every repetition. It is also the deduplication id.
+    /// Id of the event, unique per source and the same for every repetition. The id is also the deduplication id.
     pub id: String,
     /// Sender of the event: `agent-host/` and the agent's name.
     pub source: String,

@@ -85,7 +85,7 @@ pub fn synthesis_prompt() -> &'static str {
     SYNTHESIS
 }
 
-/// Removes a code fence around JSON. Some models add one although the prompt asks for JSON only.
+/// Removes a code fence around JSON. Some models add a code fence although the prompt asks for JSON only.
 fn unfenced(reply: &str) -> &str {
     let reply = reply.trim();
     let inside = reply.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));

@@ -49,7 +49,7 @@ pub enum Stability {
 /// A named section of the system text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Section {
-    /// Name of the section. It identifies the section in all steps and turns.
+    /// Name of the section. The name identifies the section in all steps and turns.
     pub name: String,
     /// Text of the section.
     pub text: String,

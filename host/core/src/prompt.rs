@@ -1,4 +1,4 @@
-//! Assembles the prompt from named sections (L22): those of the host, of the configuration and of the context builder.
+//! Assembles the prompt from named sections (L22), which come from the host, the configuration and the context builder.
 
 use crate::loop_break::Finish;
 use crate::plugin::{Recollection, Section, Stability};
@@ -21,12 +21,13 @@ pub mod section {
     pub const MCP_TOOL_SCHEMAS: &str = "mcp-tool-schemas";
     /// In the turn's message: the agent's rules for using tools.
     pub const TOOL_RULES: &str = "tool-rules";
-    /// In the turn's message: an explanation of planned turns (L24). It is the same for the planner and the executor.
+    /// In the turn's message: an explanation of planned turns (L24). The explanation is the same for the planner and
+    /// the executor.
     pub const PLANNING_CONTEXT: &str = "planning-context";
     /// In the turn's message: facts from long-term memory.
     pub const RETRIEVED_MEMORY: &str = "retrieved-memory";
-    /// States which part of a plan the model must work on now. The section differs in every call. It is the last
-    /// section of the prompt, so that a provider can cache everything before it.
+    /// States which part of a plan the model must work on now. The section differs in every call. The section is the
+    /// last in the prompt, so that a provider can cache everything before it.
     pub const PLAN_PART: &str = "plan-part";
 }
 
@@ -122,7 +123,7 @@ pub fn record(memory: &Recollection) -> String {
     format!("Written {}:\n{}", memory.written, lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// Quotes each line that looks like the heading of a section. It is used for text from outside the host.
+/// Quotes each line that looks like the heading of a section. The function is used for text from outside the host.
 pub(crate) fn without_headings(text: &str) -> String {
     let lines = text.split_inclusive(LINE_ENDS);
     lines.map(|line| if line.trim_start().starts_with('#') { format!("> {line}") } else { line.to_owned() }).collect()

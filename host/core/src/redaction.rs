@@ -22,7 +22,8 @@ const MARK: &str = "(secret)";
 /// Minimum length of a secret in bytes. Shorter values are usually not secrets but words such as `none`.
 const MIN_SECRET_LENGTH: usize = 8;
 
-/// Maximum number of bytes of a secret that are searched for. The remaining bytes of a longer secret are ignored.
+/// Maximum length in bytes of the part of a secret that is searched for. The remaining bytes of a longer secret
+/// are ignored.
 const MAX_SEARCHED_LENGTH: usize = 16 * 1024;
 
 /// The secrets that are removed from texts.
@@ -35,7 +36,7 @@ pub struct Redaction {
 
 impl Redaction {
     /// Creates a redaction of these values. In a value such as `Bearer KEY`, only the part after the space is secret.
-    /// If a value is text in Base64, as for `Basic` authentication, the decoded text is secret too.
+    /// If a value is text in Base64, such as a value for `Basic` authentication, the decoded text is secret too.
     pub fn new<'v>(values: impl IntoIterator<Item = &'v str>) -> Self {
         let mut secrets = BTreeSet::new();
         for value in values.into_iter().map(str::trim) {

@@ -10,15 +10,15 @@ use patterns::{
 use std::borrow::Cow;
 use words::{Sentence, sentences};
 
-/// A reply with fewer characters is short. In a turn without tool calls, a refusal anywhere in a short reply is a
-/// deflection.
+/// A reply with fewer characters than this number is short. In a turn without tool calls, a refusal anywhere in a short
+/// reply is a deflection.
 const SHORT_REPLY: usize = 400;
 /// Number of bytes that are examined at the beginning of a long reply.
 const BEGINNING_BYTES: usize = 4_000;
 /// Number of bytes that are examined at the end of a long reply.
 const END_BYTES: usize = 8_000;
-/// Number of sentences at the beginning of a reply in which a refusal counts, and number of sentences at the end in
-/// which a question to the user counts.
+/// Number of sentences at each end of a reply that are checked. A refusal only counts in the first sentences, and a
+/// question to the user only counts in the last sentences.
 const EDGE_SENTENCES: usize = 2;
 
 /// The kind of a reply without a tool call.

@@ -1,5 +1,5 @@
-//! The agent loop as a state machine. It returns the next action, and its driver performs the action and reports the
-//! result.
+//! The agent loop as a state machine. The loop returns the next action, and its driver performs the action and reports
+//! the result.
 //!
 //! [`Run`] is the state of one session: ids, token counts and the open turn, but no messages. [`Run::action`] is a pure
 //! function of that state. [`Run::apply`] applies one [`Input`] and returns the [`Change`] to commit with the new
@@ -113,7 +113,7 @@ pub struct Validation {
 }
 
 impl Run {
-    /// Returns the next action. It depends only on the state.
+    /// Returns the next action, which depends only on the state.
     pub fn action(&self) -> Action {
         match &self.turn {
             None => Action::Idle,
@@ -121,8 +121,8 @@ impl Run {
         }
     }
 
-    /// Whether the host is running this call. This is false for calls that were sent to a service, an agent or the
-    /// user, and for calls that end the turn.
+    /// Whether the host is running this call. The result is false for calls that were sent to a service, an agent or
+    /// the user, and for calls that end the turn.
     pub fn is_running(&self, call: &CallId) -> bool {
         matches!(&self.turn, Some(turn) if turn.is_running(call))
     }

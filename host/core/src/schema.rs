@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Maximum size of a schema, in bytes of JSON text.
 const MAX_SCHEMA_BYTES: usize = 256 * 1024;
-/// Maximum nesting depth of a schema and of checked data. It equals the limit of `serde_json`.
+/// Maximum nesting depth of a schema and of checked data. This depth equals the limit of `serde_json`.
 const MAX_DEPTH: usize = 128;
 /// Maximum number of violations that are reported for one document.
 const MAX_VIOLATIONS: usize = 10;
@@ -167,7 +167,7 @@ mod tests {
     fn row_34_expensive_schemas_are_refused() {
         let mut deep = json!({"type": "object"});
         for _ in 0..10_000 {
-            // The `json!` macro would copy the value.
+            // Here, the `json!` macro would copy the value.
             deep = Value::Object([("not".to_owned(), deep)].into_iter().collect());
         }
         assert!(matches!(Schema::compile(&deep), Err(SchemaError::TooLarge(_))));

@@ -10,7 +10,7 @@ pub enum SessionState {
     /// Nothing was stored in the session yet.
     #[default]
     New,
-    /// No turn is open, and the last one, if there is one, has an output.
+    /// No turn is open. Either the last turn has an output, or no turn has begun.
     Idle,
     /// A turn is open and can continue.
     Running,
@@ -22,10 +22,11 @@ pub enum SessionState {
     Cancelled,
     /// An import or a fork is writing the session, or was interrupted. The session can only be listed and deleted.
     Incomplete,
-    /// A turn was running when its process ended. Lists derive this state from [`SessionState::Running`] and the
-    /// session's holder; it is never stored.
+    /// A turn was running when its process ended. This state is never stored. Lists of sessions derive this state from
+    /// [`SessionState::Running`] and the session's holder.
     Interrupted,
-    /// Like [`SessionState::Interrupted`], but the answer that the turn waited for has arrived. Never stored.
+    /// Like [`SessionState::Interrupted`], but the answer for which the turn waited has arrived. This state is
+    /// never stored.
     Ready,
 }
 

@@ -14,9 +14,9 @@ use std::collections::HashMap;
 const MAX_FILES: usize = 40;
 /// Maximum length of a file name in bytes. A longer argument is not treated as a file name.
 const MAX_FILE_NAME: usize = 200;
-/// Maximum number of characters of the first sentence that is kept of a message.
+/// Maximum number of characters that are kept of a message's first sentence.
 const MAX_SENTENCE: usize = 200;
-/// Maximum number of characters that are kept of a call's arguments, and the same maximum for its result.
+/// Maximum number of characters that are kept of a call's arguments, and of its result.
 const MAX_CALL_PART: usize = 80;
 /// Argument keys whose values are always treated as file names.
 const FILE_KEYS: [&str; 8] = ["path", "paths", "file", "files", "filename", "directory", "folder", "dir"];
@@ -25,7 +25,8 @@ const MAYBE_FILE_KEYS: [&str; 9] = ["from", "to", "source", "destination", "src"
 /// Marks text or lines that were left out.
 const GAP: &str = "…";
 
-/// The summary of the messages that were removed from the prompt. The prompt contains the summary in their place.
+/// The summary of the messages that were removed from the prompt. The prompt contains the summary in place of
+/// these messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistorySummary {
     /// Text of the summary.
@@ -38,7 +39,7 @@ pub struct HistorySummary {
     /// Number of messages evicted since the session began. If the session is a fork, messages that were evicted before
     /// the fork do not count.
     pub messages: u64,
-    /// Number of the latest turn of which a message was evicted.
+    /// Number of the latest turn from which a message was evicted.
     pub through_turn: u32,
     /// Id of the latest message that was evicted.
     pub through_message: MessageId,
@@ -74,8 +75,8 @@ impl HistorySummary {
         summary
     }
 
-    /// The section of the system message that contains the summary (L22). Its bytes stay the same until more messages
-    /// are evicted.
+    /// The section of the system message that contains the summary (L22). The bytes of the section stay the same until
+    /// more messages are evicted.
     pub fn section(&self) -> Section {
         let introduction = match self.messages {
             0 => "This session was forked from one with earlier messages, which stay there.".to_owned(),
@@ -143,9 +144,9 @@ pub(crate) struct EvictedMessages {
     pub(crate) through_message: MessageId,
 }
 
-/// Writes a summary without a model. It consists of the lines of the earlier summary, the first sentence of each input
-/// and reply, and each call with its outcome. If the text exceeds `limit` tokens, only the first line and the latest
-/// lines are kept.
+/// Writes a summary without a model. The summary consists of the lines of the earlier summary, the first sentence of
+/// each input and reply, and each call with its outcome. If the text exceeds `limit` tokens, only the first line and
+/// the latest lines are kept.
 pub fn extract(earlier: Option<&HistorySummary>, messages: &[impl Borrow<StoredMessage>], limit: u32) -> Draft {
     let messages: Vec<&StoredMessage> = messages.iter().map(Borrow::borrow).collect();
     let results = results(&messages);
@@ -165,8 +166,8 @@ pub fn extract(earlier: Option<&HistorySummary>, messages: &[impl Borrow<StoredM
     Draft { text: fit_lines(lines, 4 * limit as usize), files: files_of(&messages) }
 }
 
-/// Returns the names of the files that the calls in these messages used. They are taken from the arguments whose keys
-/// stand for files. Failed calls are ignored.
+/// Returns the names of the files that the calls in these messages used. The names are taken from the arguments whose
+/// keys stand for files. Failed calls are ignored.
 pub fn files_touched(messages: &[impl Borrow<StoredMessage>]) -> Vec<String> {
     files_of(&messages.iter().map(Borrow::borrow).collect::<Vec<_>>())
 }
@@ -226,8 +227,8 @@ fn message_text(message: &StoredMessage) -> String {
     pieces.collect::<Vec<_>>().join(" ").trim().to_owned()
 }
 
-/// Returns the first sentence of the text. It ends at a full stop, question mark or exclamation mark, or at the end of
-/// the first line.
+/// Returns the first sentence of the text. The sentence ends at a full stop, question mark or exclamation mark, or at
+/// the end of the first line.
 fn first_sentence(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     let mut end = line.len();

@@ -33,7 +33,7 @@ pub struct TaggedCall {
     pub server: String,
     /// Name of the tool, with or without the name of its server.
     pub tool: String,
-    /// The arguments. They are an empty object if the model wrote no arguments.
+    /// The arguments. If the model wrote no arguments, this is an empty object.
     pub arguments: Value,
 }
 
@@ -105,8 +105,8 @@ pub fn quoted_calls(text: &str) -> Vec<(TaggedCall, UnreadableCall)> {
     calls.collect()
 }
 
-/// Parses the streamed text of a reply. It emits the text without the calls as deltas, and returns the calls at the
-/// end.
+/// Parses the streamed text of a reply. The parser emits the text without the calls as deltas, and returns the calls at
+/// the end.
 ///
 /// A tag in code is ordinary text. Code is everything between lines of three backticks or tildes, and a tag directly
 /// after a backtick. A `</tool>` inside a JSON string does not end its call. White space after a call is removed too.
@@ -118,7 +118,7 @@ pub struct TaggedReader {
     blank: String,
     /// Whether text other than white space has been emitted.
     has_emitted_text: bool,
-    /// Number of calls when text other than white space was last emitted.
+    /// Number of calls that had been read when text other than white space was last emitted.
     calls_before_text: usize,
     calls: Vec<Result<TaggedCall, UnreadableCall>>,
 }
@@ -277,7 +277,7 @@ struct Code {
 enum Line {
     /// The line contains only this number of spaces.
     Indent(usize),
-    /// The line begins with `length` times the fence character `mark`, followed by `suffix`.
+    /// The line begins with the fence character `mark`, repeated `length` times, and `suffix` follows.
     Fence { mark: char, length: usize, suffix: FenceSuffix },
     /// The line is not a fence.
     Other,
@@ -294,9 +294,9 @@ impl Default for Line {
 enum FenceSuffix {
     Empty,
     Blank,
-    /// Words, such as the name of a language. They may follow an opening fence but not a closing one.
+    /// Words, such as the name of a language. They may follow an opening fence but not a closing fence.
     Words,
-    /// Another backtick. The line is therefore not a fence.
+    /// Another backtick. A line with such a suffix is not a fence.
     Mark,
 }
 

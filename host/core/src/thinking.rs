@@ -22,7 +22,7 @@ pub struct ThinkingSplitter {
     matched: usize,
     /// Whether white space is dropped because it follows a closing tag.
     drops_blank: bool,
-    /// Whether `ThinkingStart` was emitted and `ThinkingEnd` was not.
+    /// Whether `ThinkingStart` was emitted and the matching `ThinkingEnd` was not emitted yet.
     is_thinking: bool,
     /// Whether the provider sends thinking in reasoning fields.
     has_reasoning_fields: bool,
@@ -158,8 +158,8 @@ impl ThinkingSplitter {
         }
     }
 
-    /// Emits thinking without the white space before its first word. Models that were told not to think write tags with
-    /// only white space between them, for which nothing is emitted.
+    /// Emits thinking without the white space before its first word. Nothing is emitted for tags with only white space
+    /// between them. Models that were told not to think write such tags.
     fn emit_thinking(&mut self, thinking: &str, deltas: &mut Vec<Delta>) {
         let thinking = if self.is_thinking { thinking } else { thinking.trim_ascii_start() };
         if thinking.is_empty() {

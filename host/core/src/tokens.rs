@@ -1,5 +1,5 @@
-//! Token estimates. The host uses them to decide which messages fit into a prompt. The provider's counts are
-//! authoritative for everything else.
+//! Token estimates. The host uses these estimates to decide which messages fit into a prompt. For all other purposes,
+//! the host uses the provider's counts.
 
 use crate::message::{Content, Part};
 

@@ -6,7 +6,7 @@ use crate::model::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Properties of a tool that it declares (P2). By default, the host assumes that each call of the tool changes
+/// Properties of a tool that it declares (P2). By default, the host assumes that each call to the tool changes
 /// something outside the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -50,7 +50,7 @@ pub struct ToolDefinition {
     /// Properties of the tool that affect how its calls are run.
     #[serde(default)]
     pub traits: Traits,
-    /// Priority of the tool, 0 by default. Of the calls in a reply, only those with the highest priority run (L6).
+    /// Priority of the tool, 0 by default. Only the calls with the highest priority in a reply run (L6).
     #[serde(default)]
     pub priority: i32,
 }
@@ -68,11 +68,11 @@ pub struct Violation {
     pub message: String,
 }
 
-/// A tool's error. It is sent to the model as the call's result (P2).
+/// A tool's error. The error is sent to the model as the call's result (P2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "error")]
 pub enum ToolError {
-    /// The arguments are invalid. The model should change them.
+    /// The arguments are invalid. The model should change the arguments.
     InvalidArguments {
         /// The violations. There is at least one.
         violations: Vec<Violation>,
@@ -82,7 +82,7 @@ pub enum ToolError {
         /// Message for the model.
         message: String,
     },
-    /// The call is not allowed. It will fail again if it is repeated.
+    /// The call is not allowed. The call will fail again if it is repeated.
     Denied {
         /// Description of the denied request, and how to grant it.
         message: String,
@@ -126,8 +126,9 @@ impl ToolError {
     }
 }
 
-/// Replaces each error that [`ToolError::for_model`] formatted by the sentence of [`ToolError::for_users`]. An error
-/// is one line of the text and may have been cut off at its end. Other lines stay unchanged.
+/// Finds the errors in a text that [`ToolError::for_model`] formatted, and replaces each of them by the sentence of
+/// [`ToolError::for_users`]. An error is one line of the text and may have been cut off at its end. Other lines
+/// stay unchanged.
 pub fn errors_as_sentences(text: &str) -> String {
     text.split('\n').map(|line| error_in_words(line).unwrap_or_else(|| line.to_owned())).collect::<Vec<_>>().join("\n")
 }
@@ -150,7 +151,7 @@ fn error_in_words(line: &str) -> Option<String> {
     })
 }
 
-/// A request to a service. It is sent as a CloudEvent with the call's id.
+/// A request to a service. The request is sent as a CloudEvent with the call's id.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServiceRequest {
     /// Type of the CloudEvent.
@@ -186,7 +187,7 @@ impl ToolDone {
     }
 }
 
-/// The outcome of a successful call of a tool.
+/// The outcome of a successful call to a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolOutcome {
@@ -199,9 +200,9 @@ pub enum ToolOutcome {
 /// Resources that one call used (P8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallCost {
-    /// Processor time in microseconds. The error is at most one epoch tick of the host (10 ms).
+    /// Processor time in microseconds. The measurement is off by at most one epoch tick of the host (10 ms).
     pub cpu_us: u64,
-    /// Time from dispatch to result in microseconds. It includes host calls but not the time in the queue.
+    /// Time from dispatch to result in microseconds. This time includes host calls but not the time in the queue.
     pub wall_us: u64,
     /// Time in the queue in microseconds.
     pub queue_us: u64,
@@ -217,8 +218,8 @@ pub struct CallCost {
     /// Number of network requests that the guest sent.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub requests: u64,
-    /// Fuel that the guest's instructions used. Equal work uses equal fuel. None: fuel is not counted, or the call was
-    /// stopped for another reason than its fuel.
+    /// Fuel that the guest's instructions used. The same work always uses the same fuel. None: fuel is not counted, or
+    /// the call was stopped for a reason other than its fuel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fuel: Option<u64>,
     /// Requests that the guest sent to the host's model.
@@ -229,7 +230,7 @@ pub struct CallCost {
 /// A plugin's use of the host's model (P5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelUse {
-    /// Number of requests, including failed ones.
+    /// Number of requests, including failed requests.
     pub asks: u64,
     /// Tokens of the successful requests.
     #[serde(flatten)]
@@ -270,8 +271,8 @@ pub enum ToolSource {
     Mcp {
         /// Name of the server in the configuration.
         server: String,
-        /// Digest of the tool's definition. It is used because the code of a server has no digest. None: an older
-        /// version of the host stored this source without the digest, or the tool does not exist.
+        /// Digest of the tool's definition. This digest is used because the code of a server has no digest. None: an
+        /// older version of the host stored this source without the digest, or the tool does not exist.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         definition: Option<Digest>,
     },

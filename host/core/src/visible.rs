@@ -1,5 +1,5 @@
-//! Makes invisible and text-reordering characters visible in everything that a user or a model reads. Stored texts
-//! keep them (invariant 4).
+//! Makes characters that are invisible or reorder text visible in everything that a user or a model reads. Stored texts
+//! keep these characters (invariant 4).
 
 use crate::message::{Content, Message, Part};
 use crate::model::{ModelRequest, OfferedTool};
@@ -70,9 +70,9 @@ fn visible_message(message: &mut Message) {
     }
 }
 
-/// Escapes the description and the schema of a tool, including property names and allowed values. If these contain
-/// invisible characters, the model's arguments no longer match the tool's schema. This is safer than a name that looks
-/// like another name.
+/// Escapes the description and the schema of a tool, including property names and allowed values. If a property name or
+/// an allowed value contains invisible characters, the model's arguments no longer match the tool's schema. Such a
+/// mismatch is safer than a name that looks like another name.
 fn visible_tool(tool: &mut OfferedTool) {
     replace(&mut tool.description);
     visible_json(&mut tool.input_schema);
@@ -96,7 +96,8 @@ fn escaped(text: &str, lines: Lines) -> Cow<'_, str> {
         return text.into();
     }
     let mut shown = String::new();
-    // The position up to which the text has been copied to `shown`. It stays 0 if no character must be escaped.
+    // The position up to which the text has been copied to `shown`. The position stays 0 if no character must
+    // be escaped.
     let mut copied = 0;
     let mut preceding = Preceding::Nothing;
     let mut characters = text.char_indices().peekable();
@@ -166,8 +167,8 @@ impl Preceding {
     }
 }
 
-/// Whether a character is invisible. These are control characters, line and paragraph separators, interlinear
-/// annotations, and the characters with Unicode's property `Default_Ignorable_Code_Point`.
+/// Whether a character is invisible. Invisible characters are control characters, line and paragraph separators,
+/// interlinear annotations, and the characters with Unicode's property `Default_Ignorable_Code_Point`.
 pub fn is_invisible(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -179,8 +180,8 @@ pub fn is_invisible(character: char) -> bool {
         )
 }
 
-/// Whether a character is a symbol or picture. This includes skin tones, so that an emoji with a skin tone can be
-/// joined.
+/// Whether a character is a symbol or picture. Skin tones count as symbols, so that an emoji with a skin tone can
+/// be joined.
 fn is_emoji(character: char) -> bool {
     matches!(
         character,

@@ -49,7 +49,7 @@ fn push_comma(index: usize, text: &mut String) {
 }
 
 /// Returns a note that tells the model which arguments a user changed before the call ran. The note precedes the call's
-/// result. Its length is limited, so that the result is not cut off.
+/// result. The length of the note is limited, so that the result is not cut off.
 pub fn edit_note(written: &Value, edited: &Value) -> String {
     let changes = match (written, edited) {
         (Value::Object(before), Value::Object(after)) => {

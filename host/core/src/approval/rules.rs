@@ -5,7 +5,8 @@ use crate::tool::{ToolDefinition, ToolSource};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Approval rules of a configuration. By default, a tool runs without approval unless the tool itself requires one.
+/// Approval rules of a configuration. By default, a tool runs without approval unless the tool itself requires
+/// an approval.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ApprovalRules {
@@ -26,7 +27,7 @@ pub struct ApprovalRules {
 pub struct Ruling {
     /// Whether the tool may run.
     pub policy: ApprovalPolicy,
-    /// The configuration key that sets the policy, or `the tool itself`.
+    /// The configuration key that sets the policy, or `the tool itself` if the tool requires the approval.
     pub because: String,
 }
 
@@ -52,8 +53,8 @@ impl ApprovalRules {
     /// Returns the ruling for a tool as if no rule had the tool's exact name. The strictest matching rule applies.
     pub fn general_ruling(&self, definition: &ToolDefinition, source: &ToolSource) -> Ruling {
         let (name, traits) = (definition.name.as_str(), definition.traits);
-        // Built-in tools only read data of the session or data that the session may read. `default` does not apply to
-        // them.
+        // Built-in tools only read data of the session or data that the session may read. The policy `default` does not
+        // apply to built-in tools.
         let default = if *source == ToolSource::BuiltIn { ApprovalPolicy::Allow } else { self.default };
         let mut strictest = Ruling { policy: default, because: "approval.default".to_owned() };
         let mut consider = |policy: ApprovalPolicy, because: &dyn Fn() -> String| {
@@ -81,8 +82,8 @@ impl ApprovalRules {
         self.bind_arguments.iter().any(|pattern| matches_pattern(pattern, tool))
     }
 
-    /// Returns the names and patterns that match none of these tools. They probably contain a typo. The tool for which
-    /// such a rule was meant would run without approval.
+    /// Returns the names and patterns that match none of these tools. Such a rule probably contains a typo. The tool
+    /// for which such a rule was meant would run without approval.
     pub fn unmatched_patterns<'a>(&'a self, tools: &[&str]) -> Vec<&'a str> {
         let patterns = self.tools.keys().chain(&self.bind_arguments);
         patterns
@@ -104,7 +105,7 @@ pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     let Some(mut name) = name.strip_prefix(start) else { return false };
     let mut pieces: Vec<&str> = rest.split('*').collect();
     let end = pieces.pop().unwrap_or_default();
-    // The earliest match leaves the longest remainder for the pieces that follow.
+    // The earliest match of a piece leaves the most text for the pieces that follow.
     for piece in pieces {
         match name.find(piece) {
             Some(position) => name = &name[position + piece.len()..],

@@ -1,14 +1,15 @@
-//! A suffix automaton over a set of strings. It reads a text symbol by symbol. After each symbol, its state is the
-//! longest suffix of the text so far that occurs in one of the strings. One step takes constant time on average, for
-//! any number of strings.
+//! A suffix automaton over a set of strings. The automaton reads a text symbol by symbol. After each symbol, its state
+//! is the longest suffix of the text so far that occurs in one of the strings. One step takes constant time on average,
+//! for any number of strings.
 
 const ROOT: u32 = 0;
 const NO_STATE: u32 = u32::MAX;
 
-/// The number of symbols of a string that must occur in a text to count as a match.
+/// Minimum numbers of consecutive symbols of a string that count as a match if they occur in a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Thresholds {
-    /// Minimum number of symbols. A string that is not longer than this only matches as a whole.
+    /// Minimum number of symbols anywhere in a text. A string that has at most this number of symbols only matches as
+    /// a whole.
     pub(super) part: usize,
     /// Minimum number of symbols at the beginning or end of a text that may have been cut.
     pub(super) at_edge: usize,
@@ -42,7 +43,7 @@ const MIN_HELD_BACK: usize = 4;
 
 const NO_COLUMN: u16 = u16::MAX;
 
-/// A position in the automaton. It represents the longest suffix of the text so far that occurs in a string.
+/// A position in the automaton. The position represents the longest suffix of the text so far that occurs in a string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Matched {
     state: u32,
@@ -140,8 +141,8 @@ impl SubstringAutomaton {
         new
     }
 
-    /// Returns the state whose longest substring is the longest substring of `from` plus one symbol. This is `to` or a
-    /// new state that is split off `to`.
+    /// Returns the state whose longest substring is the longest substring of `from` plus one symbol. The returned state
+    /// is `to` or a new state that is split off from `to`.
     fn longest_after(&mut self, from: u32, column: usize, to: u32) -> u32 {
         let length = self.length[from as usize] + 1;
         if self.length[to as usize] == length {
@@ -173,14 +174,15 @@ impl SubstringAutomaton {
         new
     }
 
-    /// Returns, for each state, the length of the longest suffix of its longest substring that is the longest substring
-    /// of one of the states in `suffix_states`.
+    /// Returns one length for each state. The candidates are the suffixes of the state's longest substring that are the
+    /// longest substring of a state in `suffix_states`. The length is that of the longest candidate, or 0 if there is
+    /// no candidate.
     fn longest_suffixes(&self, suffix_states: &[u32]) -> Vec<u32> {
         let mut lengths = vec![0; self.length.len()];
         for state in suffix_states {
             lengths[*state as usize] = self.length[*state as usize];
         }
-        // The substrings of a state's link are shorter than those of the state, so the link is handled first.
+        // The substrings of a state's link are shorter than the state's own substrings, so the link is handled first.
         let mut by_length: Vec<usize> = (1..self.length.len()).collect();
         by_length.sort_unstable_by_key(|state| self.length[*state]);
         for state in by_length {

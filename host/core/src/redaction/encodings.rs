@@ -13,7 +13,8 @@ const MIN_PART: usize = 12;
 const MIN_PART_AT_EDGE: usize = 8;
 /// Maximum number of digits of a byte in decimal, including leading zeros.
 const MAX_DECIMAL_DIGITS: u8 = 3;
-/// Number of symbol positions that are remembered. It equals the largest threshold, that of hexadecimal digits.
+/// Number of symbol positions that are remembered. This number equals the largest threshold, which is the threshold for
+/// hexadecimal digits.
 const REMEMBERED_POSITIONS: usize = 2 * MIN_PART;
 
 /// The automata that search for the secrets. Decimal numbers are decoded to bytes, which `plain` searches.
@@ -87,7 +88,7 @@ struct Zero {
     end: u64,
 }
 
-/// The decimal number that is being read. Its value is None if the number does not fit into a byte.
+/// The decimal number that is being read. The value is None if the number does not fit into a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Number {
     value: Option<u8>,
@@ -215,7 +216,8 @@ impl Readings {
     }
 }
 
-/// Maps a digit of the standard or the URL-safe Base64 alphabet to the standard alphabet. None: the byte is no digit.
+/// Maps a digit of the standard or the URL-safe Base64 alphabet to the standard alphabet. None: the byte is not a
+/// Base64 digit.
 fn base64_digit(byte: u8) -> Option<u8> {
     match byte {
         b'-' => Some(b'+'),
@@ -277,8 +279,8 @@ enum StartMatch {
     Otherwise,
 }
 
-/// Start positions of the last symbols, in a ring buffer. Two values are always equal, because the positions do not
-/// affect which secrets are found.
+/// Start positions of the last symbols, in a ring buffer. All values of this type compare as equal, because the
+/// positions do not affect which secrets are found.
 #[derive(Clone, Debug)]
 struct Starts {
     positions: [u64; REMEMBERED_POSITIONS],

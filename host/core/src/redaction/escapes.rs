@@ -9,7 +9,7 @@ pub(super) struct Symbol {
     pub(super) end: u64,
 }
 
-/// Maximum number of bytes that are read as one escape. It is enough for `&#x0000074;`.
+/// Maximum number of bytes that are read as one escape, such as `&#x0000074;`.
 const MAX_ESCAPE_LENGTH: usize = 12;
 
 /// Named HTML character references for the punctuation that occurs in secrets.
@@ -54,7 +54,7 @@ enum Escape {
     Incomplete,
     /// The first byte does not begin an escape.
     Literal,
-    /// The first bytes, whose number is given, are an escape for the decoded bytes.
+    /// The pending bytes begin with an escape. The number is its length in bytes, and `Decoded` is what it represents.
     Complete(usize, Decoded),
 }
 

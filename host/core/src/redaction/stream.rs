@@ -33,7 +33,7 @@ pub struct RedactionStream {
     replacement: Replacement,
     edges: Edges,
     as_written: Readings,
-    /// The decoded layers. None: they do not differ from the text as written.
+    /// The decoded layers. None: the decoded layers do not differ from the text as written.
     unescaped: Option<Box<Unescaped>>,
     pending: PendingOutput,
 }
@@ -54,7 +54,7 @@ struct PendingOutput {
     is_secret: Vec<bool>,
     /// Position of the first pending byte in the text.
     from: u64,
-    /// Whether the last output before these bytes was a mark.
+    /// Whether the last output before the pending bytes was a mark.
     after_mark: bool,
     /// Whether the text so far contains a secret.
     found: bool,
@@ -156,7 +156,7 @@ impl Unescaped {
         twice.finish(patterns, report);
     }
 
-    /// Whether the decoded layers cannot differ from the text as written until the next escape.
+    /// Whether the decoded layers are the same as the text as written, at least until the next escape.
     fn are_equal_to(&self, as_written: &Readings) -> bool {
         let is_outside_escape = self.first.pending_from().is_none() && self.second.pending_from().is_none();
         is_outside_escape && self.once == *as_written && self.twice == *as_written

@@ -168,7 +168,8 @@ proptest! {
         prop_assert_eq!(redacted, text.as_bytes());
     }
 
-    /// Row 41: any bytes are accepted, masked bytes keep the length of the input, and text is only changed by a mark.
+    /// Row 41: any bytes are accepted, masked bytes keep the length of the input, and text only changes where a mark
+    /// replaces a secret.
     #[test]
     fn row_41_any_bytes_are_accepted(bytes in proptest::collection::vec(any::<u8>(), 0..300), text in ".{0,200}", size in 1_usize..40) {
         let redaction = Redaction::new(["aaaaaaaaaaaaaaaaaaaaaaaa", "%41%41%41\\u0041", "00000000"]);

@@ -11,7 +11,7 @@ use crate::message::{CallId, Digest, Role};
 /// Maximum size of the state that a context builder keeps for the steps of a turn, in bytes (L2).
 pub(super) const MAX_BUILDER_STATE: usize = 64 << 10;
 
-/// Parts of an imported state that were dropped, because the document must not decide about them.
+/// Parts of an imported state that were dropped, because the document must not decide about these parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DroppedClaims {
     /// Number of dropped approvals for the session and for calls of the open turn.
@@ -45,7 +45,7 @@ pub struct ImportTerms {
 
 impl LoopConfig {
     /// Returns these limits, narrowed to the agent's current limits. The fallback output, the announced events and the
-    /// weights of execution units are always those of the current configuration.
+    /// weights of execution units always come from the current configuration.
     #[must_use]
     pub fn within(&self, current: &LoopConfig) -> LoopConfig {
         let is_valid = (1..=100).contains(&self.evict_at) && self.evict_to <= self.evict_at;
@@ -78,7 +78,7 @@ impl LoopConfig {
 }
 
 impl Run {
-    /// Narrows the open turn to the agent's current limits. The stored state can never widen them (P14).
+    /// Narrows the open turn to the agent's current limits. The stored state can never widen these limits (P14).
     pub fn narrow(&mut self, current: &LoopConfig) {
         if let Some(turn) = self.turn.as_mut().filter(|turn| !turn.is_over()) {
             turn.config = turn.config.within(current);
@@ -108,7 +108,7 @@ impl Run {
     }
 
     /// Returns the calls that wait for an approval and whose tool has no identity yet. No user of this host has been
-    /// asked about them.
+    /// asked about these calls.
     pub fn approvals_without_identity(&self) -> Vec<CallId> {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else { return Vec::new() };
         let asking = batch.calls.iter().filter(|call| call.state == CallProgress::AwaitingApproval { identity: None });

@@ -35,7 +35,7 @@ pub(super) struct Batch {
     pub(super) feedback: Option<String>,
 }
 
-/// One call. Its arguments and its result are in its record, not here.
+/// One call. The call's arguments and result are in its record, not here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "StoredCall", into = "StoredCall")]
 pub(super) struct BatchCall {
@@ -49,11 +49,11 @@ pub(super) struct BatchCall {
     pub(super) authorization: Option<Authorization>,
     /// The service request of the call's tool, if the request needs an approval before it is sent (P2).
     pub(super) request: Option<UnapprovedRequest>,
-    /// Cost of a call that ran before it was sent outside.
+    /// Cost of running the call before its request was sent to a service.
     pub(super) spent_cost: CallCost,
     /// Fingerprint of the call's arguments (L28).
     pub(super) arguments: u64,
-    /// How the call ends the turn. Such a call runs last (L18). None: it does not end the turn.
+    /// How the call ends the turn. A call that ends the turn runs last (L18). None: the call does not end the turn.
     pub(super) loop_break: Option<LoopBreak>,
 }
 
@@ -78,7 +78,7 @@ pub(super) enum CallProgress {
         tokens: u32,
         /// Whether the call succeeded. None: it was deferred, or the turn ended first.
         end: Option<CallEnd>,
-        /// Whether the call was outstanding and got its answer (L11).
+        /// Whether the call was outstanding and its answer has arrived (L11).
         answered: bool,
     },
 }
@@ -100,8 +100,8 @@ impl BatchCall {
         }
     }
 
-    /// Name of the tool for which approval is requested. If the call's tool has run and requested a service, this is
-    /// the name of the service.
+    /// Name of the tool for which approval is requested. If the call's tool has run and requested a service, the name
+    /// is that of the service.
     pub(super) fn approval_name(&self) -> &str {
         self.request.as_ref().map_or(&self.name, |request| &request.service)
     }
@@ -150,7 +150,7 @@ impl CallProgress {
         matches!(self, CallProgress::Finished { .. })
     }
 
-    /// Whether the call succeeded. None: it has not finished, or it counts as neither.
+    /// Whether the call succeeded. None: the call has not finished, or it counts as neither a success nor a failure.
     pub(super) fn end(&self) -> Option<CallEnd> {
         match self {
             CallProgress::Finished { end, .. } => *end,
@@ -261,7 +261,8 @@ impl Batch {
                 return Err(InputError::Settled(call.clone(), self.find(call)?.state.for_users()));
             }
             if self.find(call)?.request.is_some() && awaits.is_none() {
-                return Err(InputError::Settled(call.clone(), "finished running, and only its request may be sent"));
+                let state = "no longer running, and only its service request may be sent";
+                return Err(InputError::Settled(call.clone(), state));
             }
         }
         Ok(())

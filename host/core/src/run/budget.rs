@@ -14,7 +14,7 @@ pub(super) enum Fit {
 /// The token budget of a model's context window (L26).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptBudget {
-    /// Size of the model's context window, in tokens. It is 0 before the prompt is built.
+    /// Size of the model's context window, in tokens. The size is 0 before the prompt is built.
     pub window: u32,
     /// Tokens of the system text.
     pub system: u32,

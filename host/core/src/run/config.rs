@@ -21,9 +21,10 @@ pub struct LoopConfig {
     pub result_characters: u32,
     /// Minimum number of tokens that must remain in the context window before a step (L26). Default 1,500.
     pub minimum_remaining: u32,
-    /// Percentage of the tokens for messages at which the oldest messages are evicted (L27). Default 80.
+    /// The oldest messages are evicted if the messages use more than this percentage of the tokens for messages (L27).
+    /// Default 80.
     pub evict_at: u32,
-    /// Percentage of the tokens for messages down to which messages are evicted. Default 50.
+    /// After an eviction, the remaining messages use about this percentage of the tokens for messages. Default 50.
     pub evict_to: u32,
     /// Maximum number of successive delegations, starting at the agent with which the user works (L16). Default 4.
     pub max_depth: u32,
@@ -31,8 +32,8 @@ pub struct LoopConfig {
     pub finish: Finish,
     /// Whether the host nudges the model if a reply ends the task too early (L23). Default: no.
     pub persistence: bool,
-    /// Time that a question of `ask_question` waits for the user's answer, in milliseconds. None: the question waits
-    /// indefinitely.
+    /// Maximum time that a call to `ask_question` waits for the user's answer, in milliseconds. None: the call
+    /// waits indefinitely.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer_within_ms: Option<u64>,
     /// The user for whom the turn works: the user of the request or, if it has none, the agent's configured user (D4).
@@ -61,7 +62,7 @@ pub struct UnitWeights {
     pub model_call: Weight,
 }
 
-/// A number of execution units. It is stored in millionths, so that sums are exact on every machine.
+/// A number of execution units. The number is stored in millionths, so that sums are exact on every machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Weight(u32);

@@ -129,10 +129,10 @@ pub enum TurnError {
         /// Number of consecutive empty replies.
         replies: u32,
     },
-    /// The prompt does not fit into the model's window.
+    /// The prompt does not fit into the model's context window.
     #[error(
-        "the prompt has about {tokens} tokens, and the model's window has {window}, including the reply; shorten the input, \
-        begin a new session, or use a model with a larger window"
+        "the prompt has about {tokens} tokens, which, together with the reply, do not fit into the model's context window \
+        of {window} tokens; shorten the input, begin a new session, or use a model with a larger context window"
     )]
     PromptTooLarge {
         /// Estimated tokens of system text and messages.
@@ -142,7 +142,7 @@ pub enum TurnError {
     },
     /// The numbers of sent and answered calls differ (L11). The stored state is damaged, so no model is called.
     #[error(
-        "outstanding_mismatch: the numbers of requests and answers differ, by tool: {} were sent, {} were answered",
+        "outstanding_mismatch: the numbers of sent and answered calls differ; calls sent, by tool: {}; calls answered: {}",
         counts_for_people(handed_on),
         counts_for_people(answered)
     )]
@@ -184,8 +184,8 @@ pub enum TurnError {
 }
 
 impl TurnError {
-    /// Returns the error as JSON. It contains the code, the message for users and, for a rejected output, the last
-    /// reply and its problems (L12).
+    /// Returns the error as JSON. The JSON contains the code, the message for users and, for a rejected output, the
+    /// last reply and its problems (L12).
     pub fn details(&self) -> serde_json::Value {
         let mut details = serde_json::json!({"code": self.code(), "message": self.to_string()});
         match self {
@@ -203,7 +203,7 @@ impl TurnError {
         details
     }
 
-    /// Machine-readable code of the error. It equals `code` in the JSON form.
+    /// Machine-readable code of the error. The code equals `code` in the JSON form.
     pub fn code(&self) -> &'static str {
         match self {
             TurnError::InteractionsExhausted { .. } => "interactions_exhausted",

@@ -17,7 +17,7 @@ use std::ops::Range;
 /// Messages that are about to be evicted, with the earlier summary and the limit for the new summary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SummaryPlan {
-    /// Ids of the messages, oldest first. They form whole groups.
+    /// Ids of the messages, oldest first. The messages form whole groups.
     pub messages: Vec<MessageId>,
     /// Summary of the messages that were evicted before. None: no messages were evicted before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -161,7 +161,7 @@ impl Run {
                 evicted.extend(self.view[group].iter().map(|entry| entry.id));
             }
         }
-        // An eviction changes the prompt. If it frees only a few tokens, it waits until the tokens are needed.
+        // An eviction changes the prompt. If an eviction frees only a few tokens, it waits until the tokens are needed.
         let frees_too_little = remaining > load.high && (load.view - remaining) * 10 < load.capacity;
         (!evicted.is_empty() && (load.is_tight || !frees_too_little)).then_some(evicted)
     }
@@ -212,11 +212,11 @@ impl Run {
     }
 }
 
-/// Returns the number of tokens down to which messages are evicted.
+/// Returns the maximum number of tokens that the messages may have after an eviction.
 ///
-/// Normally this is the configured percentage. If the messages that must stay have almost as many tokens or more, the
-/// target is higher: it lies a quarter of the way between these messages and the threshold. The target always leaves
-/// enough tokens for a step.
+/// Normally this is the configured percentage. If the messages that must stay use almost this percentage, or more, the
+/// target is higher: it lies a quarter of the way from these messages to the threshold. The target always leaves enough
+/// tokens for a step.
 fn target(load: &Load, staying: u64, turn: &Turn) -> u64 {
     let config = &turn.config;
     let high = percent(load.capacity_after, config.evict_at);

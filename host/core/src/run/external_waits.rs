@@ -126,7 +126,7 @@ impl Run {
         self.settle_waiting(id, result, change);
     }
 
-    /// Records the result of a waiting call. If the turn still waits for other calls, it announces them again.
+    /// Records the result of a waiting call. If the turn still waits for other calls, it announces these calls again.
     pub(super) fn settle_waiting(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return self.inconsistent(NO_OPEN_BATCH);
@@ -139,8 +139,8 @@ impl Run {
         self.settle(id, result, change);
     }
 
-    /// Handles the expiry of an outstanding call. If the call was a question to the user, the turn ends (L18).
-    /// Otherwise the call gets an error result.
+    /// Handles an outstanding call whose time limit has passed. If the call was a question to the user, the turn ends
+    /// (L18). Otherwise the call gets an error result.
     pub(super) fn expire(&mut self, id: &CallId, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return self.inconsistent(NO_OPEN_BATCH);
@@ -266,8 +266,8 @@ impl Run {
         }
     }
 
-    /// If the batch is blocked, announces the suspension, once per suspension. Before that, one request asks for the
-    /// approval of all calls that need it. Does nothing if no batch is open.
+    /// Announces the suspension of a blocked batch, once per suspension. Before that, one request asks for the approval
+    /// of all calls that need it. Does nothing if no batch is open.
     pub(super) fn announce_suspension(&mut self, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return;

@@ -51,7 +51,8 @@ impl Run {
         }
     }
 
-    /// Continues the current step. It becomes the last step if too few tokens of the new model's context window remain.
+    /// Continues the current step. The step becomes the last step if too few tokens of the new model's context
+    /// window remain.
     pub(super) fn continue_step(&mut self, last: bool, change: &mut Change) {
         let (messages, budget) = (self.sent_tokens(), self.prompt_budget());
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };

@@ -74,7 +74,7 @@ impl Run {
 /// ```
 #[derive(Debug, Default)]
 pub struct CutPoints {
-    /// Calls that have no result in the messages so far.
+    /// Calls without a result in the messages so far.
     open: Vec<CallId>,
     messages: Vec<MessageInfo>,
 }
@@ -114,8 +114,9 @@ impl CutPoints {
         self.cut_points().next_back()
     }
 
-    /// Returns the first cut point that is not before the message `at`. If `at` contains calls, this is the message
-    /// with the last of their results. It is an error if the message is not in the view, or if results are missing.
+    /// Returns the first cut point that is not before the message `at`. If `at` contains calls, the cut point is the
+    /// message with the last result of these calls. Returns an error if the message is not in the view, or if results
+    /// are missing.
     pub fn after(&self, at: MessageId) -> Result<MessageId, CutError> {
         let before = self.cut_points().rev().find(|point| *point < at);
         let after = self.cut_points().find(|point| *point > at);

@@ -24,7 +24,7 @@ pub(super) enum InitialState {
     LoopBreak(LoopBreak),
     /// The call does not run, because the reply contains a call of higher priority.
     Deferred,
-    /// The call does not run. It already has this result.
+    /// The call does not run. The call already has this result.
     Settled {
         result: Box<CallResult>,
         disabling: Disabling,

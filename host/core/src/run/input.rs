@@ -25,7 +25,7 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
-    /// An input begins a turn (L1).
+    /// A turn begins (L1).
     Start {
         /// The prompt, event data or message that begins the turn.
         input: TurnInput,
@@ -33,8 +33,8 @@ pub enum Input {
         config: LoopConfig,
         /// The plugin versions to which the turn is pinned.
         plugins: Vec<PinnedPlugin>,
-        /// The other settings of the agent to which the turn is pinned. None: the turn uses the agent's current
-        /// settings.
+        /// The agent's settings, other than plugin versions, to which the turn is pinned. None: the turn uses the
+        /// agent's current settings.
         #[serde(default)]
         pinned: Option<PinnedAgent>,
         /// Trace context to which the turn belongs.
@@ -51,7 +51,7 @@ pub enum Input {
     Reply(ResolvedReply),
     /// The model has not replied (M3).
     ModelFailed(ModelFailure),
-    /// The calls are about to run. They run only after the change for this input is committed.
+    /// The calls are about to run. The calls run only after the change for this input is committed.
     Dispatched {
         /// Some or all of the calls in [`super::Action::Dispatch`].
         calls: Vec<DispatchedCall>,
@@ -111,14 +111,14 @@ pub enum Input {
         /// The answers. There is at least one.
         answers: Vec<ApprovalAnswer>,
     },
-    /// These calls were about to run but are no longer approved: the tool has changed, the grant was revoked, or the
+    /// Some calls that were about to run are no longer approved: the tool has changed, the grant was revoked, or the
     /// configuration now requires an approval. A user is asked again (L17).
     #[serde(rename = "ask_again")]
     RequestReapproval {
         /// The calls, each with the identity of its tool.
         calls: Vec<ReapprovalRequest>,
     },
-    /// A call that was about to run must not run. It gets this error as its result (L17).
+    /// A call that was about to run must not run. The call gets this error as its result (L17).
     Forbidden {
         /// Id of the tool call.
         call: CallId,
@@ -132,19 +132,19 @@ pub enum Input {
         /// The user's decision.
         decision: Decision,
     },
-    /// The host denied requests that plugins made for the turn while no call was running. The plugin is the context
-    /// builder, or it continues a call elsewhere (P6).
+    /// The host denied requests that plugins made for the turn (P6). These denials are not reported with the result of
+    /// a call, for example because a context builder made the request or because the call was stopped.
     Denied {
         /// The denials. There is at least one. Each has the id of the call that made the request, if a call made it.
         denials: Vec<(Option<CallId>, Denial)>,
     },
-    /// A prompt has arrived while the turn is open. It is queued until the turn has ended.
+    /// A prompt has arrived while the turn is open. The prompt is queued until the turn has ended.
     #[serde(rename = "keep")]
     QueuePrompt {
         /// The prompt to add to the queue.
         prompt: QueuedPrompt,
     },
-    /// The last turn is removed from the view. Its messages stay stored (D5).
+    /// The last turn is removed from the view. The messages of the turn stay stored (D5).
     Undo,
     /// A plugin has called the host's model while it worked for the turn (P5).
     #[serde(rename = "asked")]
@@ -200,7 +200,7 @@ pub enum AfterFailure {
     },
     /// Use another model of the chain for the rest of the turn.
     Next {
-        /// Index of the model in the agent's chain of models. It is greater than the index of the failed model.
+        /// Index of the model in the agent's chain of models. The index is greater than the index of the failed model.
         #[serde(rename = "place")]
         model_index: u32,
         /// The model, as `provider/model`.
@@ -312,7 +312,7 @@ impl DispatchedCall {
     }
 }
 
-/// One complete reply. Its calls are already looked up in the registry of tools.
+/// One complete reply. The calls of the reply are already looked up in the registry of tools.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResolvedReply {
     /// Text that the model wrote.
@@ -345,7 +345,7 @@ pub struct ResolvedReply {
 /// A call of a reply, looked up in the registry of tools.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResolvedCall {
-    /// Name of the tool as its author wrote it. If the tool does not exist, this is the name as the model wrote it.
+    /// Name of the tool as its author wrote it. If the tool does not exist, the name is as the model wrote it.
     pub name: String,
     /// The arguments as the model wrote them.
     pub arguments: Value,
@@ -451,13 +451,13 @@ pub enum InputError {
     )]
     NoRoomForPrompt,
     /// The edited arguments are nested so deeply that a stored state with them could not be parsed.
-    #[error("the edited arguments of call {0} have more than {MAX_JSON_DEPTH} levels")]
+    #[error("the edited arguments of call {0} are nested more than {MAX_JSON_DEPTH} levels deep")]
     TooDeep(CallId),
     /// The open batch has no such call.
     #[error("call {0} is not one of the open calls of this turn")]
     UnknownCall(CallId),
     /// The call does not wait for this input. The input is a duplicate or arrived too late.
-    #[error("call {0} is not waiting for this; it is {1}")]
+    #[error("call {0} is not waiting for this input; it is {1}")]
     Settled(CallId, &'static str),
     /// The state contradicts itself, although the input was valid in this state.
     #[error("the state of the session contradicts itself: {0}; restore the session and try again")]
@@ -551,7 +551,7 @@ impl Run {
     }
 }
 
-/// Returns the call of an answer if its edited arguments are nested too deeply.
+/// Returns the id of an answer's call if the answer's edited arguments are nested too deeply.
 fn too_deep(answer: &ApprovalAnswer) -> Option<&CallId> {
     match &answer.verdict {
         ApprovalVerdict::Granted { edited: Some(edited), .. } if is_too_deep(edited) => Some(&answer.call),

@@ -1,4 +1,4 @@
-//! Calls of the loop-breaking tools (L18). Such a call runs after the other calls of its batch, and only the first such
+//! Calls to the loop-breaking tools (L18). Such a call runs after the other calls of its batch, and only the first such
 //! call of a reply is accepted. The result of `task_completion` is checked like a reply (L12).
 
 use super::batch::{Batch, BatchCall, CallProgress};
@@ -144,8 +144,8 @@ impl Run {
         self.close_batch(&completion.call, text_result(&feedback(&by, &problems, &how), true), change);
         self.append_feedback(unreadable, change);
         if let Some(turn) = &mut self.turn {
-            // The message stays in the view if it contains other calls, because they are not part of the rejected
-            // attempt.
+            // The message stays in the view if it contains other calls, because the other calls are not part of the
+            // rejected attempt.
             match is_only_call {
                 true => turn.rejected = Some([self.next_message - 2, self.next_message - 1]),
                 false => turn.rejected_call = Some(completion.call.clone()),

@@ -11,14 +11,15 @@ use crate::plugin::Lifecycle;
 use crate::reply_kind::{ReplyKind, ToolUse, classify};
 use serde::{Deserialize, Serialize};
 
-/// Number of consecutive replies without a tool call that end the turn with an error, if only a tool may end it (L19).
+/// Number of consecutive replies without a tool call after which the turn ends with an error, if only a tool may end
+/// the turn (L19).
 const MAX_REPLIES_WITHOUT_CALL: u32 = 5;
-/// Maximum number of nudges for deflections in a turn, and maximum number of nudges for incomplete replies since the
+/// Maximum number of nudges for each cause. Deflections are counted in the whole turn, and incomplete replies since the
 /// last tool call.
 const MAX_NUDGES: u32 = 3;
 /// Number of consecutive empty replies after which the host asks for a summary.
 const EMPTY_BEFORE_SUMMARY: u32 = 3;
-/// Number of consecutive empty replies that end the turn. The last of them is the reply to the request for a summary.
+/// Number of consecutive empty replies that end the turn. The last empty reply is the one to the request for a summary.
 pub(super) const MAX_EMPTY_REPLIES: u32 = EMPTY_BEFORE_SUMMARY + 1;
 
 const REMINDER: &str = "Your reply called no tool, and only a tool can end this turn. Call the tools that you need. When \
@@ -59,8 +60,8 @@ impl ReplyCounters {
         *self = Self { deflections: self.deflections, called: true, ..Self::default() };
     }
 
-    /// Counts a reply. Returns the cause, number and text of the nudge for it. None: the reply is accepted as an
-    /// answer.
+    /// Counts a reply. Returns the cause, number and text of the nudge that the reply causes. None: the reply is
+    /// accepted as an answer.
     fn nudge(&mut self, kind: ReplyKind) -> Option<(NudgeCause, u32, &'static str)> {
         if kind != ReplyKind::Empty {
             self.empty = 0;
@@ -99,7 +100,7 @@ pub(super) enum ReplyHandling {
 }
 
 impl Run {
-    /// Reminds the model if only a tool may end the turn and the reply called none (L19).
+    /// Reminds the model if only a tool may end the turn and the reply called no tool (L19).
     pub(super) fn no_tool_call(&mut self, text: &str, change: &mut Change) -> ReplyHandling {
         if self.turn.as_ref().is_none_or(|turn| turn.config.finish != Finish::Tool) {
             return ReplyHandling::MayBeAnswer;
@@ -109,7 +110,7 @@ impl Run {
     }
 
     /// Appends a reply that did not end the turn, and a reminder. If only a tool may end the turn, too many such
-    /// replies in a row end it with an error.
+    /// replies in a row end the turn with an error.
     pub(super) fn remind(&mut self, written: &str, reminder: &str, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         // This reply interrupts the sequences of repeated errors (L19) and of empty replies (L23).

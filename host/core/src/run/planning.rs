@@ -10,7 +10,7 @@ use crate::event::EventKind;
 use crate::plan::PlanStep;
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of characters of an error that the reason for abandoning a plan quotes.
+/// Maximum number of characters that are quoted from an error in the reason for abandoning a plan.
 const MAX_QUOTED: usize = 300;
 
 /// The role of the model that is called.
@@ -38,9 +38,9 @@ pub enum ModelRole {
 /// Token budgets of the planner and the executor, without system text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanBudgets {
-    /// The planner's budget. Its `tools` are the tokens of the text that lists the tools.
+    /// The planner's budget. The field `tools` is the number of tokens in the text that lists the tools.
     pub planner: PromptBudget,
-    /// The executor's budget. Its `tools` are replaced in each step by the tokens of the step's tools.
+    /// The executor's budget. In each step, the field `tools` is replaced by the number of tokens of the step's tools.
     pub executor: PromptBudget,
 }
 
@@ -70,11 +70,11 @@ pub struct PlannedStep {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     budgets: PlanBudgets,
-    /// Budget of the agent's model. It is used if the plan is abandoned.
+    /// Budget of the agent's model. This budget is used if the plan is abandoned.
     fallback: PromptBudget,
     steps: Vec<PlannedStep>,
     stage: Stage,
-    /// Why the current step has failed. None: it has not failed.
+    /// Why the current step has failed. None: the step has not failed.
     #[serde(default, rename = "trouble", skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
 }
@@ -185,11 +185,11 @@ impl Run {
             }
         } else if budget.is_full(messages, &turn.config) {
             let who = if plan.current_step().is_some() { "executor" } else { "planner" };
-            self.abandon_plan(&format!("too little of the {who}'s window is left"), change);
+            self.abandon_plan(&format!("too few tokens of the {who}'s context window are left"), change);
         }
     }
 
-    /// Handles a reply in a planned turn. Returns the reply if it must then be handled like any other reply.
+    /// Handles a reply in a planned turn. Returns the reply if the caller must handle it like any other reply.
     pub(super) fn reply_to_plan(
         &mut self,
         reply: ResolvedReply,
@@ -219,8 +219,8 @@ impl Run {
             ModelRole::Synthesizer => "the planner's answer is empty".to_owned(),
         };
         self.emit(change, EventKind::StreamClear);
-        // Unreadable calls are reported as in any reply (L20). They are not added to the history, because no model
-        // continues from them.
+        // Unreadable calls are reported as in any reply (L20). Unreadable calls are not added to the history, because
+        // no model continues from these calls.
         self.report_unreadable(&reply.unreadable, change);
         self.abandon_plan(&failure, change);
         self.next_step(change);
@@ -295,8 +295,8 @@ impl Run {
         }
     }
 
-    /// Abandons the plan. The agent's own model continues. It sees the results so far in the history, so no call runs
-    /// again.
+    /// Abandons the plan. The agent's own model continues. That model sees the results so far in the history, so no
+    /// call runs again.
     pub(super) fn abandon_plan(&mut self, reason: &str, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let Some(plan) = turn.plan.take() else { return self.inconsistent("the turn has no plan") };
@@ -304,7 +304,7 @@ impl Run {
         self.emit(change, EventKind::PlanFallback { reason: reason.to_owned() });
     }
 
-    /// Abandons the plan after all attempts with one of its models failed. Returns whether there was a plan.
+    /// Abandons the plan because all attempts with a model of the plan have failed. Returns whether there was a plan.
     pub(super) fn plan_failed(&mut self, model: &str, message: &str, change: &mut Change) -> PlanFailure {
         let Some(Turn { plan: Some(plan), model_index, .. }) = &self.turn else { return PlanFailure::NoPlan };
         let (model_index, budget) = (*model_index, plan.fallback);

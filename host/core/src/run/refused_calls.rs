@@ -7,17 +7,17 @@ use super::state::Run;
 use crate::model::StopReason;
 use crate::tool::{ToolError, Violation};
 
-/// Maximum number of calls of one reply. If a reply has more calls, none of them runs, because the host cannot know
-/// which of them the model needs most.
+/// Maximum number of calls of one reply. If a reply has more calls, no call of the reply runs, because the host cannot
+/// know which calls the model needs most.
 pub const MAX_CALLS: usize = 128;
 
 impl Run {
-    /// Refuses the calls that must not run. This happens before the calls with the highest priority are selected.
+    /// Refuses the calls that must not run. Calls are refused before the calls with the highest priority are selected.
     pub(super) fn refuse_unrunnable_calls(&self, reply: &mut ResolvedReply) {
         let call_count = reply.calls.len();
         if call_count > MAX_CALLS {
             reply.calls.truncate(MAX_CALLS);
-            // The provider's data is only valid for a message with all calls.
+            // The provider's data is only valid for a message that contains all calls of the reply.
             reply.replay = None;
         }
         let is_cut = cut(reply.stop).is_some();

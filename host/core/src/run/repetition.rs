@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Number of replies with the same failing call and the same error after which its tool is disabled (L28).
+/// Number of replies with the same failing call and the same error after which the call's tool is disabled (L28).
 const MAX_FAILURES: u32 = 3;
 /// Number of replies with the same failing call and the same error after which the model is warned (L28).
 const WARNING_AT: u32 = MAX_FAILURES - 1;
-/// Number of consecutive replies with the same error that end the turn, if only a tool may end it (L19).
+/// Number of consecutive replies with the same error after which the turn ends, if only a tool may end the turn (L19).
 const MAX_SAME_ERRORS: u32 = 5;
-/// Maximum number of characters of the repeated error that [`TurnError::SameError`] quotes.
+/// Maximum number of characters that [`TurnError::SameError`] quotes from the repeated error.
 const MAX_SHOWN_CHARACTERS: usize = 300;
 
 /// Counts of the failures in a turn. Errors are identified by fingerprints, so that the state contains no results.
@@ -41,7 +41,7 @@ pub(super) struct Repetition {
     last: String,
 }
 
-/// Whether a call succeeded. It is used to count consecutive errors.
+/// Whether a call succeeded. This outcome is used to count consecutive errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CallEnd {
@@ -69,7 +69,7 @@ enum Consequence {
 }
 
 impl Repetition {
-    /// Returns the error for a call of a disabled tool. None: the tool is not disabled.
+    /// Returns the error for a call to a disabled tool. None: the tool is not disabled.
     pub(super) fn refusal(&self, tool: &str) -> Option<ToolError> {
         self.disabled.contains_key(tool).then(|| disabled_error(tool))
     }
@@ -158,7 +158,7 @@ impl Run {
     }
 
     /// Refuses the calls of the open batch that have not begun and whose tool is disabled. If a user was already asked
-    /// about a call, the call is refused after the answer. Does nothing if no batch is open.
+    /// about a call, the call is refused after the user's answer. Does nothing if no batch is open.
     pub(super) fn refuse_disabled(&mut self, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), repetition, .. }) = &self.turn else {
             return;
@@ -190,7 +190,7 @@ impl Run {
     }
 }
 
-/// The result of a call after its failure, if it is one, was counted.
+/// The result of a call after the call was counted as a success or a failure.
 pub(super) struct CountedOutcome {
     /// The result, with a warning for the model if the same failure has occurred before.
     pub(super) result: CallResult,

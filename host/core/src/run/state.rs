@@ -1,4 +1,5 @@
-//! The state of a run. It contains everything that is needed to continue the session on any host, but no messages.
+//! The state of a run. The state contains everything that is needed to continue the session on any host, but
+//! no messages.
 
 use super::Action;
 use super::authority::MAX_BUILDER_STATE;
@@ -84,7 +85,8 @@ pub struct Run {
     /// Grants that a user gave for the rest of the session (L17).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<LastingGrant>,
-    /// Number of successful model calls in the session. The seen counts are calculated from it (L3).
+    /// Number of successful model calls in the session. The seen counts of messages are calculated from this
+    /// number (L3).
     pub model_calls: u64,
     /// Id of the next message.
     pub next_message: MessageId,
@@ -98,7 +100,7 @@ pub struct Run {
     /// Media items that are permanently masked (P4).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masks: Vec<Mask>,
-    /// Calls of `task_completion` that were rejected and whose messages also contain other calls. The arguments and
+    /// Calls to `task_completion` that were rejected and whose messages also contain other calls. The arguments and
     /// results of these calls are not sent again (L12).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<CallId>,
@@ -108,7 +110,7 @@ pub struct Run {
     /// Summary of the evicted messages (L27). None: no message was evicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<HistorySummary>,
-    /// Prompts that arrived while a turn was open, oldest first. The first of them begins the next turn.
+    /// Prompts that arrived while a turn was open, oldest first. The first prompt begins the next turn.
     #[serde(default, rename = "kept", skip_serializing_if = "Vec::is_empty")]
     pub queued_prompts: Vec<QueuedPrompt>,
     /// The open turn or, if no turn is open, the last turn. None: no turn has begun.
@@ -140,7 +142,8 @@ pub const MAX_QUEUED_PROMPTS: usize = 16;
 /// queue.
 pub const MAX_QUEUED_PROMPT_BYTES: usize = 256 << 10;
 
-/// A message in the view. Its seen count is `first` plus the number of model calls after the message was appended.
+/// A message in the view. The seen count of the message is `first` plus the number of model calls after the message
+/// was appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ViewEntry {
     /// Id of the message.
@@ -153,8 +156,8 @@ pub struct ViewEntry {
     pub since: u64,
     /// Estimated tokens of the message as the model sees it.
     pub tokens: u32,
-    /// Role of the message. It determines which messages are evicted together. None: an older version of the host,
-    /// which did not store roles, wrote the entry.
+    /// Role of the message. The role determines which messages are evicted together. None: the entry comes from an
+    /// older version of the host, which did not store roles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
 }
@@ -208,9 +211,10 @@ pub enum RestoreError {
     /// The state contradicts itself.
     #[error("the stored state cannot be used: {0}")]
     Inconsistent(&'static str),
-    /// A newer version of the host wrote the state.
+    /// The state comes from a newer version of the host.
     #[error(
-        "the stored state has version {found}, and this agent-host reads versions up to {VERSION}; use a newer agent-host"
+        "the stored state has version {found}, but this agent-host only reads versions up to {VERSION}; \
+        use a newer agent-host"
     )]
     Newer {
         /// Version of the state's format.
@@ -250,7 +254,7 @@ impl Run {
         self
     }
 
-    /// Returns an id that is unique over all sessions. It consists of `name` and the session's suffix.
+    /// Returns an id that is unique over all sessions. The id consists of `name` and the session's suffix.
     pub fn unique_id(&self, name: &str) -> String {
         match self.id_ending.as_str() {
             "" => name.to_owned(),
@@ -258,8 +262,8 @@ impl Run {
         }
     }
 
-    /// Returns the id of the open call to which `id` refers. `id` may omit the session's suffix. If no open call
-    /// matches, returns `id` itself.
+    /// Returns the id of the open call to which `id` refers. `id` may omit the session's suffix. If `id` refers to no
+    /// open call, returns `id` itself.
     pub fn named_call(&self, id: CallId) -> CallId {
         self.open_calls().find(|open| open.is_named(&id.0)).cloned().unwrap_or(id)
     }
@@ -381,7 +385,7 @@ impl Run {
         self.turn.as_ref().is_some_and(|turn| !turn.is_over())
     }
 
-    /// Returns the state of the session that lists of sessions show. It is never [`SessionState::Incomplete`].
+    /// Returns the session's state as lists of sessions show it. The result is never [`SessionState::Incomplete`].
     pub fn session_state(&self) -> SessionState {
         match self.turn.as_ref().and_then(Turn::end) {
             Some(TurnEnd::Finished(_)) => SessionState::Idle,

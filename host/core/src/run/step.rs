@@ -1,5 +1,5 @@
-//! The steps of a turn. A step is a model call and the tool calls of the reply. After them, the next step begins or the
-//! turn ends.
+//! The steps of a turn. A step is a model call and the tool calls of the reply. After the tool calls, the next step
+//! begins or the turn ends.
 
 use super::batch::{Batch, BatchCall, CallProgress};
 use super::budget::Fit;
@@ -51,7 +51,7 @@ impl Run {
         }
     }
 
-    /// Begins the next step. It is the last step if no interactions or too few tokens are left (L4, L26).
+    /// Begins the next step. The step is the last one if no interactions or too few tokens are left (L4, L26).
     pub(super) fn begin_step(&mut self, change: &mut Change) {
         self.steer_plan(change);
         let (messages, budget) = (self.sent_tokens(), self.prompt_budget());
@@ -90,8 +90,8 @@ impl Run {
         self.fail(TurnError::PromptTooLarge { tokens, window }, change);
     }
 
-    /// Handles a complete reply (L3, L5, L6). The reply is counted. Then either its calls begin, its text is validated,
-    /// or the model is told to continue.
+    /// Handles a complete reply (L3, L5, L6). The reply is counted. Then its calls begin, its text is validated, or the
+    /// model is told to continue.
     pub(super) fn reply(&mut self, mut reply: ResolvedReply, change: &mut Change) {
         self.count_call();
         self.keep_masks(std::mem::take(&mut reply.masks));
@@ -145,8 +145,8 @@ impl Run {
         }
     }
 
-    /// Whether a reply becomes the turn's output unless a validator rejects it. For such a reply, the budget is
-    /// reported before `stream_complete` and includes the reply (L26, L30).
+    /// Whether a reply is validated as the turn's output. The budget for such a reply is reported before
+    /// `stream_complete` and includes the reply (L26, L30).
     fn is_answer(&self, reply: &ResolvedReply) -> bool {
         let Some(turn) = &self.turn else { return false };
         let ends_turn = match turn.model_role() {
@@ -159,13 +159,13 @@ impl Run {
         ends_turn && cut(reply.stop).is_none() && !self.would_be_nudged(&reply.text)
     }
 
-    /// Whether the reply to a model call without tools, after which no other call is made, becomes the turn's output.
+    /// Whether the reply to the last model call of a turn, which offers no tools, is validated as the turn's output.
     fn is_last_answer(&self, reply: &ResolvedReply) -> bool {
         cut(reply.stop).is_none() && !reply.text.trim().is_empty()
     }
 
-    /// Reminds or nudges the model if a reply without a tool call must not end the turn. Returns whether it did so. A
-    /// reply that was cut is not classified, because the feedback about the cut follows (L12).
+    /// Reminds or nudges the model if a reply without a tool call must not end the turn. Returns whether the reply was
+    /// reminded or nudged. A reply that was cut is not classified, because the feedback about the cut follows (L12).
     fn continues_without_call(&mut self, text: &str, stop: StopReason, change: &mut Change) -> bool {
         let handling = match self.no_tool_call(text, change) {
             ReplyHandling::MayBeAnswer if cut(stop).is_none() => self.nudge_unless_answer(text, change),
@@ -321,7 +321,7 @@ impl Run {
     pub(super) fn finish(&mut self, data: OutputData, finish: EndReason, change: &mut Change) {
         let text = data.for_history();
         self.append_text(change, Role::Assistant, &text);
-        // If the output is a reply, its budget was already reported before `stream_complete`.
+        // If the output is a reply, the budget was already reported before `stream_complete`.
         if !matches!(&self.turn, Some(Turn { phase: Phase::Validating { text: reply, .. }, .. }) if *reply == text) {
             self.emit_budget(change);
         }
@@ -397,7 +397,8 @@ impl Run {
         for DispatchedCall { call: id, arguments, awaits } in calls {
             let Some(call) = batch.call_mut(&id) else { return self.inconsistent(NO_SUCH_CALL) };
             call.state = CallProgress::Running;
-            // If the tool has already run, only its service request is sent. This is not another attempt.
+            // If the tool has already run, only its service request is sent. The request does not count as
+            // another attempt.
             let runs = call.request.is_none();
             call.attempt += u32::from(runs);
             let (name, attempt) = (call.name.clone(), call.attempt);
@@ -449,14 +450,14 @@ impl Run {
             self.note_outcome(&call, depth::shallow_result(result), Disabling::Allowed);
         let shown = self.shown(id, &result);
         let tokens = tokens::of_text(&shown).saturating_add(tokens::of_media(&result.content));
-        // Only an answer settles an outstanding call; a turn that ends first abandons it.
+        // An outstanding call is only settled by its answer. If the turn ends first, the call is abandoned.
         let answered = call.state.is_outstanding();
         let Some(entry) = self.batch_call(id) else { return self.inconsistent(NO_SUCH_CALL) };
         entry.state = CallProgress::Finished { tokens, end: Some(end), answered };
         let BatchCall { name, spent_cost: spent, attempt, .. } = call;
         let cost = if result.cost == CallCost::default() { spent } else { result.cost };
-        // If the call never ran, the event with its name is missing (L30). The host adds the arguments from the call's
-        // record later.
+        // If the call never ran, its `tool_call` event is still missing (L30). The host adds the arguments from the
+        // call's record later.
         if attempt == 0 {
             let arguments = Value::Null;
             self.emit(change, EventKind::ToolCall { call: id.clone(), name: name.clone(), arguments, attempt });
@@ -512,8 +513,8 @@ impl Run {
     }
 
     /// Records a result for every open call of the batch, because each call must have a result even if the turn ends
-    /// early. `waiting` is the result of calls that never ran, and `running` that of the other calls. Does nothing if
-    /// no batch is open.
+    /// early. `waiting` is the result of calls that never ran, and `running` is the result of the other calls. Does
+    /// nothing if no batch is open.
     pub(super) fn abandon_batch(&mut self, waiting: &str, running: &str, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return;

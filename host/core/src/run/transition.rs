@@ -89,8 +89,8 @@ impl Run {
 
     fn start(&mut self, TurnStart { input, config, plugins, pinned, trace }: TurnStart, change: &mut Change) {
         self.turns += 1;
-        // If this turn begins with the first queued prompt, the prompt is removed from the queue in the same change. It
-        // is therefore neither lost nor used twice.
+        // If this turn begins with the first queued prompt, the prompt is removed from the queue in the same change.
+        // The prompt is therefore neither lost nor used twice.
         if self.queued_prompts.first().is_some_and(|queued| queued.input == input) {
             self.queued_prompts.remove(0);
         }
@@ -255,8 +255,8 @@ impl Run {
         self.end_turn(TurnEnd::Failed(error), change);
     }
 
-    /// Recovers after the host stopped. Of the calls that were running, those that can be repeated wait to run again.
-    /// The others need a user's decision (D3).
+    /// Recovers after the host stopped. Calls that were running wait to run again if they can be repeated. Otherwise
+    /// they need a user's decision (D3).
     fn recover(&mut self, change: &mut Change) {
         self.clear_stream(change);
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {

@@ -29,8 +29,8 @@ pub struct Turn {
     pub config: LoopConfig,
     /// Plugin versions to which the turn is pinned.
     pub plugins: Vec<PinnedPlugin>,
-    /// The other settings of the agent to which the turn is pinned. None: an older version of the host began the turn,
-    /// or the turn was imported.
+    /// The agent's settings, other than plugin versions, to which the turn is pinned. None: an older version of the
+    /// host began the turn, or the turn was imported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<PinnedAgent>,
     /// Trace context to which the turn belongs.
@@ -48,7 +48,7 @@ pub struct Turn {
     pub unit_millionths: u32,
     /// Token usage so far.
     pub usage: Usage,
-    /// Use of the host's model by each plugin so far. `usage` includes the tokens (P5).
+    /// Use of the host's model by each plugin so far (P5). The field `usage` includes the tokens of this use.
     #[serde(default, rename = "asked", skip_serializing_if = "BTreeMap::is_empty")]
     pub plugin_model_use: BTreeMap<String, ModelUse>,
     /// The model that answered last, as `provider/model`.
@@ -59,7 +59,7 @@ pub struct Turn {
     /// Number of attempts of the current model call, starting at 1.
     #[serde(default = "first_attempt")]
     pub attempt: u32,
-    /// System sections that `init` returned. They are restored on resume (L2).
+    /// System sections that `init` returned. The sections are restored when the turn is resumed (L2).
     pub sections: Vec<Section>,
     /// Whether the messages of earlier turns are sent to the model.
     pub history: History,
@@ -68,7 +68,7 @@ pub struct Turn {
     pub state: Option<Vec<u8>>,
     /// Token budget of the prompt, without the session summary.
     pub budget: PromptBudget,
-    /// Id after the last of the messages with which the turn began. It is 0 before these messages exist.
+    /// One more than the id of the last message with which the turn began. It is 0 before these messages exist.
     #[serde(default)]
     pub begun_until: MessageId,
     /// Id of the first message that the previous step has not seen.
@@ -76,7 +76,7 @@ pub struct Turn {
     /// Ids of the messages with the last rejected output and its feedback. None: there are no such messages in the
     /// view.
     pub rejected: Option<[MessageId; 2]>,
-    /// Id of the `task_completion` call whose result was rejected last. It is only set if the message also contains
+    /// Id of the `task_completion` call whose result was rejected last. The id is only set if the message also contains
     /// other calls and therefore stays in the view (L12).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected_call: Option<CallId>,
@@ -151,8 +151,8 @@ pub struct PinnedAgent {
     /// Digests of the definitions of tools that come from neither a plugin nor an MCP server, by tool name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, Digest>,
-    /// Digests of the definitions of MCP tools, by server and tool name. None: an older version of the host, which did
-    /// not store them, wrote the state.
+    /// Digests of the definitions of MCP tools, by server and tool name. None: the state comes from an older version of
+    /// the host, which did not store these digests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<BTreeMap<String, BTreeMap<String, Digest>>>,
 }
@@ -256,8 +256,8 @@ impl Turn {
         }
     }
 
-    /// Number of corrections that are left. It is 0 if the turn has reached its limit of interactions and makes no last
-    /// call there (L4).
+    /// Number of corrections that are left. The number is 0 if the turn has reached its limit of interactions and makes
+    /// no last call there (L4).
     pub(super) fn corrections_left(&self) -> u32 {
         let spent = self.interactions >= self.config.max_interactions;
         match self.config.at_limit {

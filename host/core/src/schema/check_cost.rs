@@ -5,10 +5,10 @@
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 
-/// Maximum number of subschema checks for one document. They take well under a second.
+/// Maximum number of subschema checks for one document. This number of checks takes well under a second.
 pub(super) const MAX_CHECKS: f64 = 2_000_000.0;
-/// Maximum number of checks of a single value for which a check counts as quick. The checks of a document are then not
-/// counted.
+/// Maximum number of checks of a single value with which a schema counts as quick. If the schema is quick, the checks
+/// of a document are not counted.
 const ALWAYS_QUICK: f64 = 1_000.0;
 
 /// Maximum number of subschemas in one schema.
@@ -129,7 +129,8 @@ impl CheckCost {
         }
     }
 
-    /// Returns all subschemas that check a value: the `applied` ones, and those that they apply to the same value.
+    /// Returns all subschemas that check a value: the subschemas in `applied`, and the subschemas that these apply to
+    /// the same value.
     fn checking_same_value(&self, mut applied: Counts) -> Counts {
         let mut checking = BTreeMap::new();
         // A subschema only adds to the counts of higher ranks, so the count of the lowest rank is complete.

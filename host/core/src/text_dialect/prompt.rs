@@ -39,7 +39,8 @@ impl ToolAddress {
         Self { server: server.to_owned(), tool: tool.to_owned() }
     }
 
-    /// Names in the registry to which the address may refer: the name without and with the server as prefix.
+    /// Names in the registry to which the address may refer: the tool's name, without and with the server's name as
+    /// a prefix.
     pub fn names(&self) -> [String; 2] {
         [self.tool.clone(), format!("{}.{}", self.server, self.tool)]
     }

@@ -174,7 +174,7 @@ fn l27_within_a_turn_calls_are_evicted_with_their_results_but_input_and_new_mess
 fn l26_messages_are_evicted_before_a_final_answer_is_requested() {
     let mut session = Session::new();
     talk(&mut session, 3);
-    // The messages are below the threshold of 99 %, but too few tokens are left for a step.
+    // The messages use fewer tokens than the threshold of 99 %, but too few tokens are left for a step.
     let config = LoopConfig { evict_at: 99, minimum_remaining: 2_000, ..Default::default() };
     session.start(TurnInput::Text("q".repeat(3_984)), config.clone());
     session.context(TurnContext { budget: SMALL, ..Default::default() });

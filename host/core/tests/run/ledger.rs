@@ -1,5 +1,5 @@
-//! A simple model of a session. It contains the data that a store would contain, and checks the invariants after every
-//! change.
+//! A simple model of a session. The model contains the data that a store would contain, and checks the invariants after
+//! every change.
 
 mod entries;
 
@@ -39,7 +39,7 @@ pub(crate) struct Ledger {
     units: u128,
     /// Whether the context builder left out the messages of earlier turns.
     leave_out: bool,
-    /// Id after the last of the messages with which the turn began.
+    /// One more than the id of the last message with which the turn began.
     begun_until: u64,
     /// Id of the first message that no model call has sent.
     new_from: u64,
@@ -153,8 +153,8 @@ impl Ledger {
         }
     }
 
-    /// Applies the answers of an approval. An answer about another tool than the one in the request is void (L17, row
-    /// 19).
+    /// Applies the answers of an approval. An answer about a tool other than the tool in the request is void (L17,
+    /// row 19).
     fn take_answers(&mut self, answers: &[ApprovalAnswer]) {
         for ApprovalAnswer { call, verdict } in answers {
             let ApprovalVerdict::Granted { grant, edited } = verdict else { continue };
@@ -189,8 +189,8 @@ impl Ledger {
         });
         let (lowest, highest) = (priorities.clone().min(), priorities.max());
         let breaks = |call: &ResolvedCall| matches!(call.disposition, Disposition::Breaks(_));
-        // Only the first loop-breaking call is accepted. None is accepted if other calls were deferred (L18) or if the
-        // step of a plan has its call (L24).
+        // Only the first loop-breaking call is accepted. No loop-breaking call is accepted if other calls were deferred
+        // (L18) or if the step of a plan has its call (L24).
         let is_accepted = lowest == highest && (!is_plan_step || highest.is_none());
         let breaks = requested.iter().position(breaks).filter(|_| is_accepted);
         // No call of a reply runs if the reply was cut (row 31) or has too many calls.
@@ -223,7 +223,7 @@ impl Ledger {
                     let (asked, was_disabled) = (self.asked, self.disabled.contains(&self.call(id).record.name));
                     let record = &mut self.call_mut(id).record;
                     assert_ne!(record.state, CallState::Finished, "{id} has two results");
-                    // A warning may precede the tool's content. Calls of a disabled tool end with an error (L28).
+                    // A warning may precede the tool's content. Calls to a disabled tool end with an error (L28).
                     let contains = |given: &CallResult| result.content.ends_with(&given.content);
                     let is_disabled = was_disabled || newly_disabled.contains(&record.name.as_str());
                     let has_begun = match record.state {
@@ -413,7 +413,8 @@ impl Ledger {
         let suspended = suspended.unwrap_or(false);
         match next {
             EventKind::Resumed => assert!(suspended, "the turn was not suspended"),
-            // A call may be denied while other calls wait. Its event has attempt 0, because the call has never run.
+            // A call may be denied while other calls wait. The event of the denied call has attempt 0, because the call
+            // has never run.
             EventKind::ToolCall { attempt: 0, .. } => {}
             EventKind::ToolCall { .. } | EventKind::LoopIteration { .. } => {
                 assert!(!suspended, "{next:?} while the turn waits")
@@ -581,7 +582,7 @@ fn levels(json: &Value) -> usize {
     }
 }
 
-/// Keeps one call for the step of a plan (L24): the first call with the highest priority among those that can run.
+/// Keeps one call for the step of a plan (L24): the first call with the highest priority among the calls that can run.
 fn keep_first_call(calls: &mut [ResolvedCall], disabled: &BTreeSet<String>) {
     let mut highest: Option<&mut i32> = None;
     for call in calls.iter_mut().filter(|call| can_run(call, disabled)) {

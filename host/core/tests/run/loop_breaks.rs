@@ -110,7 +110,7 @@ fn l18_results_of_other_calls_stay_when_a_completion_is_rejected() {
         let change = session.reject("no");
         assert!(change.hidden.is_empty());
     }
-    // Only the latest of the two rejected attempts is sent again, but all other calls are (L12).
+    // Of the two rejected attempts, only the latest is sent again. All other calls are sent again (L12).
     assert_eq!(session.run.left_out, [CallId("call_1_1_2".into())]);
     let sent = |call: &str| {
         let part = |name: &str, number: &str, arguments| {
@@ -303,8 +303,8 @@ fn l19_five_identical_errors_in_a_row_end_the_turn_for_any_calls() {
     assert!(message.contains("the disk is full") && !message.contains('{'), "the message is a sentence: {message}");
 }
 
-/// L19, L28: the third failure of a call disables its tool. The later calls of the disabled tool count as the same
-/// error.
+/// L19, L28: the third failure of a call disables its tool. The later calls to the disabled tool count as the
+/// same error.
 #[test]
 fn l19_l28_the_fifth_identical_failing_call_ends_the_turn() {
     let mut session = Session::calling(by_tool());

@@ -122,7 +122,7 @@ fn l24_a_step_makes_one_call() {
     assert_eq!(role(&session), ModelRole::Synthesizer, "a deferred call is not a failure");
 }
 
-/// Inputs that make a plan fail. Returns the change in which the plan is abandoned.
+/// Applies inputs that make a plan fail. Returns the change in which the plan is abandoned.
 type Failure = fn(&mut Session) -> Change;
 
 /// L24: every failure abandons the plan. The event contains the reason, and the results so far are kept.
@@ -224,7 +224,7 @@ fn l26_a_window_that_is_too_small_abandons_the_plan() {
     let plan = Some(PlanBudgets { planner: PLANNER, executor });
     session.context(TurnContext { budget: WIDE, plan, ..Default::default() });
     let change = session.must(made(steps(&["a"])));
-    assert_eq!(reason(&change), "too little of the executor's window is left");
+    assert_eq!(reason(&change), "too few tokens of the executor's context window are left");
     assert_eq!(role(&session), ModelRole::Agent);
 }
 
@@ -342,7 +342,7 @@ fn l24_a_disabled_tool_cannot_be_called_in_a_later_step() {
 }
 
 /// L18, L24: a loop-breaking call is deferred if the reply also contains the call of a step. Otherwise the
-/// loop-breaking call is performed. If its result is rejected, the plan is abandoned.
+/// loop-breaking call is performed. If the result of the loop-breaking call is rejected, the plan is abandoned.
 #[test]
 fn l24_a_steps_call_takes_precedence_over_a_loop_breaking_call() {
     let done = || {

@@ -1,5 +1,5 @@
-//! Property tests with a random driver. It applies replies, outcomes, crashes, duplicates, cancellations and decisions
-//! in any order. [`crate::session`] and [`crate::ledger`] check the invariants after every input.
+//! Property tests with a random driver. The driver applies replies, outcomes, crashes, duplicates, cancellations and
+//! decisions in any order. [`crate::session`] and [`crate::ledger`] check the invariants after every input.
 
 mod moves;
 
@@ -194,7 +194,7 @@ impl Move {
         respond_to(&session.run, call, result)
     }
 
-    /// Returns the identity of the tool. Sometimes it has changed.
+    /// Returns the identity of the tool. Sometimes the identity has changed.
     fn digest(&self) -> Digest {
         Digest::from_sha256([if self.pick.index(5) == 0 { 8 } else { 7 }; 32])
     }
@@ -259,7 +259,7 @@ impl Move {
         let calls = &session.ledger.calls;
         let call = match calls.is_empty() || self.calls.len() == 1 {
             true => CallId("call_0_0_0".into()),
-            // Only the latest calls may be open.
+            // Only the latest calls of the session may be open.
             false => calls[calls.len() - 1 - self.pick.index(calls.len().min(6))].record.id.clone(),
         };
         match stray {
@@ -399,7 +399,7 @@ fn drain(session: &mut Session) -> u32 {
         config: LoopConfig::default(),
         calls: vec![Disposition::Ready { priority: 0, sequential: true, repeatable: false }; 4],
         text: "wrong",
-        // With the value 0, the approved calls would need another approval each time.
+        // If `pick` were 0, the approved calls would need another approval each time.
         pick: Pick(1),
         coin: true,
         asks: 0,
@@ -459,7 +459,7 @@ fn the_state_grows_with_the_view_and_not_with_hidden_messages() {
         assert_eq!(session.ledger.messages.len(), 1 + 2 * rejections as usize);
         session.run.snapshot().len()
     };
-    // Only numbers in the state get longer: about ten numbers by two digits each.
+    // Only the numbers in the state get longer: about ten numbers get two more digits each.
     let (few, many) = (snapshot_after(5), snapshot_after(500));
     assert!(many <= few + 40, "{few} bytes after 5 rejected answers, {many} after 500");
 }

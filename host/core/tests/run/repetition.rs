@@ -1,4 +1,4 @@
-//! Tests of calls that repeatedly fail in the same way: the tool is disabled, and its calls do not run (L28).
+//! Tests of calls that repeatedly fail in the same way: the tool is disabled, and calls to it do not run (L28).
 
 use crate::session::{Session, call, dispatched, grant, kinds, outcome, plain, refused, result, text_of};
 use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, GrantScope, ScopedGrant};
@@ -20,7 +20,7 @@ fn fail(session: &mut Session, call: &str) -> Change {
     session.must(Input::Outcome { call, result })
 }
 
-/// A call with other arguments than the failing calls.
+/// A call whose arguments differ from those of the failing calls.
 fn with_other_arguments(name: &str) -> ResolvedCall {
     ResolvedCall { arguments: json!({"of": "something else"}), ..plain(name) }
 }
@@ -165,8 +165,8 @@ fn l28_loop_breaking_and_missing_tools_only_cause_a_warning() {
     }
 }
 
-/// L28: if the refused calls of a reply disable the tool, the other calls of the tool in the reply do not run, not even
-/// earlier ones.
+/// L28: if the refused calls of a reply disable the tool, the other calls to the tool in the reply do not run, not even
+/// earlier calls.
 #[test]
 fn l28_other_calls_of_a_reply_do_not_run_when_its_refused_calls_disable_the_tool() {
     let mut session = Session::calling(LoopConfig::default());

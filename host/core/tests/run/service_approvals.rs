@@ -1,5 +1,5 @@
-//! Tests of service requests of plugins that need approval (P2, L17), and of responses from senders for which a call
-//! does not wait (row 51).
+//! Tests of plugins' service requests that need approval (P2, L17), and of responses from senders for which a call does
+//! not wait (row 51).
 
 use crate::session::{Session, dispatched, grant, kinds, outcome, result, sent_to_service, waiting_for};
 use agent_core::approval::{

@@ -1,9 +1,9 @@
 //! Tests that this version can continue every state that a released host has stored, so that an upgrade loses no
 //! session (L1, D3).
 //!
-//! `states/v1` contains snapshots and changes of the first host. `states/v2` contains those of a later host, which had
-//! services, approvals, plans and evictions. Both sets use version 1 of the state's format. Existing files are never
-//! rewritten. If `AGENT_HOST_WRITE_STATES` is set, missing files of [`all`] are added to the last set.
+//! `states/v1` contains snapshots and changes of the first host. `states/v2` contains snapshots and changes of a later
+//! host, which had services, approvals, plans and evictions. Both sets use version 1 of the state's format. Existing
+//! files are never rewritten. If `AGENT_HOST_WRITE_STATES` is set, missing files of [`all`] are added to the last set.
 //! `run/stored_variants.rs` tests that the last set covers every variant.
 
 use crate::session::{Session, WIDE, dispatched, plain, repeatable, reply, respond_to, result, sequential};
@@ -33,7 +33,7 @@ fn directory(set: &str, folder: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/states")).join(set).join(folder)
 }
 
-/// Returns the documents in a folder of a set, by name.
+/// Returns the documents in a folder of a set, each with its name.
 fn stored(set: &str, folder: &str) -> BTreeMap<String, Value> {
     let Ok(files) = std::fs::read_dir(directory(set, folder)) else { return BTreeMap::new() };
     let read = |path: PathBuf| {
@@ -43,7 +43,7 @@ fn stored(set: &str, folder: &str) -> BTreeMap<String, Value> {
     files.map(|file| read(file.expect("the entry is readable").path())).collect()
 }
 
-/// L1: each snapshot is restored completely. Its session can end the open turn and perform another turn.
+/// L1: each snapshot is restored completely. The restored session can end the open turn and perform another turn.
 #[test]
 fn l1_every_stored_state_continues() {
     let sets = SETS.map(|(set, min_count)| {
@@ -87,7 +87,7 @@ fn d2_every_stored_change_is_read_completely() {
     }
 }
 
-/// Whether the new document contains all data of the old document. It may contain additional data.
+/// Whether the new document contains all data of the old document. The new document may contain additional data.
 fn keeps(old: &Value, new: &Value) -> bool {
     match (old, new) {
         // In the first version, a suspension had one cause for all calls.
@@ -96,7 +96,7 @@ fn keeps(old: &Value, new: &Value) -> bool {
             old["calls"].as_array().expect("a list").iter().eq(calls)
         }
         (Value::Object(old), Value::Object(new)) => {
-            // An empty list may be left out, and so may what a finished call waited for.
+            // The new document may leave out empty lists, and the fields about what a finished call waited for.
             let is_finished_call = new.get("state").is_some_and(|state| state.get("done").is_some());
             let is_left_out = |key: &str, value: &Value| {
                 *value == Value::Array(Vec::new()) || (is_finished_call && ["awaits", "asked_about"].contains(&key))

@@ -1,4 +1,4 @@
-//! Tests of calls that wait for an external response, and of their expiry (L10, L11, P2, I6).
+//! Tests of calls that wait for an external response, and of calls whose time limit passes (L10, L11, P2, I6).
 
 use crate::session::{Session, dispatched, kinds, outcome, plain, restored, result, sent_to_service, waiting_for};
 use agent_core::change::{Body, CallChange, CallResult, CallState, Change, OutboxEffect};
@@ -58,7 +58,7 @@ fn appended(change: &Change) -> Vec<Body> {
     change.messages.iter().map(|message| message.body.clone()).collect()
 }
 
-/// L10, D2: the turn is suspended only when no call is running any more.
+/// L10, D2: the turn is only suspended when no call is running any more.
 #[test]
 fn l10_other_tools_finish_before_the_turn_waits() {
     let mut session = working(&["pay", "count", "ship", "list"], &[1, 3]);
@@ -264,7 +264,7 @@ fn prompt(text: &str) -> QueuedPrompt {
     QueuedPrompt { input: TurnInput::Text(text.into()), trace: None }
 }
 
-/// L1: a prompt that arrives while a turn waits is queued. It stays in the state until a turn begins with it.
+/// L1: a prompt that arrives while a turn waits is queued. The prompt stays in the state until a turn begins with it.
 #[test]
 fn l1_a_prompt_that_arrives_while_a_turn_waits_is_queued() {
     let mut session = working(&["pay"], &[1]);

@@ -4,7 +4,7 @@ use agent_core::change::{Body, CallRecord};
 use agent_core::message::{CallId, Digest, Role};
 use agent_core::run::Disposition;
 
-/// A stored message. Its seen count is increased after each model call that sends the message.
+/// A stored message. The seen count is increased after each model call that sends the message.
 pub(crate) struct Stored {
     pub(crate) turn: u32,
     pub(crate) role: Role,
