@@ -13,7 +13,7 @@
 
 use image::{DynamicImage, GrayAlphaImage, GrayImage, RgbImage, RgbaImage};
 
-/// Returns the image at a new size, in pixels. A side that would become longer keeps its length.
+/// Returns the image at a new size, in pixels. A side that the new size would make longer keeps its length.
 ///
 /// The image must have 8 bits per channel. With an alpha channel, transparent pixels do not affect the colours of their
 /// neighbours.

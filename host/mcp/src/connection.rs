@@ -45,7 +45,7 @@ pub(crate) struct Connection {
     /// Parts that [`Connection::close`] takes and closes.
     open: Mutex<OpenParts>,
     listener: ToolListListener,
-    /// Limit that the output of the process exceeded, if it did.
+    /// Limit that the output of the process exceeded, if any.
     exceeded: LimitFlag,
     /// Set if the server was found to be unresponsive.
     unresponsive: OnceLock<Unresponsive>,
@@ -98,7 +98,7 @@ enum Handshake {
 /// A failed handshake.
 struct HandshakeFailure {
     error: McpError,
-    /// Whether the server responded to the handshake. The other kind of handshake may then succeed.
+    /// Whether the server responded to the handshake. After a response, the other kind of handshake may succeed.
     server_responded: bool,
 }
 
@@ -315,8 +315,8 @@ impl Connection {
         ToolError::Failed { message }
     }
 
-    /// Handles a call that timed out. The host keeps using the server if it responds to a probe, because only this tool
-    /// may be slow. Otherwise the server is marked as unresponsive, so that no further call waits for it.
+    /// Handles a call that timed out. The host keeps using the server if it responds to a probe, because possibly only
+    /// this tool is slow. Otherwise the server is marked as unresponsive, so that no further call waits for it.
     async fn call_timed_out(&self, name: &str, time: Duration) -> ToolError {
         let is_unresponsive = timeout(PROBE_TIME, self.probe()).await.is_err();
         let consequence = match is_unresponsive {

@@ -10,7 +10,7 @@ use std::io;
 
 /// Maximum number of characters that are quoted from an error of a server or a library.
 pub(crate) const MAX_QUOTED_CHARACTERS: usize = 500;
-/// Description of the error that a server refuses a request without a valid key.
+/// Error text for a server that refuses requests without a valid key.
 pub(crate) const AUTHORIZATION_REQUIRED: &str = "it requires authorization: set it in `headers` or `header_env`";
 
 /// Returns a description of why a handshake failed.

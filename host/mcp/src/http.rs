@@ -73,7 +73,8 @@ fn client(url: &Url, headers: HeaderMap, limits: &McpLimits) -> Result<Client, S
         builder = builder.no_proxy();
     }
     if url.scheme() == "http" {
-        // HTTP without TLS needs no certificates. Loading them could fail, because containers often contain none.
+        // HTTP without TLS needs no certificates. Loading certificates could fail, because containers often
+        // contain none.
         builder = builder.tls_certs_only([]);
     }
     builder.build().map_err(|error| {
@@ -81,8 +82,8 @@ fn client(url: &Url, headers: HeaderMap, limits: &McpLimits) -> Result<Client, S
     })
 }
 
-/// Follows only redirects to the same origin that keep the method and body. Many servers redirect to the same path with
-/// a slash at its end.
+/// Follows a redirect only if it keeps the method and body and leads to the same origin. Many servers redirect to the
+/// same path with a slash at its end.
 fn same_origin_redirects(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let keeps_method = matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     let first = attempt.previous().first().map(Url::origin);

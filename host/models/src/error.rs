@@ -123,7 +123,7 @@ pub enum ModelError {
         path: PathBuf,
         /// Number of the reply, starting at 1.
         reply: u64,
-        /// Failed expectations, each with the expected and the actual value. There is at least one.
+        /// Failed expectations, each with the expected and the actual value. The list is never empty.
         problems: Vec<String>,
     },
     /// The request violates a rule that applies to every request. This is a bug in the host or in a context builder.
@@ -131,7 +131,7 @@ pub enum ModelError {
     InvalidRequest {
         /// Name of the model as `provider/model`.
         model: String,
-        /// Descriptions of the violated rules. There is at least one.
+        /// Descriptions of the violated rules. The list is never empty.
         problems: Vec<String>,
     },
     /// The configuration of a provider is invalid.

@@ -25,8 +25,8 @@ struct Token {
     access_token: Option<String>,
 }
 
-/// Reads the challenge of a registry's response. Returns `None` for a response from another origin, or one that was
-/// reached through another origin, because it does not come from the registry (row 42).
+/// Reads the challenge of a registry's response. Returns `None` if the response came from or through another origin,
+/// because the challenge is then not the registry's own (row 42).
 pub(crate) fn read_challenge(response: &Response) -> Option<Challenge> {
     if route(response) != Route::SameOrigin {
         return None;

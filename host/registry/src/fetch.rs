@@ -77,8 +77,8 @@ impl Registry {
         Ok(ResolvedPlugin { source: source.clone(), manifest: Some(digest), size, component: Some(component) })
     }
 
-    /// Adds a tag to a reference without tag and digest: the tag of the newest version, or `latest` if no tag is a
-    /// version.
+    /// Adds a tag to a reference that has no tag and no digest: the tag of the newest version, or `latest` if no tag is
+    /// a version.
     async fn with_resolved_tag(&self, reference: &Reference) -> Result<Reference, RegistryError> {
         if reference.tag().is_some() || reference.digest().is_some() {
             return Ok(reference.clone());

@@ -39,7 +39,7 @@ pub enum PlainHttp {
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
     client: Client,
-    /// Client for servers on this machine. It uses no proxy.
+    /// Client for servers on this machine, which uses no proxy.
     loopback_client: Client,
     /// Clients for redirects from public servers and from servers in a private network. Each client resolves names only
     /// to addresses that such a server could reach itself. A client is built when it is first needed.
@@ -75,7 +75,7 @@ pub(crate) struct Request {
     pub(crate) retry_policy: RetryPolicy,
 }
 
-/// Secrets that were sent to a server. They must not be displayed, even if the server returns them.
+/// Secrets that were sent to a server. These secrets must not be displayed, even if the server returns them.
 #[derive(Clone)]
 struct Secrets(Vec<String>);
 

@@ -42,8 +42,8 @@ pub struct IndexEntry {
     pub reference: String,
     /// Digest of the plugin's manifest when the entry was written.
     pub manifest: Option<Digest>,
-    /// Key that signed the plugin, as stated in the entry. It is not verified, because anybody who may push can write
-    /// entries.
+    /// Key that signed the plugin, as stated in the entry. The key is not verified, because anybody who may push can
+    /// write entries.
     pub signer: Option<String>,
 }
 

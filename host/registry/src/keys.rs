@@ -169,8 +169,8 @@ pub fn create(path: &Path, protection: Protection) -> Result<PublicKey, Registry
     let public = PublicKey::parse(&pair.pk.to_base64())?;
     write_new(&public_file, &format!("untrusted comment: agent-host public key\n{public}\n"), 0o644)?;
     if let Err(error) = write_new(path, &secret, 0o600) {
-        // A public key without its secret key would block the next attempt. It was created just now and has verified no
-        // signatures, so it can be removed.
+        // A public key without its secret key would block the next attempt. The public key was created just now and has
+        // verified no signatures, so it can be removed.
         let _ = std::fs::remove_file(&public_file);
         return Err(error);
     }

@@ -85,7 +85,7 @@ impl TokenServers {
         Self(urls.iter().map(Url::origin).collect())
     }
 
-    /// Returns whether a registry's login may be sent to this token server. It may be sent if the server has the
+    /// Returns whether a registry's login may be sent to this token server. The login may be sent if the server has the
     /// registry's origin, if the user allowed the server, or if both use HTTPS and have the same registrable domain, as
     /// `registry-1.docker.io` and `auth.docker.io` do. A registrable domain has one owner, but another port may belong
     /// to somebody else, so the server must use the standard port.

@@ -54,8 +54,8 @@ pub(crate) enum RetryPolicy {
     Always,
     /// The request may be sent again only if the server reports that it did not process the request.
     IfNotProcessed,
-    /// The request may be sent again only if it is unknown whether the server processed it. For callers that can start
-    /// the whole operation again.
+    /// The request may be sent again only if it is unknown whether the server processed it. This policy is for callers
+    /// that can start the whole operation again.
     IfUnknown,
 }
 

@@ -19,8 +19,8 @@ use std::time::Duration;
 pub(crate) const SIGNATURE_TYPE: &str = "application/vnd.agent-host.plugin.signature.v1";
 /// Media type of the signature itself, which consists of minisign's four lines.
 const MINISIG_TYPE: &str = "application/vnd.minisign.signature.v1";
-/// Annotation with the id of the signature's key. Anybody can write it, so it only determines which signatures are read
-/// first.
+/// Annotation with the id of the signature's key. Anybody can write this annotation, so it only determines which
+/// signatures are read first.
 pub(crate) const KEY_ANNOTATION: &str = "host.agent.plugin.signature.key";
 /// Maximum number of missing signatures that are added to an index at one time.
 const MAX_RESTORED: usize = 32;

@@ -11,9 +11,9 @@ use crate::version::{VersionOrder, compare_versions};
 /// key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Downgrade {
-    /// Such plugins are allowed.
+    /// Plugins that are not newer, or no longer signed by a trusted key, are allowed.
     Allowed,
-    /// Such plugins are refused.
+    /// Plugins that are not newer, or no longer signed by a trusted key, are refused.
     Refused,
 }
 

@@ -46,7 +46,7 @@ async fn i5_a_child_process_provides_its_tools() {
 }
 
 /// I5: some servers hang, exit or send an invalid response if they do not know the first message. The client can
-/// connect to them, because its first message is one that all of them know.
+/// connect to such servers, because all of them know its first message.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_servers_that_do_not_know_the_newer_handshake_are_connected() {
     for mode in ["deaf-to-new", "dies-of-new", "odd-to-new"] {
@@ -142,8 +142,8 @@ fn i5_dropping_the_runtime_ends_the_processes() {
     drop(acquired);
 }
 
-/// I5: a server and its wrapper script both ignore that their input is closed and the signal to exit. They are killed
-/// together with all processes that they started.
+/// I5: a server and its wrapper script both ignore the end of their input and the signal to exit. The server and the
+/// script are killed together with all processes that they started.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_whole_process_groups_are_killed() {
     let mut fixture = Fixture::new("stubborn");

@@ -103,7 +103,7 @@ async fn l22_leading_system_messages_are_joined() {
     assert_eq!(roles(&sent(&without_system_text, Dialect::Common).await), ["user"]);
 }
 
-/// L14: a call of a tool that is not offered has a name that the provider accepts, even if no such tool exists.
+/// L14: a call to a tool that is not offered has a name that the provider accepts, even if no such tool exists.
 #[tokio::test]
 async fn l14_tools_that_are_not_offered_get_valid_names() {
     let messages = vec![

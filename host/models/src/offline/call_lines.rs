@@ -25,7 +25,7 @@ pub(super) enum CallLines<'a> {
     Unknown(String),
 }
 
-/// Finds the calls in a prompt. A line contains a tool's name, which is the author's name or the offered name, and a
+/// Finds the calls in a prompt. A call consists of a tool's name, which is the author's name or the offered name, and a
 /// JSON object, which may span several lines. The JSON object may be omitted if the tool has no required arguments.
 pub(super) fn parse<'a>(prompt: &str, tools: &'a [OfferedTool]) -> CallLines<'a> {
     let mut calls = Vec::new();

@@ -61,7 +61,8 @@ pub struct ScriptedReply {
     pub(crate) stop: Option<StopReason>,
     /// Token usage. Default: an estimate.
     usage: Option<ScriptedUsage>,
-    /// Number or list of the pieces in which the text is streamed. Default: the text is split after words.
+    /// The pieces in which the text is streamed: either their number, or a list of the pieces. Default: the text is
+    /// split after words.
     chunks: Option<Chunks>,
     /// Delay before each delta of the stream, in milliseconds.
     #[serde(default)]
