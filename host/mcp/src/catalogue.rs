@@ -29,7 +29,7 @@ pub struct McpTool {
     pub definition: ToolDefinition,
 }
 
-/// Immutable snapshot of the tools of all servers, with the servers and tools that are not available.
+/// Immutable snapshot of the tools of all servers, and a list of the servers and tools that are not available.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalogue {
     /// Tools, keyed by the name under which the host offers them.

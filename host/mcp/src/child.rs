@@ -219,8 +219,9 @@ impl Shutdown {
     }
 }
 
-/// Waits until the process exits, or ends it if `shutdown` requires this. This future owns the group, so the processes
-/// are also killed if the runtime is dropped. `_ended` is dropped last, which reports that the process has ended.
+/// Waits until the process exits, or ends the process if `shutdown` requires this. This future owns the group, so the
+/// processes are also killed if the runtime is dropped. `_ended` is dropped last, which reports that the process
+/// has ended.
 async fn supervise(mut process: tokio::process::Child, (group, _ended): (ProcessGroup, DropGuard), shutdown: Shutdown) {
     tokio::select! {
         _ = process.wait() => {}

@@ -116,7 +116,7 @@ impl HttpAddress {
     /// Returns the URL for messages, without credentials, query and fragment.
     pub(crate) fn display_url(&self) -> String {
         let Ok(mut url) = Url::parse(&self.url) else { return "an invalid URL".to_owned() };
-        // These calls only fail for URLs without a host.
+        // The setters fail only for URLs without a host.
         let _ = url.set_username("");
         let _ = url.set_password(None);
         url.set_query(None);

@@ -135,7 +135,7 @@ impl Connection {
         timeout(time, connecting).await.unwrap_or_else(|_| Err(timed_out()))
     }
 
-    /// Connects with the older handshake first, because many servers that only support this handshake hang or exit
+    /// Connects with the older handshake first, because many servers that support only the older handshake hang or exit
     /// after any other first message. If a server refuses the older handshake, connects again with the newer handshake.
     async fn perform_handshake(config: &ServerConfig, groups: &ProcessGroups) -> Result<Self, McpError> {
         match Self::connect_with(config, groups, Handshake::Initialize).await {
@@ -171,7 +171,8 @@ impl Connection {
         let StartedChild { child, stdin, stdout } = started;
         let (listener, exceeded) = (ToolListListener::default(), LimitFlag::default());
         let stdout = BoundedLines::new(stdout, message_bytes(limits), exceeded.clone());
-        // `BoundedLines` enforces the length limit. The transport would only skip long lines instead of reporting them.
+        // `BoundedLines` enforces the length limit. The transport itself would skip long lines without reporting
+        // an error.
         let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(usize::MAX);
         let redaction = redaction_for(config);
         let transport = RedactingTransport::new(BackpressureTransport::new(transport), redaction.clone());

@@ -58,8 +58,8 @@ fn headers(address: &HttpAddress) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-/// Creates the HTTP client. It uses no proxy for a server on this machine, and it never sends the headers to another
-/// origin.
+/// Creates the HTTP client. The client uses no proxy for a server on this machine, and it never sends the headers to
+/// another origin.
 fn client(url: &Url, headers: HeaderMap, limits: &McpLimits) -> Result<Client, String> {
     // An error means that the process already has a default cryptography provider, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -63,7 +63,7 @@ impl Server {
         Self { config: Arc::new(config), groups, state: Mutex::default() }
     }
 
-    /// Registers a user of the server. Each call must be followed by a call to [`Self::remove_user`].
+    /// Registers a user of the server. Each call to this method must be followed by a call to [`Self::remove_user`].
     pub(crate) fn add_user(&self) {
         self.state().users += 1;
     }

@@ -135,8 +135,8 @@ impl McpServers {
         self.groups.kill();
     }
 
-    /// Shortens the time that running servers have to exit to about 100 ms in total. Use this method if the host must
-    /// stop quickly (L29).
+    /// Limits the remaining time of running servers to about 100 ms in total. Use this method if the host must stop
+    /// quickly (L29).
     ///
     /// Call this before [`McpServers::shutdown`]. Servers that are started later keep their full time to exit.
     pub fn shorten_grace_periods(&self) {

@@ -41,7 +41,7 @@ pub struct ProviderConfig {
     pub headers: Vec<(String, Secret)>,
     /// Timeouts of every request.
     pub timeouts: Timeouts,
-    /// Configured windows and prices of models, by model name.
+    /// Configured windows and prices of models, keyed by model name.
     pub models: BTreeMap<String, ModelConfig>,
 }
 

@@ -126,7 +126,8 @@ pub enum ModelError {
         /// Failed expectations, each with the expected and the actual value. The list is never empty.
         problems: Vec<String>,
     },
-    /// The request violates a rule that applies to every request. This is a bug in the host or in a context builder.
+    /// The request violates a rule that applies to every request. Such a violation is a bug in the host or in a
+    /// context builder.
     #[error("the request to {model} is not well-formed: {}. This is a bug in the host or in a context builder", problems.join("; "))]
     InvalidRequest {
         /// Name of the model as `provider/model`.

@@ -1,5 +1,5 @@
 //! A built-in deterministic router that needs no key and no network (M4). The router executes lines of the form `tool
-//! {json}`. For a prompt in prose, the router calls a tool only if the match is clear. The router is not a language
+//! {json}`. If a prompt is prose, the router calls a tool only if the match is clear. The router is not a language
 //! model, and it states this in every answer.
 
 mod answer;
@@ -43,7 +43,7 @@ pub struct OfflineRouter {
 struct Decision {
     text: String,
     calls: Vec<RequestedCall>,
-    /// Data for the step record: the rule that led to the decision, and the tools that it considered.
+    /// Data for the step record: the rule that led to the decision, and the tools that the router considered.
     reason: Value,
 }
 

@@ -75,8 +75,8 @@ impl MediaSource for NoMedia {
     }
 }
 
-/// Position of a request in its session, and its media. The position follows from stored data, so a restarted host
-/// sends the same request again.
+/// Position of a request in its session, and the media of the request. The position follows from stored data, so a
+/// restarted host sends the same request again.
 #[derive(Clone, Copy)]
 pub struct ReplyContext<'a> {
     /// Id of the session.

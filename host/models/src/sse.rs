@@ -1,5 +1,5 @@
-//! Decoder for server-sent events (`text/event-stream` of the WHATWG HTML standard). It decodes bytes that arrive in
-//! arbitrary chunks into events.
+//! Decoder for server-sent events (`text/event-stream` of the WHATWG HTML standard). The decoder reads bytes that
+//! arrive in arbitrary chunks and returns events.
 
 use memchr::memchr2;
 use std::borrow::Cow;

@@ -72,7 +72,7 @@ fn parameters(text: &str) -> Vec<(String, String)> {
 /// A request to a registry that requires authentication.
 pub(crate) struct AuthContext<'a> {
     pub(crate) http: &'a Http,
-    /// The requested URL. Its origin is the origin of the registry.
+    /// The requested URL. The origin of this URL is the origin of the registry.
     pub(crate) url: &'a Url,
     /// The scope of the token to request.
     pub(crate) scope: &'a str,

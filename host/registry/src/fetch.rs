@@ -15,7 +15,7 @@ use agent_plugins::{PluginStore, digest_of};
 use semver::Version;
 use url::Url;
 
-/// The plugin that a source refers to at the time of resolving.
+/// The plugin that a source referred to when the source was resolved.
 #[derive(Clone, Debug)]
 pub struct ResolvedPlugin {
     /// The source that was resolved.
@@ -58,14 +58,14 @@ pub enum SignatureRequest<'k> {
 /// The folders for fetched components and incomplete downloads, and the size limit.
 #[derive(Clone, Debug)]
 pub struct ComponentCache {
-    /// Stored components by digest. A stored component is not downloaded again.
+    /// Stored components, keyed by digest. A stored component is not downloaded again.
     pub store: PluginStore,
     /// Folder for incomplete downloads, and the size limit for components.
     pub downloads: Downloads,
 }
 
 impl Registry {
-    /// Resolves the plugin that a source currently refers to. This reads only small documents.
+    /// Resolves the plugin that a source currently refers to. Resolving reads only small documents.
     pub async fn resolve(&self, source: &Source) -> Result<ResolvedPlugin, RegistryError> {
         let Source::Registry(reference) = source else {
             return Ok(ResolvedPlugin { source: source.clone(), manifest: None, size: 0, component: None });

@@ -42,7 +42,7 @@ pub enum PluginState {
 }
 
 impl PluginFolder {
-    /// Creates a handle for a folder. This does not access the folder.
+    /// Creates a handle for a folder. This function does not access the folder.
     pub fn new(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }
@@ -77,8 +77,8 @@ impl PluginFolder {
             return Ok(());
         }
         let reason = match locked {
-            None => "this file exists and is not locked, so it was built or copied here; use --replace to replace it",
-            Some(_) => "it was changed since it was locked; use --replace to discard the changes",
+            None => "it has no entry in the lock file, so it was built or copied here; use --replace to replace it",
+            Some(_) => "it differs from its entry in the lock file; use --replace to discard the changes",
         };
         Err(RegistryError::Conflict { place: path.display().to_string(), reason: reason.to_owned() })
     }
@@ -134,16 +134,16 @@ impl PluginFolder {
         let Some(plugin) = lock.take(name) else {
             let names: Vec<_> = lock.plugins().iter().map(|plugin| plugin.name.as_str()).collect();
             let advice = match names.as_slice() {
-                [] => format!(": {} locks no plugins", LockFile::path(&self.path).display()),
-                names => format!("; the locked plugins are: {}", names.join(", ")),
+                [] => format!(": {} lists no plugins", LockFile::path(&self.path).display()),
+                names => format!("; the lock file lists: {}", names.join(", ")),
             };
-            return Err(RegistryError::NotFound { place: format!("the locked plugin `{name}`"), advice });
+            return Err(RegistryError::NotFound { place: format!("the plugin `{name}`"), advice });
         };
         let path = self.file(&plugin);
         if file == RemoveMode::EntryAndFile {
             let existing = read_if_exists(&path, MAX_COMPONENT_BYTES)?.map(|bytes| digest_of(&bytes));
             if existing.is_some_and(|existing| existing != plugin.component) {
-                let reason = "it was changed since it was locked; use --keep-file to remove only its lock entry and keep the file";
+                let reason = "it differs from its entry in the lock file; use --keep-file to remove only that entry and keep the file";
                 return Err(RegistryError::Conflict { place: path.display().to_string(), reason: reason.to_owned() });
             }
             match std::fs::remove_file(&path) {
@@ -157,7 +157,7 @@ impl PluginFolder {
         Ok(plugin)
     }
 
-    /// Determines the state of a plugin that the lock file lists. This reads only local files.
+    /// Determines the state of a plugin that the lock file lists. The check reads only local files.
     pub fn state(&self, plugin: &LockedPlugin, trust: &Trust) -> PluginState {
         let path = self.file(plugin);
         let bytes = match read_if_exists(&path, MAX_COMPONENT_BYTES) {
@@ -357,7 +357,7 @@ mod tests {
             .install(plugin("calc", b"one"), b"one", ReplacePolicy::LockedFile)
             .expect_err("it is refused")
             .to_string();
-        assert!(error.contains("not locked") && error.contains("--replace"), "{error}");
+        assert!(error.contains("no entry in the lock file") && error.contains("--replace"), "{error}");
         assert_eq!(std::fs::read(&file).expect("it exists"), b"built here");
         assert_eq!(folder.lock_file().expect("a missing lock file is read as empty").plugins(), []);
 
@@ -369,7 +369,7 @@ mod tests {
             .install(plugin("calc", b"three"), b"three", ReplacePolicy::LockedFile)
             .expect_err("it is refused")
             .to_string();
-        assert!(error.contains("changed since it was locked"), "{error}");
+        assert!(error.contains("differs from its entry"), "{error}");
         assert!(
             folder
                 .remove("calc", RemoveMode::EntryAndFile)
@@ -384,7 +384,7 @@ mod tests {
                 .remove("calc", RemoveMode::EntryAndFile)
                 .expect_err("the plugin is not locked")
                 .to_string()
-                .contains("locks no plugin")
+                .contains("lists no plugin")
         );
         let names: Vec<_> = std::fs::read_dir(directory.path())
             .expect("the file is read")

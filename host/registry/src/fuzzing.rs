@@ -20,7 +20,7 @@ pub fn is_credential_sent(registry: &Url, url: &Url) -> bool {
 }
 
 /// Returns the URL of the token server in a public registry's challenge, and whether the registry's login would be sent
-/// to it.
+/// to that server.
 pub fn token_server(registry: &Url, header: &str) -> Option<(Url, bool)> {
     let Challenge::Bearer { realm, .. } = parse_challenge(header)? else { return None };
     let url = token_server_url((registry, NetworkScope::Public), &realm).ok()?;

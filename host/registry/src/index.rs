@@ -171,8 +171,8 @@ fn parse_entry(bytes: &[u8]) -> Option<IndexEntry> {
     })
 }
 
-/// Returns the tag of an entry. It contains the name and the version in readable form, and a digest that makes it
-/// unique for the repository, plugin and version.
+/// Returns the tag of an entry. The tag contains the name and the version in readable form, and a digest that makes the
+/// tag unique for the repository, plugin and version.
 fn entry_tag(repository: &str, facts: &PluginFacts) -> String {
     let readable = |text: &str| -> String {
         let allowed =

@@ -15,7 +15,7 @@ const SECRET_KEY_BYTES: usize = 158;
 /// Field value of a secret key that is not encrypted with a password.
 const UNENCRYPTED: [u8; 2] = [0, 0];
 
-/// A public key, with which signatures are verified. Its text is the second line of a minisign `.pub` file.
+/// A public key, with which signatures are verified. The text of the key is the second line of a minisign `.pub` file.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
     text: String,

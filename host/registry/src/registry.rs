@@ -35,7 +35,7 @@ pub struct Registry {
     http: Http,
     credentials: Credentials,
     token_servers: TokenServers,
-    /// Cached credentials, by the registry's origin and the scope.
+    /// Cached credentials, keyed by the registry's origin and the scope.
     authorizations: Mutex<HashMap<(Origin, String), OriginCredential>>,
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct SignatureSearch<'s> {
     /// Digest of the signed manifest.
     pub(crate) subject: &'s Digest,
     pub(crate) component: &'s [u8],
-    /// The trusted keys. The search ends at a valid signature by any of them.
+    /// The trusted keys. The search ends at a valid signature by any of these keys.
     pub(crate) keys: &'s [PublicKey],
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct FoundSignatures {
     pub(crate) stop_reason: Option<String>,
 }
 
-/// A signature that may be read. Its manifest is requested by digest or by the signature's own tag.
+/// A signature that may be read. The signature's manifest is requested by digest or by the signature's own tag.
 struct Candidate {
     name: String,
     /// Id of the key, as the list claims. `None` if it is unknown.
@@ -164,7 +164,7 @@ impl Registry {
                 candidates.signatures.extend(unlisted.map(|name| Candidate { name, key: None }));
             }
             Err(error) if error.is_offline() => return Err(error),
-            // Some registries do not list tags. In this case, only the signatures in the index are found.
+            // Some registries do not list tags. In such a registry, only the signatures in the index are found.
             Err(error) => tracing::warn!(%error, "could not list the tags of signatures"),
         }
         Ok(candidates)

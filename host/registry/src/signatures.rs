@@ -109,7 +109,7 @@ impl Registry {
         let prefix = format!("{}.", fallback_tag(subject));
         let tags = match self.tags(repository).await {
             Err(error) if error.is_offline() => return Err(error),
-            // Some registries do not list tags. In this case, only the signatures in the index are found.
+            // Some registries do not list tags. In such a registry, only the signatures in the index are found.
             Err(error) => {
                 tracing::warn!(%error, "could not list the tags of signatures");
                 Vec::new()

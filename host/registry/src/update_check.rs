@@ -56,7 +56,7 @@ fn downgrade_problem(new: &LockedPlugin, locked: &LockedPlugin, trust: &Trust) -
     }
     Some(match order {
         VersionOrder::Same => {
-            "which is the locked version with other content, and no trusted key has signed it later".to_owned()
+            "which is the locked version with other content, and has no newer signature by a trusted key".to_owned()
         }
         _ => {
             format!("which may be older than {locked_version}, the locked version: the two versions cannot be compared")

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 pub enum VersionOrder {
     /// The version is newer than the other version.
     Newer,
-    /// Both versions are equal.
+    /// The versions are equal.
     Same,
     /// The version is older than the other version.
     Older,

@@ -90,7 +90,7 @@ async fn l29_a_stopping_host_ends_servers_at_once() {
     fixture.diary.all_gone().await;
 }
 
-/// I5: a server that is connected only during turns runs as long as a turn uses it. Its process has ended when
+/// I5: a server that is connected only during turns runs as long as a turn uses it. The server's process has ended when
 /// `release` returns.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_server_is_closed_when_the_last_turn_releases_it() {

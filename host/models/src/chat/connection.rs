@@ -78,7 +78,7 @@ impl Connection {
 /// Returns the URL for messages, without credentials, query and fragment.
 pub(super) fn display_url(url: &Url) -> String {
     let mut url = url.clone();
-    // These calls only fail for URLs without a host.
+    // The setters fail only for URLs without a host.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.set_query(None);

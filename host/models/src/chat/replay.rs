@@ -12,7 +12,8 @@ pub(super) struct ReplayFields<'r> {
 }
 
 impl<'r> ReplayFields<'r> {
-    /// Returns the replay data of an assistant message. It is empty if the message came from another provider.
+    /// Returns the replay data of an assistant message. The replay data is empty if the message came from
+    /// another provider.
     pub(super) fn from_parts(parts: &'r [Part], provider: &str) -> Self {
         let data = parts.iter().find_map(|part| match part {
             Part::Replay(Replay { provider: replay_provider, data }) if replay_provider == provider => Some(data),

@@ -58,9 +58,9 @@ pub(crate) enum Arrived {
 
 #[derive(Default)]
 struct Contents {
-    /// Blobs by repository and digest.
+    /// Blobs, keyed by repository and digest.
     blobs: BTreeMap<(String, String), Bytes>,
-    /// Web pages by path.
+    /// Web pages, keyed by path.
     pages: BTreeMap<String, Bytes>,
     /// Media type and bytes of each manifest, keyed by the repository and by the tag or digest.
     manifests: BTreeMap<(String, String), (String, Bytes)>,
