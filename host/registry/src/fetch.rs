@@ -174,7 +174,7 @@ fn newest_version_tag(tags: &[String]) -> Option<&str> {
     newest.map(|(_, tag)| tag)
 }
 
-/// Parses a tag such as `1.2.3`, which may have a leading `v` and `_` instead of `+`.
+/// Parses a tag such as `1.2.3`, which may begin with `v` and may contain `_` instead of `+`.
 fn parse_version_tag(tag: &str) -> Option<Version> {
     Version::parse(&tag.strip_prefix('v').unwrap_or(tag).replace('_', "+")).ok()
 }

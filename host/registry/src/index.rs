@@ -57,8 +57,8 @@ pub struct IndexedPlugin {
 }
 
 impl Registry {
-    /// Adds a version to an index. If the index already has a different manifest for the version, this fails unless
-    /// overwriting is allowed, because each version must have one content.
+    /// Adds a version to an index. Fails if the index already has a different manifest for the version, unless
+    /// overwriting is allowed. Without overwriting, the content of a version never changes.
     pub async fn add_to_index(
         &self,
         index: &Reference,

@@ -258,8 +258,8 @@ mod tests {
         assert_eq!(file.open(Some("correct horse".to_owned())).expect("the key is opened").public, public);
     }
 
-    // P11: a file with the extension of a public key never contains a secret key, and a failed attempt leaves no single
-    // key behind.
+    // P11: a file with the extension of a public key never contains a secret key, and a failed attempt leaves no key
+    // without its counterpart.
     #[test]
     fn failed_key_creation_leaves_no_single_key() {
         let directory = tempfile::tempdir().expect("the directory is created");

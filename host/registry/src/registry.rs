@@ -86,8 +86,8 @@ impl Registry {
         Ok(Self { http, credentials, token_servers, authorizations: Mutex::default() })
     }
 
-    /// Allows registries to send their login to the token servers at these URLs, even if a token server has another
-    /// origin than the registry.
+    /// Allows registries to send their login to the token servers at these URLs, even if the origin of a token server
+    /// differs from the registry's origin.
     #[must_use]
     pub fn with_token_servers(mut self, urls: &[Url]) -> Self {
         self.token_servers = TokenServers::of(urls);

@@ -1,4 +1,4 @@
-//! Tests of servers that run as child processes (I5): their tools and results, and that all their processes end.
+//! Tests of servers that run as child processes (I5): their tools, their results, and the end of all their processes.
 
 use crate::fixture::until;
 use crate::support::{Fixture, call, call_with, failed_message, names, text};
