@@ -172,7 +172,7 @@ fn row_23_refuses_a_changed_file_at_load() {
 
     // `plugin add --replace` restores the locked file without a request to the registry.
     cli.registry.requests();
-    cli.fails(1, &in_plugins(&["plugin", "add"]), &["changed since it was locked", "--replace"]);
+    cli.fails(1, &in_plugins(&["plugin", "add"]), &["differs from its entry", "--replace"]);
     cli.succeed(&in_plugins(&["plugin", "add", "--replace"]));
     assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), bytes);
     assert!(cli.registry.requests().is_empty(), "the component was in the plugin store");
@@ -271,7 +271,7 @@ fn row_11_does_not_install_files_that_are_not_plugins() {
     let mine = component("tides", "0.0.1", Asks::default());
     std::fs::write(cli.path(&wasm("tides")), &mine).unwrap();
     let add = cli.reference("team/tides");
-    cli.fails(2, &in_plugins(&["plugin", "add", &add]), &["not locked", "--replace"]);
+    cli.fails(2, &in_plugins(&["plugin", "add", &add]), &["no entry in the lock file", "--replace"]);
     assert_eq!(std::fs::read(cli.path(&wasm("tides"))).unwrap(), mine);
     cli.succeed(&in_plugins(&["plugin", "add", &add, "--replace"]));
     assert_eq!(std::fs::read(cli.path(&wasm("tides"))).unwrap(), bytes);

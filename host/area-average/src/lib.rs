@@ -1,8 +1,8 @@
 //! Reduces the size of images by area averaging: each new pixel is the mean of the area that it covers.
 //!
-//! This takes time linear in the size of the image, causes no moiré, and allocates only the result. The filters of the
-//! `image` crate allocate 16 bytes per pixel, which does not fit into the memory of a guest. The host and the image
-//! plugin use this crate, so that both produce the same pixels.
+//! Resizing takes time linear in the size of the image, causes no moiré, and allocates only the new image. The filters
+//! of the `image` crate allocate 16 bytes per pixel, which does not fit into the memory of a guest. The host and the
+//! image plugin use this crate, so that both produce the same pixels.
 //!
 //! ```
 //! use image::{DynamicImage, GrayImage};
@@ -13,7 +13,7 @@
 
 use image::{DynamicImage, GrayAlphaImage, GrayImage, RgbImage, RgbaImage};
 
-/// Returns the image at a new size, in pixels. A side that would become longer keeps its length.
+/// Returns the image at a new size, in pixels. A side that the new size would make longer keeps its length.
 ///
 /// The image must have 8 bits per channel. With an alpha channel, transparent pixels do not affect the colours of their
 /// neighbours.

@@ -10,7 +10,8 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, Semaphore};
 
-/// Maximum number of unsent messages, and maximum number of unanswered requests. Reading stops at either number.
+/// Maximum number of unsent messages, and maximum number of unanswered requests. Reading stops when either number
+/// is reached.
 const MAX_PENDING: usize = 64;
 
 /// Wraps a transport and stops reading while too many messages or responses are not sent yet.
@@ -54,7 +55,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BackpressureTransport<T
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         // The semaphore is fair, so this waits until all pending sends have a permit.
         drop(self.permits.acquire().await.ok()?);
-        // A request that was read but not yet handled has no pending send. Without this wait, the number of such
+        // A request that was read but not yet handled has no pending send. Without this wait, the number of unhandled
         // requests would depend on how soon the scheduler runs the handlers.
         self.unanswered.wait_for_capacity().await;
         let message = self.inner.receive().await?;
@@ -95,7 +96,7 @@ impl UnansweredRequests {
         self.removed.notify_one();
     }
 
-    /// Waits until fewer than [`MAX_PENDING`] requests are unanswered. Only the task that reads may call this.
+    /// Waits until fewer than [`MAX_PENDING`] requests are unanswered. Only the reading task may call this function.
     async fn wait_for_capacity(&self) {
         while self.ids.lock().unwrap_or_else(PoisonError::into_inner).len() >= MAX_PENDING {
             self.removed.notified().await;

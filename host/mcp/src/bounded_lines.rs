@@ -92,8 +92,8 @@ pub(crate) fn is_too_deep(message: &[u8]) -> bool {
 }
 
 impl<R> BoundedLines<R> {
-    /// Creates a reader that fails at a line of more than `limit` bytes. It records the limit that was exceeded in
-    /// `exceeded`.
+    /// Creates a reader that fails at a line of more than `limit` bytes. The reader stores an exceeded limit
+    /// in `exceeded`.
     pub(crate) fn new(inner: R, limit: usize, exceeded: LimitFlag) -> Self {
         Self { inner, limit, line: Line::default(), exceeded }
     }

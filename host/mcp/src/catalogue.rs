@@ -29,7 +29,7 @@ pub struct McpTool {
     pub definition: ToolDefinition,
 }
 
-/// Immutable snapshot of the tools of all servers, with the servers and tools that are not available.
+/// Immutable snapshot of the tools of all servers, and a list of the servers and tools that are not available.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalogue {
     /// Tools, keyed by the name under which the host offers them.
@@ -114,7 +114,7 @@ pub(crate) async fn list(peer: &Peer<RoleClient>, config: &ServerConfig) -> Resu
     Ok(listing)
 }
 
-/// Returns a description of the limit that another tool would exceed, if there is one.
+/// Returns a description of the limit that one more tool would exceed, if there is such a limit.
 fn exceeded_limit(limits: &McpLimits, tools: usize, bytes: usize) -> Option<String> {
     if tools == limits.tools {
         return Some(format!("it has more than {tools} tools"));
@@ -127,7 +127,7 @@ fn json_size(tool: &Tool) -> usize {
     serde_json::to_string(tool).map_or(0, |json| json.len())
 }
 
-/// Converts the valid tools. For each invalid tool, the listing contains a problem instead.
+/// Converts the valid tools. An invalid tool is left out, and the listing contains a problem for it.
 fn read_tools(tools: Vec<Tool>, config: &ServerConfig) -> Listing {
     let mut listing = Listing::default();
     let problem = |tool: &str, reason: String| McpError::SkippedTool {

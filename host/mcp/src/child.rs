@@ -47,7 +47,7 @@ pub(crate) struct StartedChild {
 }
 
 impl Child {
-    /// Starts the process. When the process is asked to exit later, it has the configured close time to do so.
+    /// Starts the process. After the host asks the process to exit, the process has the configured close time to do so.
     pub(crate) fn start(
         config: &ServerConfig,
         command: &ChildCommand,
@@ -95,7 +95,7 @@ impl Child {
     }
 
     /// Returns the last lines on standard error in a form that can be appended to an error message. Returns an empty
-    /// string if there are none.
+    /// string if the process wrote no lines.
     pub(crate) fn last_stderr_lines(&self) -> String {
         let lines = self.last_lines.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
@@ -107,7 +107,7 @@ impl Child {
     }
 }
 
-/// The running process groups of all servers. A host that must exit immediately can kill them.
+/// The running process groups of all servers. A host that must exit immediately can kill all groups.
 #[derive(Clone, Default)]
 pub(crate) struct ProcessGroups {
     ids: Arc<Mutex<BTreeSet<u32>>>,
@@ -219,8 +219,9 @@ impl Shutdown {
     }
 }
 
-/// Waits until the process exits, or ends it if `shutdown` requires this. This future owns the group, so the processes
-/// are also killed if the runtime is dropped. `_ended` is dropped last, which reports that the process has ended.
+/// Waits until the process exits, or ends the process if `shutdown` requires this. This future owns the group, so the
+/// processes are also killed if the runtime is dropped. `_ended` is dropped last, which reports that the process
+/// has ended.
 async fn supervise(mut process: tokio::process::Child, (group, _ended): (ProcessGroup, DropGuard), shutdown: Shutdown) {
     tokio::select! {
         _ = process.wait() => {}

@@ -42,7 +42,7 @@ impl ServerConfig {
     }
 }
 
-/// Secret values. `Debug` prints only their number.
+/// Secret values. `Debug` prints only the number of values.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secrets(Vec<String>);
 
@@ -106,7 +106,7 @@ impl ChildCommand {
 /// Address of an HTTP server, with the headers for its requests.
 #[derive(Clone, Default, PartialEq)]
 pub struct HttpAddress {
-    /// URL of the server. It begins with `http://` or `https://`.
+    /// URL of the server, which begins with `http://` or `https://`.
     pub url: String,
     /// Names and values of headers that are sent with every request.
     pub headers: BTreeMap<String, String>,
@@ -116,7 +116,7 @@ impl HttpAddress {
     /// Returns the URL for messages, without credentials, query and fragment.
     pub(crate) fn display_url(&self) -> String {
         let Ok(mut url) = Url::parse(&self.url) else { return "an invalid URL".to_owned() };
-        // These calls only fail for URLs without a host.
+        // The setters fail only for URLs without a host.
         let _ = url.set_username("");
         let _ = url.set_password(None);
         url.set_query(None);
@@ -129,7 +129,7 @@ impl HttpAddress {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeepConnected {
     /// The server is connected only during a turn. The connection is closed when the turn ends, fails or is suspended.
-    /// It is opened again when it is needed.
+    /// A new connection is opened when one is needed again.
     #[default]
     Turn,
     /// The server stays connected from its first use until the host exits.
@@ -142,7 +142,7 @@ pub enum ToolSelection {
     /// All tools of the server.
     #[default]
     All,
-    /// Only the tools with these names. They are the server's own names, without the prefix.
+    /// Only the tools with these names, which are the server's own names without the prefix.
     Only(Vec<String>),
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct Connection {
     /// Parts that [`Connection::close`] takes and closes.
     open: Mutex<OpenParts>,
     listener: ToolListListener,
-    /// Limit that the output of the process exceeded, if it did.
+    /// Limit that the output of the process exceeded, if any.
     exceeded: LimitFlag,
     /// Set if the server was found to be unresponsive.
     unresponsive: OnceLock<Unresponsive>,
@@ -98,7 +98,7 @@ enum Handshake {
 /// A failed handshake.
 struct HandshakeFailure {
     error: McpError,
-    /// Whether the server responded to the handshake. The other kind of handshake may then succeed.
+    /// Whether the server responded to the handshake. After a response, the other kind of handshake may succeed.
     server_responded: bool,
 }
 
@@ -135,7 +135,7 @@ impl Connection {
         timeout(time, connecting).await.unwrap_or_else(|_| Err(timed_out()))
     }
 
-    /// Connects with the older handshake first, because many servers that only support this handshake hang or exit
+    /// Connects with the older handshake first, because many servers that support only the older handshake hang or exit
     /// after any other first message. If a server refuses the older handshake, connects again with the newer handshake.
     async fn perform_handshake(config: &ServerConfig, groups: &ProcessGroups) -> Result<Self, McpError> {
         match Self::connect_with(config, groups, Handshake::Initialize).await {
@@ -171,7 +171,8 @@ impl Connection {
         let StartedChild { child, stdin, stdout } = started;
         let (listener, exceeded) = (ToolListListener::default(), LimitFlag::default());
         let stdout = BoundedLines::new(stdout, limits.max_message_bytes(), exceeded.clone());
-        // `BoundedLines` enforces the length limit. The transport would only skip long lines instead of reporting them.
+        // `BoundedLines` enforces the length limit. The transport itself would skip long lines without reporting
+        // an error.
         let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(usize::MAX);
         let redaction = redaction_for(config);
         let transport = RedactingTransport::new(BackpressureTransport::new(transport), redaction.clone());
@@ -315,8 +316,8 @@ impl Connection {
         ToolError::Failed { message }
     }
 
-    /// Handles a call that timed out. The host keeps using the server if it responds to a probe, because only this tool
-    /// may be slow. Otherwise the server is marked as unresponsive, so that no further call waits for it.
+    /// Handles a call that timed out. The host keeps using the server if it responds to a probe, because possibly only
+    /// this tool is slow. Otherwise the server is marked as unresponsive, so that no further call waits for it.
     async fn call_timed_out(&self, name: &str, time: Duration) -> ToolError {
         let is_unresponsive = timeout(PROBE_TIME, self.probe()).await.is_err();
         let consequence = match is_unresponsive {

@@ -1,6 +1,6 @@
-//! An HTTP client that replaces messages that are nested too deeply by error responses (row 21). The SDK would drop
-//! such messages silently, and the caller would wait until its request times out. With the error response, the request
-//! fails immediately.
+//! An HTTP client that replaces each message that is nested too deeply with an error response (row 21). The SDK would
+//! drop such messages silently, and the caller would wait until its request times out. With the error response, the
+//! request fails immediately.
 
 use crate::bounded_lines::{MAX_DEPTH, is_too_deep};
 use crate::error_text::{too_deep_error, unreadable_event};
@@ -127,7 +127,7 @@ fn as_error_response(error: SseError, request: Option<&RequestId>) -> Result<Sse
     }
 }
 
-/// Returns the event unchanged, or replaces its data by an error response if the data is nested too deeply.
+/// Returns the event unchanged, or replaces its data with an error response if the data is nested too deeply.
 fn check_depth(mut event: Sse, request: Option<&RequestId>) -> Sse {
     let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
     if let Some(data) = event.data.as_deref().filter(|data| is_message && is_too_deep(data.as_bytes())) {

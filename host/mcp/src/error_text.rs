@@ -10,8 +10,8 @@ use std::io;
 
 /// Maximum number of characters that are quoted from an error of a server or a library.
 pub(crate) const MAX_QUOTED_CHARACTERS: usize = 500;
-/// Description of the error that a server refuses a request without a valid key.
-pub(crate) const AUTHORIZATION_REQUIRED: &str = "it requires authorization: set it in `headers` or `header_env`";
+/// Error text for a server that refuses requests without a valid key.
+pub(crate) const AUTHORIZATION_REQUIRED: &str = "it requires authorization: set a key in `headers` or `header_env`";
 
 /// Returns a description of why a handshake failed.
 pub(crate) fn handshake_error(error: &ClientInitializeError) -> String {

@@ -59,8 +59,8 @@ fn headers(address: &HttpAddress) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-/// Creates the HTTP client. It uses no proxy for a server on this machine, and it never sends the headers to another
-/// origin.
+/// Creates the HTTP client. The client uses no proxy for a server on this machine, and it never sends the headers to
+/// another origin.
 fn client(url: &Url, headers: HeaderMap, limits: &McpLimits) -> Result<Client, String> {
     // An error means that the process already has a default cryptography provider, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -74,7 +74,8 @@ fn client(url: &Url, headers: HeaderMap, limits: &McpLimits) -> Result<Client, S
         builder = builder.no_proxy();
     }
     if url.scheme() == "http" {
-        // HTTP without TLS needs no certificates. Loading them could fail, because containers often contain none.
+        // HTTP without TLS needs no certificates. Loading certificates could fail, because containers often
+        // contain none.
         builder = builder.tls_certs_only([]);
     }
     builder.build().map_err(|error| {
@@ -82,8 +83,8 @@ fn client(url: &Url, headers: HeaderMap, limits: &McpLimits) -> Result<Client, S
     })
 }
 
-/// Follows only redirects to the same origin that keep the method and body. Many servers redirect to the same path with
-/// a slash at its end.
+/// Follows a redirect only if it keeps the method and body and leads to the same origin. Many servers redirect to the
+/// same path with a slash at its end.
 fn same_origin_redirects(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let keeps_method = matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     let first = attempt.previous().first().map(Url::origin);

@@ -1,8 +1,8 @@
-//! Client for the Model Context Protocol (I5). It connects to child processes and HTTP servers and offers their tools
-//! to the host.
+//! Client for the Model Context Protocol (I5). The client connects to child processes and HTTP servers and offers their
+//! tools to the host.
 //!
-//! This is the only crate that implements the protocol. If a server fails, hangs, crashes or sends invalid data, the
-//! rest of the host receives an error.
+//! No other crate implements the protocol. If a server fails, hangs, crashes or sends invalid data, the rest of the
+//! host receives an error.
 
 mod backpressure;
 mod bounded_lines;

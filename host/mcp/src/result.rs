@@ -30,7 +30,7 @@ pub enum McpContent {
     Text(String),
     /// A resource link, as JSON in the format of the protocol.
     Json(Value),
-    /// An image, audio, or the bytes of an embedded resource. The bytes are not in the blob store yet.
+    /// An image, an audio recording, or the bytes of an embedded resource. The bytes are not in the blob store yet.
     Media {
         /// Bytes after base64 decoding.
         bytes: Vec<u8>,

@@ -1,5 +1,5 @@
-//! One configured server. It is connected when it is needed and disconnected when it has no users. After a failure, the
-//! host waits before it connects again.
+//! One configured server. The server is connected when it is needed and disconnected when it has no users. After a
+//! failure, the host waits before it connects again.
 
 use crate::catalogue::Listing;
 use crate::child::ProcessGroups;
@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Wait after the first failure. The wait doubles with each further failure. If it took longer than this to detect the
-/// failure, the doubling starts from that time instead.
+/// Wait after the first failure. The wait doubles with each further failure. If the detection of the failure took
+/// longer than this wait, the doubling starts from the detection time instead.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 /// Maximum wait after a failure. If a server ran for at least this time before it failed, earlier failures no longer
 /// count.
@@ -32,7 +32,7 @@ pub(crate) struct Server {
     state: Mutex<State>,
 }
 
-/// An attempt to connect that is running, has succeeded or has failed. All callers share it.
+/// An attempt to connect that is running, has succeeded or has failed. All callers share the attempt.
 pub(crate) type ConnectionAttempt = Shared<BoxFuture<'static, Result<Arc<Connection>, FailedAttempt>>>;
 
 /// A failed attempt to connect.
@@ -63,7 +63,7 @@ impl Server {
         Self { config: Arc::new(config), groups, state: Mutex::default() }
     }
 
-    /// Registers a user of the server. Each call must be followed by a call to [`Self::remove_user`].
+    /// Registers a user of the server. Each call to this method must be followed by a call to [`Self::remove_user`].
     pub(crate) fn add_user(&self) {
         self.state().users += 1;
     }
@@ -198,8 +198,8 @@ pub(crate) async fn close(attempt: ConnectionAttempt) {
 mod tests {
     use super::*;
 
-    /// Row 21: waits double up to the maximum. After a server has run long enough, the next wait is the shortest one
-    /// again.
+    /// Row 21: waits double up to the maximum. After a server has run long enough, the next wait is the shortest
+    /// wait again.
     #[test]
     fn i5_backoff_doubles_up_to_a_minute() {
         let (mut state, now) = (State::default(), Instant::now());

@@ -1,4 +1,4 @@
-//! The MCP servers of an agent. They are started on demand, and their tools can be listed and called.
+//! The MCP servers of an agent. The servers are started on demand, and their tools can be listed and called.
 
 use crate::catalogue::Catalogue;
 use crate::child::ProcessGroups;
@@ -129,15 +129,16 @@ impl McpServers {
         server.call(tool, arguments.clone()).await
     }
 
-    /// Kills all server processes and does not wait until they have exited. Use this if the host must exit immediately.
+    /// Kills all server processes and does not wait until they have exited. Use this method if the host must
+    /// exit immediately.
     pub fn kill(&self) {
         self.groups.kill();
     }
 
-    /// Shortens the time that running servers have to exit to about 100 ms in total. Use this if the host must stop
+    /// Limits the remaining time of running servers to about 100 ms in total. Use this method if the host must stop
     /// quickly (L29).
     ///
-    /// Call this before [`McpServers::shutdown`]. Servers that are started later have their full time.
+    /// Call this before [`McpServers::shutdown`]. Servers that are started later keep their full time to exit.
     pub fn shorten_grace_periods(&self) {
         self.groups.shorten_grace_periods();
     }
@@ -192,7 +193,7 @@ impl AcquiredServers {
 impl Drop for AcquiredServers {
     fn drop(&mut self) {
         let unneeded = self.remove_user();
-        // Without a runtime, dropping the connections also ends their processes.
+        // If there is no runtime, dropping the connections also ends their processes.
         if let (false, Ok(runtime)) = (unneeded.is_empty(), Handle::try_current()) {
             self.servers.closing.spawn_on(close_all(unneeded), &runtime);
         }

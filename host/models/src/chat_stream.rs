@@ -1,5 +1,5 @@
-//! Decodes replies of Chat Completions and its dialects (M1). The bytes of a stream may arrive in arbitrary chunks.
-//! They are decoded into deltas and one complete reply.
+//! Decodes replies of Chat Completions and its dialects (M1). The bytes of a stream, which may arrive in arbitrary
+//! chunks, are decoded into deltas and one complete reply.
 //!
 //! Some providers require that certain data of a reply with tool calls is sent back to them. [`Reply::replay`] contains
 //! this data as `{"message": {…}, "tool_calls": [{"id"?, "extra_content"?}, …]}`. The fields of `message`
@@ -22,8 +22,8 @@ use agent_core::visible::visible_line;
 use assembly::ReplyAssembler;
 use serde_json::Value;
 
-/// Maximum total size in bytes of the text, thinking and calls of a reply. A reply that is one JSON document must not
-/// be larger than this either.
+/// Maximum total size in bytes of the text, thinking and calls of a reply. The same limit applies to a reply that is
+/// one JSON document.
 pub const REPLY_LIMIT: usize = 16 * 1024 * 1024;
 
 /// Maximum number of characters of a reply that an error quotes.
@@ -54,7 +54,7 @@ pub struct ChatStream {
     body: Body,
     decoder: Decoder,
     assembler: ReplyAssembler,
-    /// First bytes of the body, without leading white space. Error messages quote them.
+    /// First bytes of the body, without leading white space. Error messages quote these bytes.
     first_bytes: Vec<u8>,
 }
 
@@ -73,8 +73,9 @@ enum Body {
 pub struct DecodedReply {
     /// The reply in the host's own format. Its text contains only the answer, without thinking and refusals.
     pub reply: Reply,
-    /// Text of the refusal if the model refused to answer. It is streamed as text deltas, but the text of the reply
-    /// does not contain it. The conversion to a [`RawReply`] uses it as the text if there is no other text.
+    /// Text of the refusal if the model refused to answer. The refusal is streamed as text deltas, but the text of the
+    /// reply does not contain it. The conversion to a [`RawReply`] uses the refusal as the text if there is no
+    /// other text.
     pub refusal: Option<String>,
     /// Other data of the provider for the step record (D1): `id`, `model`, `finish_reason`, `usage`, `refusal` and
     /// `reasoning`. Long values are truncated or left out.
@@ -167,7 +168,7 @@ impl ChatStream {
         }
     }
 
-    /// Returns whether `[DONE]` has arrived. The caller does not need to read any further bytes after that.
+    /// Returns whether `[DONE]` has arrived. After `[DONE]`, the caller does not need to read any further bytes.
     pub fn is_done(&self) -> bool {
         self.assembler.is_done()
     }

@@ -14,7 +14,7 @@ impl Secret {
         Self(value.into())
     }
 
-    /// Returns the secret value. Use it only to build a request.
+    /// Returns the secret value. Use the value only to build a request.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -29,19 +29,19 @@ impl fmt::Debug for Secret {
 /// Configuration of one provider that implements Chat Completions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProviderConfig {
-    /// Name of the provider: the part of a model's name before the `/`. Media policies refer to it.
+    /// Name of the provider: the part of a model's name before the `/`. Media policies refer to this name.
     pub name: String,
     /// Base URL without `/chat/completions`, such as `https://api.openai.com/v1`.
     pub base_url: String,
-    /// Key that is sent as a bearer token. `None` sends no `Authorization` header.
+    /// Key that is sent as a bearer token. If `None`, no `Authorization` header is sent.
     pub key: Option<Secret>,
     /// Advice about a missing or refused key for error messages, such as ``set `OPENAI_API_KEY` ``.
     pub key_advice: String,
-    /// Headers that are sent with every request. They replace the host's own headers of the same name.
+    /// Headers that are sent with every request. These headers replace the host's own headers of the same name.
     pub headers: Vec<(String, Secret)>,
     /// Timeouts of every request.
     pub timeouts: Timeouts,
-    /// Configured windows and prices of models, by model name.
+    /// Configured windows and prices of models, keyed by model name.
     pub models: BTreeMap<String, ModelConfig>,
 }
 
@@ -65,9 +65,10 @@ impl Default for Timeouts {
 /// Configured properties of one model.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ModelConfig {
-    /// Context window in tokens. `None` uses the window of the known model, or 32,768 tokens.
+    /// Context window in tokens. If `None`, the window of the known model is used, or 32,768 tokens if the model
+    /// is unknown.
     pub window: Option<u32>,
-    /// Price of the model's tokens. `None` uses the price of the known model, if there is one.
+    /// Price of the model's tokens. If `None`, the price of the known model is used, if there is one.
     pub price: Option<Price>,
 }
 

@@ -123,15 +123,16 @@ pub enum ModelError {
         path: PathBuf,
         /// Number of the reply, starting at 1.
         reply: u64,
-        /// Failed expectations, each with the expected and the actual value. There is at least one.
+        /// Failed expectations, each with the expected and the actual value. The list is never empty.
         problems: Vec<String>,
     },
-    /// The request violates a rule that applies to every request. This is a bug in the host or in a context builder.
+    /// The request violates a rule that applies to every request. Such a violation is a bug in the host or in a
+    /// context builder.
     #[error("the request to {model} is not well-formed: {}. This is a bug in the host or in a context builder", problems.join("; "))]
     InvalidRequest {
         /// Name of the model as `provider/model`.
         model: String,
-        /// Descriptions of the violated rules. There is at least one.
+        /// Descriptions of the violated rules. The list is never empty.
         problems: Vec<String>,
     },
     /// The configuration of a provider is invalid.

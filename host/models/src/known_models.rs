@@ -2,17 +2,17 @@
 //!
 //! The figures come from the providers' public pages of models and prices (platform.openai.com/docs/pricing,
 //! api-docs.deepseek.com, docs.mistral.ai, console.groq.com/docs/models), as published between September 2025 and
-//! spring 2026. On 2026-11-20 they were compared with stored copies of these pages and with third-party listings. A
-//! figure is left out if the sources disagree or if the price has changed since. Prices apply to uncached tokens. A
-//! provider may change its prices at any time, so the configuration takes precedence.
+//! spring 2026. On 2026-11-20 the figures were compared with stored copies of these pages and with third-party
+//! listings. A figure is left out if the sources disagree or if the price has changed since its publication. Prices
+//! apply to uncached tokens. A provider may change its prices at any time, so the configuration takes precedence.
 
 use crate::configuration::{ModelConfig, Price};
 
 /// Context window of an unknown model, in tokens.
 pub const DEFAULT_WINDOW: u32 = 32_768;
 
-/// Provider, model, context window in tokens, and the prices of one million prompt tokens and one million completion
-/// tokens in US dollars.
+/// A known model: its provider, its name, its context window in tokens, and its prices in US dollars for one million
+/// prompt tokens and for one million completion tokens.
 type KnownModel = (&'static str, &'static str, u32, Option<(f64, f64)>);
 
 /// All known models. A context window covers the prompt and the reply together.
@@ -47,7 +47,7 @@ const KNOWN: &[KnownModel] = &[
 ///
 /// OpenRouter's model names begin with the owner of the model, such as `openai/gpt-4o`. OpenRouter sets its own prices,
 /// so no price is known for its models. The window of a model on a local server depends on how the server was started,
-/// so this window is not known either.
+/// so this window is unknown too.
 pub fn find(provider: &str, model: &str) -> Option<ModelConfig> {
     if provider == "openrouter" {
         let (owner, model) = model.split_once('/')?;

@@ -1,7 +1,7 @@
-//! Model providers behind the trait [`Provider`]. This is the only crate that encodes and decodes wire formats.
+//! Model providers behind the trait [`Provider`]. No other crate encodes or decodes the wire formats of models.
 //!
-//! It contains a client for Chat Completions over HTTP (M1), `scripted`, which replies from a file, and `offline`, a
-//! router that needs no model (M4).
+//! The crate contains a client for Chat Completions over HTTP (M1), the model `scripted`, which replies from a file
+//! (M4), and the model `offline`, a router that needs no language model (M4).
 
 pub mod chat;
 pub mod chat_stream;

@@ -1,6 +1,6 @@
-//! A built-in deterministic router that needs no key and no network (M4). It executes lines of the form `tool {json}`.
-//! For a prompt in prose, it calls a tool only if the match is clear. It is not a language model, and it states this in
-//! every answer.
+//! A built-in deterministic router that needs no key and no network (M4). The router executes lines of the form `tool
+//! {json}`. If a prompt is prose, the router calls a tool only if the match is clear. The router is not a language
+//! model, and it states this in every answer.
 
 mod answer;
 mod arguments;
@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 
-/// Context window in tokens. The router does not need one, but budgets require a number.
+/// Context window in tokens. The router does not need a context window, but budgets require a number.
 const CONTEXT_WINDOW: u32 = 128_000;
 
 /// Maximum size in bytes of a prose prompt that is analysed.
@@ -43,7 +43,7 @@ pub struct OfflineRouter {
 struct Decision {
     text: String,
     calls: Vec<RequestedCall>,
-    /// Data for the step record: the rule that led to the decision, and the tools that it considered.
+    /// Data for the step record: the rule that led to the decision, and the tools that the router considered.
     reason: Value,
 }
 

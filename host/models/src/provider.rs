@@ -50,15 +50,15 @@ impl ToolNameRules {
 /// Reads the media that a request refers to.
 #[async_trait]
 pub trait MediaSource: Send + Sync {
-    /// Reads a media item in the form in which it is sent. It is scaled down if the request asks for that. The error is
-    /// a message for the user.
+    /// Reads a media item in the form in which it is sent. The item is scaled down if the request asks for a smaller
+    /// size. The error is a message for the user.
     async fn read(&self, media: &Media) -> Result<MediaBytes, String>;
 }
 
 /// A media item as it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediaBytes {
-    /// IANA media type of these bytes. It may differ from the stored type if the item was scaled down.
+    /// IANA media type of these bytes. This type may differ from the stored type if the item was scaled down.
     pub mime_type: String,
     /// Complete contents of the media item.
     pub bytes: Arc<[u8]>,
@@ -75,15 +75,15 @@ impl MediaSource for NoMedia {
     }
 }
 
-/// Position of a request in its session, and its media. The position follows from stored data, so a restarted host
-/// sends the same request again.
+/// Position of a request in its session, and the media of the request. The position follows from stored data, so a
+/// restarted host sends the same request again.
 #[derive(Clone, Copy)]
 pub struct ReplyContext<'a> {
     /// Id of the session.
     pub session: &'a str,
     /// Purpose of the reply.
     pub purpose: Purpose,
-    /// Number of successful calls with this purpose that the session made before this one.
+    /// Number of successful calls with this purpose that the session made before this call.
     pub call: u64,
     /// Number of the current attempt of this call, starting at 1.
     pub attempt: u32,

@@ -59,7 +59,7 @@ impl ScriptedModel {
     }
 
     /// Creates a model from replies that are part of another file. Error messages name that file as `path`. `window` is
-    /// the context window in tokens, and `None` uses the default of 128,000 tokens.
+    /// the context window in tokens. If `window` is `None`, the context window has 128,000 tokens.
     pub fn from_replies(path: &Path, window: Option<u32>, replies: ScriptedReplies) -> Self {
         let script =
             Script { summaries: replies.summaries, answers: replies.answers, ..Script::from_replies(replies.turns) };
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!((reply.text.as_str(), reply.stop, reply.usage.total()), ("abcdef", StopReason::Stop, 7));
     }
 
-    /// M3, M5: an error after part of the reply, followed by a successful attempt.
+    /// M3, M5: an attempt fails after part of the reply was sent, and the next attempt succeeds.
     #[tokio::test]
     async fn m3_m5_scripted_errors_look_like_provider_errors() {
         let model = scripted(

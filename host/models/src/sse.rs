@@ -1,5 +1,5 @@
-//! Decoder for server-sent events (`text/event-stream` of the WHATWG HTML standard). It decodes bytes that arrive in
-//! arbitrary chunks into events.
+//! Decoder for server-sent events (`text/event-stream` of the WHATWG HTML standard). The decoder reads bytes that
+//! arrive in arbitrary chunks and returns events.
 
 use memchr::memchr2;
 use std::borrow::Cow;
@@ -16,7 +16,7 @@ const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event<'e> {
     /// Value of the `event` field, or an empty string. Some model servers send an error in a field named `error`
-    /// instead of `data`. The name is then `error`.
+    /// instead of `data`. For such a field, the name is `error`.
     pub name: Cow<'e, str>,
     /// Values of the `data` fields, joined by line feeds.
     pub data: Cow<'e, str>,
@@ -37,7 +37,8 @@ pub struct Decoder {
     data: Vec<u8>,
     has_data: bool,
     name: Vec<u8>,
-    /// Whether the event was returned. Its data and name are then cleared before the next event is decoded.
+    /// Whether the event was returned. The data and name of a returned event are cleared before the next event
+    /// is decoded.
     was_returned: bool,
     /// Whether the last byte was a carriage return. A line feed directly after it is part of the same line ending.
     after_return: bool,
@@ -131,7 +132,7 @@ impl Decoder {
             } else {
                 self.has_started = true;
                 if self.mark_bytes < BYTE_ORDER_MARK.len() {
-                    // These bytes were the start of another character.
+                    // The bytes that look like the start of a byte-order mark belong to another character.
                     self.line.extend_from_slice(&BYTE_ORDER_MARK[..self.mark_bytes]);
                 }
             }
@@ -173,7 +174,7 @@ impl Decoder {
         if self.line.len() + self.data.len() + additional > EVENT_LIMIT { Err(TooLarge) } else { Ok(()) }
     }
 
-    /// Processes a line that was assembled from several chunks. It is not empty, so it does not end an event.
+    /// Processes a line that was assembled from several chunks. The line is not empty, so it does not end an event.
     fn process_owned(&mut self, mut line: Vec<u8>) -> Result<(), TooLarge> {
         match parse_line(&line) {
             Line::Data(data) if !self.has_data => {

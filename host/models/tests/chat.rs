@@ -1,4 +1,4 @@
-//! Tests of Chat Completions against a real server on loopback. They cover the requests on the wire, all forms of
+//! Tests of Chat Completions against a real server on loopback. The tests cover the requests on the wire, all forms of
 //! replies, and all faults of row 31.
 
 #[path = "support/client.rs"]

@@ -222,7 +222,7 @@ fn m3_the_size_of_a_reply_is_limited() {
 }
 
 /// Row 31: bytes are not read again when more bytes arrive. The test takes a fraction of a second. With repeated reads,
-/// it would take minutes.
+/// the test would take minutes.
 #[test]
 fn m3_decoding_time_is_linear_in_the_size_of_an_event() {
     let event = format!("data: {}\n\n", WORLD.replace("wörld 🌍", &"x".repeat(8_000_000)));

@@ -25,8 +25,8 @@ struct Token {
     access_token: Option<String>,
 }
 
-/// Reads the challenge of a registry's response. Returns `None` for a response from another origin, or one that was
-/// reached through another origin, because it does not come from the registry (row 42).
+/// Reads the challenge of a registry's response. Returns `None` if the response came from or through another origin,
+/// because the challenge is then not the registry's own (row 42).
 pub(crate) fn read_challenge(response: &Response) -> Option<Challenge> {
     if route(response) != Route::SameOrigin {
         return None;
@@ -72,7 +72,7 @@ fn parameters(text: &str) -> Vec<(String, String)> {
 /// A request to a registry that requires authentication.
 pub(crate) struct AuthContext<'a> {
     pub(crate) http: &'a Http,
-    /// The requested URL. Its origin is the origin of the registry.
+    /// The requested URL. The origin of this URL is the origin of the registry.
     pub(crate) url: &'a Url,
     /// The scope of the token to request.
     pub(crate) scope: &'a str,

@@ -19,14 +19,14 @@ const HELPER_TIMEOUT: Duration = Duration::from_secs(60);
 /// User name that a helper returns with a token instead of a password.
 const TOKEN_USER: &str = "<token>";
 
-/// The location of stored credentials. Nothing is read until a registry requires a login.
+/// The location of stored credentials. The credentials are not read until a registry requires a login.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
     /// Path of Docker's `config.json`. `None` if all requests are anonymous.
     pub file: Option<PathBuf>,
 }
 
-/// A stored login. It must never be displayed.
+/// A stored login. The login must never be displayed.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Login {
     Password {

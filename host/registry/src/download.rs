@@ -30,8 +30,8 @@ pub struct Downloads {
     pub most: u64,
 }
 
-/// A callback that receives the number of downloaded bytes and, if known, the total number. It is called often, so it
-/// should return quickly.
+/// A callback that receives the number of downloaded bytes and, if known, the total number. The callback is called
+/// often, so it should return quickly.
 pub type Progress<'p> = dyn Fn(u64, Option<u64>) + Send + Sync + 'p;
 
 impl Registry {
@@ -68,8 +68,8 @@ impl Registry {
                 return Ok(bytes);
             }
             partial.restart()?;
-            // The part from an earlier process may have been damaged, so start again once. If a download that started
-            // from the beginning is wrong, fail.
+            // A part that an earlier process downloaded may have been damaged, so start again once. Fail if a download
+            // that started from the beginning is wrong.
             if resumed == 0 {
                 partial.delete();
                 return Err(RegistryError::tampered(place, &descriptor.digest, &found));

@@ -51,7 +51,7 @@ pub enum RegistryError {
     NotFound {
         /// The requested reference or address, or another description of the missing content.
         place: String,
-        /// Description of the content that exists instead, as the end of the sentence. May be empty.
+        /// Description of the content that exists instead, which ends the message. This text may be empty.
         advice: String,
     },
     /// The server returned an error or an invalid response.
@@ -67,7 +67,7 @@ pub enum RegistryError {
     Credentials {
         /// Host of the registry.
         host: String,
-        /// Reason why they cannot be read, with advice for the user.
+        /// Reason why the credentials cannot be read, with advice for the user.
         reason: String,
     },
     /// The artifact does not contain a plugin.
@@ -83,7 +83,7 @@ pub enum RegistryError {
     TooLarge {
         /// The reference, address or file that the error is about.
         place: String,
-        /// Size in bytes. If the total size is unknown, the number of bytes received so far.
+        /// Size in bytes, or the number of bytes received so far if the total size is unknown.
         size: u64,
         /// Maximum size in bytes.
         limit: u64,

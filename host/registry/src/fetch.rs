@@ -15,7 +15,7 @@ use agent_plugins::{PluginStore, digest_of};
 use semver::Version;
 use url::Url;
 
-/// The plugin that a source refers to at the time of resolving.
+/// The plugin that a source referred to when the source was resolved.
 #[derive(Clone, Debug)]
 pub struct ResolvedPlugin {
     /// The source that was resolved.
@@ -58,14 +58,14 @@ pub enum SignatureRequest<'k> {
 /// The folders for fetched components and incomplete downloads, and the size limit.
 #[derive(Clone, Debug)]
 pub struct ComponentCache {
-    /// Stored components by digest. A stored component is not downloaded again.
+    /// Stored components, keyed by digest. A stored component is not downloaded again.
     pub store: PluginStore,
     /// Folder for incomplete downloads, and the size limit for components.
     pub downloads: Downloads,
 }
 
 impl Registry {
-    /// Resolves the plugin that a source currently refers to. This reads only small documents.
+    /// Resolves the plugin that a source currently refers to. Resolving reads only small documents.
     pub async fn resolve(&self, source: &Source) -> Result<ResolvedPlugin, RegistryError> {
         let Source::Registry(reference) = source else {
             return Ok(ResolvedPlugin { source: source.clone(), manifest: None, size: 0, component: None });
@@ -77,8 +77,8 @@ impl Registry {
         Ok(ResolvedPlugin { source: source.clone(), manifest: Some(digest), size, component: Some(component) })
     }
 
-    /// Adds a tag to a reference without tag and digest: the tag of the newest version, or `latest` if no tag is a
-    /// version.
+    /// Adds a tag to a reference that has no tag and no digest: the tag of the newest version, or `latest` if no tag is
+    /// a version.
     async fn with_resolved_tag(&self, reference: &Reference) -> Result<Reference, RegistryError> {
         if reference.tag().is_some() || reference.digest().is_some() {
             return Ok(reference.clone());
@@ -174,7 +174,7 @@ fn newest_version_tag(tags: &[String]) -> Option<&str> {
     newest.map(|(_, tag)| tag)
 }
 
-/// Parses a tag such as `1.2.3`, which may have a leading `v` and `_` instead of `+`.
+/// Parses a tag such as `1.2.3`, which may begin with `v` and may contain `_` instead of `+`.
 fn parse_version_tag(tag: &str) -> Option<Version> {
     Version::parse(&tag.strip_prefix('v').unwrap_or(tag).replace('_', "+")).ok()
 }

@@ -1,4 +1,5 @@
-//! A plugin folder with its lock file. Plugins are added and removed, and their files are compared with the lock file.
+//! A plugin folder with its lock file. This module adds and removes plugins and compares their files with the
+//! lock file.
 
 use crate::error::RegistryError;
 use crate::files::{MAX_COMPONENT_BYTES, read, read_if_exists};
@@ -19,7 +20,7 @@ pub struct PluginFolder {
 /// Which existing files a new plugin may replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplacePolicy {
-    /// Only a file that matches its entry in the lock file.
+    /// Only a file that matches its entry in the lock file may be replaced.
     LockedFile,
     /// Any existing file may be replaced.
     AnyFile,
@@ -41,7 +42,7 @@ pub enum PluginState {
 }
 
 impl PluginFolder {
-    /// Creates a handle for a folder. This does not access the folder.
+    /// Creates a handle for a folder. This function does not access the folder.
     pub fn new(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }
@@ -61,8 +62,9 @@ impl PluginFolder {
         self.path.join(plugin.file_name())
     }
 
-    /// Checks whether the plugin may be added. Fails if this would replace a file that is not locked or was changed,
-    /// unless `replace` allows it, or if another file contains a plugin with the same name.
+    /// Checks whether the plugin may be added. Fails if another file contains a plugin with the same name. Also fails
+    /// if the plugin would replace a file that has no entry in the lock file or differs from its entry, unless
+    /// `replace` allows this.
     pub fn check_replaceable(&self, plugin: &LockedPlugin, replace: ReplacePolicy) -> Result<(), RegistryError> {
         let path = self.file(plugin);
         self.refuse_duplicate_name(plugin)?;
@@ -75,8 +77,8 @@ impl PluginFolder {
             return Ok(());
         }
         let reason = match locked {
-            None => "this file exists and is not locked, so it was built or copied here; use --replace to replace it",
-            Some(_) => "it was changed since it was locked; use --replace to discard the changes",
+            None => "it has no entry in the lock file, so it was built or copied here; use --replace to replace it",
+            Some(_) => "it differs from its entry in the lock file; use --replace to discard the changes",
         };
         Err(RegistryError::Conflict { place: path.display().to_string(), reason: reason.to_owned() })
     }
@@ -132,16 +134,16 @@ impl PluginFolder {
         let Some(plugin) = lock.take(name) else {
             let names: Vec<_> = lock.plugins().iter().map(|plugin| plugin.name.as_str()).collect();
             let advice = match names.as_slice() {
-                [] => format!(": {} locks no plugins", LockFile::path(&self.path).display()),
-                names => format!("; the locked plugins are: {}", names.join(", ")),
+                [] => format!(": {} lists no plugins", LockFile::path(&self.path).display()),
+                names => format!("; the lock file lists: {}", names.join(", ")),
             };
-            return Err(RegistryError::NotFound { place: format!("the locked plugin `{name}`"), advice });
+            return Err(RegistryError::NotFound { place: format!("the plugin `{name}`"), advice });
         };
         let path = self.file(&plugin);
         if file == RemoveMode::EntryAndFile {
             let existing = read_if_exists(&path, MAX_COMPONENT_BYTES)?.map(|bytes| digest_of(&bytes));
             if existing.is_some_and(|existing| existing != plugin.component) {
-                let reason = "it was changed since it was locked; use --keep-file to remove only its lock entry and keep the file";
+                let reason = "it differs from its entry in the lock file; use --keep-file to remove only that entry and keep the file";
                 return Err(RegistryError::Conflict { place: path.display().to_string(), reason: reason.to_owned() });
             }
             match std::fs::remove_file(&path) {
@@ -155,7 +157,7 @@ impl PluginFolder {
         Ok(plugin)
     }
 
-    /// Determines the state of a locked plugin. This reads only local files.
+    /// Determines the state of a plugin that the lock file lists. The check reads only local files.
     pub fn state(&self, plugin: &LockedPlugin, trust: &Trust) -> PluginState {
         let path = self.file(plugin);
         let bytes = match read_if_exists(&path, MAX_COMPONENT_BYTES) {
@@ -173,7 +175,7 @@ impl PluginFolder {
         }
     }
 
-    /// Checks whether a file that is not locked may be loaded. The error is the reason for the refusal.
+    /// Checks whether a file without an entry in the lock file may be loaded. The error is the reason for the refusal.
     pub fn check_unlocked(&self, path: &Path, trust: &Trust) -> Result<(), String> {
         if !trust.requires_signature() {
             return Ok(());
@@ -186,8 +188,8 @@ impl PluginFolder {
 
     /// Locks the folder, so that two commands for the same folder run one after the other.
     fn lock_folder(&self) -> Result<Option<File>, RegistryError> {
-        // Some operating systems cannot open a folder like a file. There is no lock then, and the changes of the last
-        // command remain.
+        // Some operating systems cannot open a folder like a file. On such a system, the folder is not locked, and of
+        // two commands that run at the same time, only the changes of the last command remain.
         let Ok(folder) = File::open(&self.path) else { return Ok(None) };
         folder.lock().map_err(|source| RegistryError::file(&self.path, "locked", source))?;
         Ok(Some(folder))
@@ -203,7 +205,7 @@ pub enum RemoveMode {
     EntryOnly,
 }
 
-/// Checks a locked plugin with the signature in the lock file.
+/// Checks a plugin with the signature in its lock file entry.
 fn verify_locked(plugin: &LockedPlugin, component: &[u8], trust: &Trust) -> Result<Signer, RegistryError> {
     let identity = PluginIdentity { name: plugin.name.clone(), digest: plugin.component.clone() };
     let allowed = || Ok(Signer::Untrusted { reason: "it is listed in `unsigned` of [sharing]".to_owned() });
@@ -223,9 +225,9 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), RegistryError> {
 }
 
 /// Checks plugins when they are loaded. If the lock file contains the name of the file or the name of the plugin, the
-/// file must match the entry and must have a signature if the policy requires one. A file that is not locked is loaded
-/// unless signatures are required. If they are required, the file needs a signature by a key for local builds, or an
-/// exception in the agent's own configuration.
+/// file must match the entry and must have a signature if the policy requires one. A file without an entry is loaded
+/// unless signatures are required. If signatures are required, such a file needs a signature by a key for local builds,
+/// or an exception in the agent's own configuration.
 #[derive(Clone, Debug, Default)]
 pub struct LockFileVerifier {
     /// The signature policy and the trusted keys.
@@ -344,7 +346,7 @@ mod tests {
         PluginIdentity { name: name.to_owned(), digest: digest_of(component) }
     }
 
-    // P11: a file is replaced only if requested, and only a locked file is removed.
+    // P11: a file is replaced only if requested, and a file is removed only if it matches the lock file.
     #[test]
     fn local_files_are_not_replaced_or_removed() {
         let directory = tempfile::tempdir().expect("the directory is created");
@@ -355,7 +357,7 @@ mod tests {
             .install(plugin("calc", b"one"), b"one", ReplacePolicy::LockedFile)
             .expect_err("it is refused")
             .to_string();
-        assert!(error.contains("not locked") && error.contains("--replace"), "{error}");
+        assert!(error.contains("no entry in the lock file") && error.contains("--replace"), "{error}");
         assert_eq!(std::fs::read(&file).expect("it exists"), b"built here");
         assert_eq!(folder.lock_file().expect("a missing lock file is read as empty").plugins(), []);
 
@@ -367,7 +369,7 @@ mod tests {
             .install(plugin("calc", b"three"), b"three", ReplacePolicy::LockedFile)
             .expect_err("it is refused")
             .to_string();
-        assert!(error.contains("changed since it was locked"), "{error}");
+        assert!(error.contains("differs from its entry"), "{error}");
         assert!(
             folder
                 .remove("calc", RemoveMode::EntryAndFile)
@@ -382,7 +384,7 @@ mod tests {
                 .remove("calc", RemoveMode::EntryAndFile)
                 .expect_err("the plugin is not locked")
                 .to_string()
-                .contains("locks no plugin")
+                .contains("lists no plugin")
         );
         let names: Vec<_> = std::fs::read_dir(directory.path())
             .expect("the file is read")
@@ -391,8 +393,8 @@ mod tests {
         assert_eq!(names.len(), 2, "no temporary files remain: {names:?}");
     }
 
-    // Row 23: a file that differs from the lock file is refused when it is loaded, regardless of its name. A file that
-    // is not locked is loaded.
+    // Row 23: a file that differs from the lock file is refused when it is loaded, regardless of its name. A file
+    // without an entry in the lock file is loaded.
     #[test]
     fn modified_locked_plugin_is_refused() {
         let directory = tempfile::tempdir().expect("the directory is created");

@@ -7,7 +7,7 @@ use crate::network_scope::NetworkScope;
 use crate::origin::{OriginLogin, TokenServers};
 use url::Url;
 
-/// Returns the target of a redirect from a public registry. `None` if the redirect would not be followed.
+/// Returns the target of a redirect from a public registry, or `None` if the redirect would not be followed.
 pub fn redirect(registry: &Url, location: &str) -> Option<Url> {
     let url = registry.join(location).ok()?;
     check_redirect_target((registry, NetworkScope::Public), &url).is_ok().then_some(url)
@@ -20,7 +20,7 @@ pub fn is_credential_sent(registry: &Url, url: &Url) -> bool {
 }
 
 /// Returns the URL of the token server in a public registry's challenge, and whether the registry's login would be sent
-/// to it.
+/// to that server.
 pub fn token_server(registry: &Url, header: &str) -> Option<(Url, bool)> {
     let Challenge::Bearer { realm, .. } = parse_challenge(header)? else { return None };
     let url = token_server_url((registry, NetworkScope::Public), &realm).ok()?;

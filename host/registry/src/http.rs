@@ -39,7 +39,7 @@ pub enum PlainHttp {
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
     client: Client,
-    /// Client for servers on this machine. It uses no proxy.
+    /// Client for servers on this machine, which uses no proxy.
     loopback_client: Client,
     /// Clients for redirects from public servers and from servers in a private network. Each client resolves names only
     /// to addresses that such a server could reach itself. A client is built when it is first needed.
@@ -75,7 +75,7 @@ pub(crate) struct Request {
     pub(crate) retry_policy: RetryPolicy,
 }
 
-/// Secrets that were sent to a server. They must not be displayed, even if the server returns them.
+/// Secrets that were sent to a server. These secrets must not be displayed, even if the server returns them.
 #[derive(Clone)]
 struct Secrets(Vec<String>);
 
@@ -290,9 +290,9 @@ pub(crate) fn route(response: &Response) -> Route {
     response.extensions().get().copied().unwrap_or(Route::OtherOrigin)
 }
 
-/// Checks whether a server in this network scope may redirect requests from one URL to another. It must not redirect
-/// from TLS to plain HTTP, or to an address that it could not reach itself. Host names are checked again when they are
-/// resolved.
+/// Checks whether a server in this network scope may redirect requests from one URL to another. The server must not
+/// redirect from TLS to plain HTTP, or to an address that it could not reach itself. Host names are checked again when
+/// they are resolved.
 pub(crate) fn check_redirect_target((from, network_scope): (&Url, NetworkScope), to: &Url) -> Result<(), &'static str> {
     if !matches!(to.scheme(), "http" | "https") {
         return Err("which is not a web address and does not use TLS");
@@ -314,8 +314,8 @@ pub(crate) fn check_redirect_target((from, network_scope): (&Url, NetworkScope),
     }
 }
 
-/// Converts an error of a request. It distinguishes servers that cannot be reached from interrupted connections,
-/// because only an interrupted request is retried.
+/// Converts an error of a request. The conversion distinguishes servers that cannot be reached from interrupted
+/// connections, because only an interrupted request is retried.
 fn send_error(error: &reqwest::Error, place: &str) -> RegistryError {
     let (place, reason) = (place.to_owned(), innermost_reason(error));
     match error.is_connect() || error.is_timeout() || error.is_builder() {

@@ -42,8 +42,8 @@ pub struct IndexEntry {
     pub reference: String,
     /// Digest of the plugin's manifest when the entry was written.
     pub manifest: Option<Digest>,
-    /// Key that signed the plugin, as stated in the entry. It is not verified, because anybody who may push can write
-    /// entries.
+    /// Key that signed the plugin, as stated in the entry. The key is not verified, because anybody who may push can
+    /// write entries.
     pub signer: Option<String>,
 }
 
@@ -57,8 +57,8 @@ pub struct IndexedPlugin {
 }
 
 impl Registry {
-    /// Adds a version to an index. If the index already has a different manifest for the version, this fails unless
-    /// overwriting is allowed, because each version must have one content.
+    /// Adds a version to an index. Fails if the index already has a different manifest for the version, unless
+    /// overwriting is allowed. Without overwriting, the content of a version never changes.
     pub async fn add_to_index(
         &self,
         index: &Reference,
@@ -171,8 +171,8 @@ fn parse_entry(bytes: &[u8]) -> Option<IndexEntry> {
     })
 }
 
-/// Returns the tag of an entry. It contains the name and the version in readable form, and a digest that makes it
-/// unique for the repository, plugin and version.
+/// Returns the tag of an entry. The tag contains the name and the version in readable form, and a digest that makes the
+/// tag unique for the repository, plugin and version.
 fn entry_tag(repository: &str, facts: &PluginFacts) -> String {
     let readable = |text: &str| -> String {
         let allowed =

@@ -15,7 +15,7 @@ const SECRET_KEY_BYTES: usize = 158;
 /// Field value of a secret key that is not encrypted with a password.
 const UNENCRYPTED: [u8; 2] = [0, 0];
 
-/// A public key, with which signatures are verified. Its text is the second line of a minisign `.pub` file.
+/// A public key, with which signatures are verified. The text of the key is the second line of a minisign `.pub` file.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
     text: String,
@@ -169,8 +169,8 @@ pub fn create(path: &Path, protection: Protection) -> Result<PublicKey, Registry
     let public = PublicKey::parse(&pair.pk.to_base64())?;
     write_new(&public_file, &format!("untrusted comment: agent-host public key\n{public}\n"), 0o644)?;
     if let Err(error) = write_new(path, &secret, 0o600) {
-        // A public key without its secret key would block the next attempt. It was created just now and has verified no
-        // signatures, so it can be removed.
+        // A public key without its secret key would block the next attempt. The public key was created just now and has
+        // verified no signatures, so it can be removed.
         let _ = std::fs::remove_file(&public_file);
         return Err(error);
     }
@@ -258,8 +258,8 @@ mod tests {
         assert_eq!(file.open(Some("correct horse".to_owned())).expect("the key is opened").public, public);
     }
 
-    // P11: a file with the extension of a public key never contains a secret key, and a failed attempt leaves no single
-    // key behind.
+    // P11: a file with the extension of a public key never contains a secret key, and a failed attempt leaves no key
+    // without its counterpart.
     #[test]
     fn failed_key_creation_leaves_no_single_key() {
         let directory = tempfile::tempdir().expect("the directory is created");

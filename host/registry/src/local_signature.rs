@@ -61,9 +61,9 @@ impl Trust {
     }
 }
 
-/// Checks whether a component that is not locked may be loaded although signatures are required. Returns the entry that
-/// proves its origin, to be stored with the component. Returns `None` if the agent's own configuration allows the
-/// component without a signature.
+/// Checks whether a component without an entry in the lock file may be loaded although signatures are required. Returns
+/// the entry that proves its origin, to be stored with the component. Returns `None` if the agent's own configuration
+/// allows the component without a signature.
 pub(crate) fn verify_local(
     file: &Path,
     plugin: &PluginIdentity,

@@ -36,7 +36,7 @@ pub struct LockedPlugin {
     /// Version of the plugin. Empty if the plugin has no version.
     #[serde(default)]
     pub version: String,
-    /// Source of the plugin, as the user requested it. Updates use the tag in it.
+    /// Source of the plugin, as the user requested it. Updates use the tag in the source.
     pub reference: String,
     /// Digest of the manifest in the registry. `None` for files and web addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -188,7 +188,7 @@ impl LockFile {
         &self.plugins
     }
 
-    /// Returns the entry of the plugin with this name, or `None` if it is not locked.
+    /// Returns the entry of the plugin with this name, or `None` if the lock file has no such entry.
     pub fn plugin(&self, name: &str) -> Option<&LockedPlugin> {
         self.plugins.iter().find(|plugin| plugin.name == name)
     }
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(first.to_text(), second.to_text());
         let names: Vec<_> = first.plugins().iter().map(|plugin| plugin.name.as_str()).collect();
         assert_eq!(names, ["calc", "text", "web"]);
-        // A change of one plugin changes one line.
+        // A change to the component of one plugin changes one line of the lock file.
         let before = first.to_text();
         first.set(LockedPlugin { component: digest_of(b"new"), ..plugin("text") });
         let after = first.to_text();

@@ -1,6 +1,6 @@
 //! The network scope of an address: public, a private network, or this machine. A server may redirect requests only to
-//! addresses that it could reach itself. Otherwise it could use this host to explore networks that the server does not
-//! belong to.
+//! addresses that it could reach itself. Without this rule, a server could use the host to explore networks that the
+//! server does not belong to.
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,8 +16,8 @@ pub(crate) enum NetworkScope {
     Public,
     /// The address can be reached from the machines of a private network.
     PrivateNetwork,
-    /// The address can be reached only from this machine. This includes the metadata addresses of clouds, which provide
-    /// secrets to machines.
+    /// The address can be reached only from this machine. Such addresses include the metadata addresses of clouds,
+    /// which provide secrets to machines.
     ThisMachine,
 }
 

@@ -72,8 +72,8 @@ impl OriginLogin {
         }
     }
 
-    /// Returns the login for the token server that the registry itself named. This is the only way to use a login for
-    /// another origin, and [`TokenServers::may_receive_login`] decides whether it is allowed.
+    /// Returns the login for the token server that the registry itself named. No other function returns a login for
+    /// another origin. [`TokenServers::may_receive_login`] decides whether the token server may receive the login.
     pub(crate) fn for_token_server(&self, registry: &Url, realm: &Url, servers: &TokenServers) -> Option<Self> {
         let is_allowed = registry.origin() == self.origin && servers.may_receive_login(registry, realm);
         is_allowed.then(|| Self { origin: realm.origin(), login: self.login.clone() })
@@ -85,7 +85,7 @@ impl TokenServers {
         Self(urls.iter().map(Url::origin).collect())
     }
 
-    /// Returns whether a registry's login may be sent to this token server. It may be sent if the server has the
+    /// Returns whether a registry's login may be sent to this token server. The login may be sent if the server has the
     /// registry's origin, if the user allowed the server, or if both use HTTPS and have the same registrable domain, as
     /// `registry-1.docker.io` and `auth.docker.io` do. A registrable domain has one owner, but another port may belong
     /// to somebody else, so the server must use the standard port.

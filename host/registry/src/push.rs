@@ -158,10 +158,10 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// Returns the documents that `oci-wasm` 0.6.0 wrote for a component with these interfaces. They were read back
-    /// from Debian's docker-registry 2.8 on 2026-11-22, and the digests were replaced with placeholders. `oci-wasm`
-    /// read 27 components of five toolchains that this crate had pushed, byte for byte. Its own configs for these
-    /// components differed only in `created`.
+    /// Returns the documents that `oci-wasm` 0.6.0 wrote for a component with these interfaces. The documents were read
+    /// back from Debian's docker-registry 2.8 on 2026-11-22, and the digests were replaced with placeholders.
+    /// `oci-wasm` also read 27 components that five toolchains had built and this crate had pushed, and no byte
+    /// differed. For these components, the configs of `oci-wasm` and of this crate differed only in `created`.
     fn oci_wasm_documents(component: &Digest, size: usize, config: (&Digest, usize)) -> (Value, Value) {
         let manifest = json!({
             "annotations": {"org.opencontainers.image.version": "0.1.0"},

@@ -20,7 +20,7 @@ pub struct Reference {
     digest: Option<Digest>,
 }
 
-/// A repository in a registry. It contains all versions of one plugin.
+/// A repository in a registry, which contains all versions of one plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Repository {
     host: String,
@@ -39,9 +39,9 @@ pub enum Source {
 }
 
 impl Source {
-    /// Parses a source from the command line. A text in the form of a path is a file, and a valid reference is a
-    /// reference. Any other text is a file if a file with that name exists, so that a file can never replace a valid
-    /// reference.
+    /// Parses a source from the command line. A text in the form of a path is treated as a file, and a valid reference
+    /// as a reference. Any other text is treated as a file if a file with that name exists, so that a file can never
+    /// replace a valid reference.
     pub fn parse(text: &str) -> Result<Self, RegistryError> {
         let has_path_form = text.starts_with(['/', '.', '~']) || (text.ends_with(".wasm") && !text.contains("://"));
         if has_path_form {

@@ -35,7 +35,7 @@ pub struct Registry {
     http: Http,
     credentials: Credentials,
     token_servers: TokenServers,
-    /// Cached credentials, by the registry's origin and the scope.
+    /// Cached credentials, keyed by the registry's origin and the scope.
     authorizations: Mutex<HashMap<(Origin, String), OriginCredential>>,
 }
 
@@ -86,8 +86,8 @@ impl Registry {
         Ok(Self { http, credentials, token_servers, authorizations: Mutex::default() })
     }
 
-    /// Allows registries to send their login to the token servers at these URLs, even if a token server has another
-    /// origin than the registry.
+    /// Allows registries to send their login to the token servers at these URLs, even if the origin of a token server
+    /// differs from the registry's origin.
     #[must_use]
     pub fn with_token_servers(mut self, urls: &[Url]) -> Self {
         self.token_servers = TokenServers::of(urls);
@@ -130,8 +130,8 @@ impl Registry {
         let reported = header(&headers, "docker-content-digest").and_then(|digest| Digest::parse(&digest).ok());
         let media_type = header(&headers, CONTENT_TYPE.as_str()).unwrap_or_default();
         let digest = digest_of(&bytes);
-        // The content must match the digest in `name`, if it is a digest. It must also match the digest that the
-        // registry reports, if there is one.
+        // If `name` is a digest, the content must match it. If the registry reports a digest, the content must match
+        // that digest too.
         for expected in Digest::parse(name).ok().iter().chain(&reported) {
             if *expected != digest {
                 return Err(RegistryError::tampered(place, expected, &digest));
@@ -230,7 +230,8 @@ impl Registry {
     }
 
     /// Uploads bytes unless the registry already has them. If the result of an upload is unknown, the upload is retried
-    /// from the beginning: it first checks whether the bytes have arrived, and otherwise starts a new upload session.
+    /// from the beginning: the retry first checks whether the bytes have arrived, and starts a new upload session only
+    /// if they have not.
     pub(crate) async fn put_blob(&self, repository: &Repository, bytes: &Bytes) -> Result<(), RegistryError> {
         let digest = digest_of(bytes);
         let place = reference_text(repository, digest.as_str());

@@ -32,7 +32,7 @@ pub struct RetryNotice {
     pub next: (u32, u32),
 }
 
-/// A callback that is called before each delay. It should return quickly.
+/// A callback that is called before each delay. The callback should return quickly.
 pub type RetryListener = dyn Fn(&RetryNotice) + Send + Sync;
 
 /// The listener for retries. `None` if there is no listener.
@@ -54,8 +54,8 @@ pub(crate) enum RetryPolicy {
     Always,
     /// The request may be sent again only if the server reports that it did not process the request.
     IfNotProcessed,
-    /// The request may be sent again only if it is unknown whether the server processed it. For callers that can start
-    /// the whole operation again.
+    /// The request may be sent again only if it is unknown whether the server processed it. This policy is for callers
+    /// that can start the whole operation again.
     IfUnknown,
 }
 
@@ -104,7 +104,7 @@ impl<'t> Attempts<'t> {
     }
 }
 
-/// Returns the delays between a number of attempts. They grow by a factor and have no upper limit.
+/// Returns the delays between a number of attempts. The delays grow by a factor and have no upper limit.
 pub(crate) fn delays(first: Duration, factor: f32, attempts: u32) -> ExponentialBackoff {
     ExponentialBuilder::new()
         .with_min_delay(first)

@@ -1,6 +1,6 @@
 //! Searches the signatures of an artifact for a signature by a trusted key, within limits (row 54). Anybody who may
-//! push can add signatures. Therefore the search does not rely on their order, reads a limited number of them, and
-//! reports if it stopped early.
+//! push can add signatures. Therefore the search does not rely on the order of the signatures, reads a limited number
+//! of signatures, and reports if it stopped early.
 
 use crate::error::RegistryError;
 use crate::keys::PublicKey;
@@ -36,20 +36,20 @@ pub(crate) struct SignatureSearch<'s> {
     /// Digest of the signed manifest.
     pub(crate) subject: &'s Digest,
     pub(crate) component: &'s [u8],
-    /// The trusted keys. The search ends at a valid signature by any of them.
+    /// The trusted keys. The search ends at a valid signature by any of these keys.
     pub(crate) keys: &'s [PublicKey],
 }
 
 /// Result of a search for signatures.
 #[derive(Debug, Default)]
 pub(crate) struct FoundSignatures {
-    /// The valid signature. If none was found, some of the other signatures.
+    /// The valid signature, or some of the other signatures if no valid signature was found.
     pub(crate) texts: Vec<String>,
     /// Reason why not all signatures were read, as a message for users.
     pub(crate) stop_reason: Option<String>,
 }
 
-/// A signature that may be read. Its manifest is requested by digest or by the signature's own tag.
+/// A signature that may be read. The signature's manifest is requested by digest or by the signature's own tag.
 struct Candidate {
     name: String,
     /// Id of the key, as the list claims. `None` if it is unknown.
@@ -79,12 +79,12 @@ impl Candidates {
 }
 
 impl Registry {
-    /// Searches for a valid signature. If there is none, returns some of the other signatures.
+    /// Searches for a valid signature. If there is no valid signature, returns some of the other signatures.
     pub(crate) async fn find_signatures(&self, search: SignatureSearch<'_>) -> Result<FoundSignatures, RegistryError> {
         let deadline = Instant::now() + TIMEOUT;
         let Candidates { signatures: mut candidates, mut has_more, .. } = self.list_signatures(search).await?;
-        // First read the signatures that claim to be by a trusted key. Then read the others, because a list can contain
-        // false claims.
+        // First read the signatures that claim to be by a trusted key. Then read the other signatures, because a list
+        // can contain false claims.
         let key_ids: Vec<_> = search.keys.iter().filter_map(formatted_key_id).collect();
         candidates.sort_by_key(|candidate| match &candidate.key {
             Some(key) if key_ids.contains(key) => 0,
@@ -164,7 +164,7 @@ impl Registry {
                 candidates.signatures.extend(unlisted.map(|name| Candidate { name, key: None }));
             }
             Err(error) if error.is_offline() => return Err(error),
-            // Some registries do not list tags. In this case, only the signatures in the index are found.
+            // Some registries do not list tags. In such a registry, only the signatures in the index are found.
             Err(error) => tracing::warn!(%error, "could not list the tags of signatures"),
         }
         Ok(candidates)

@@ -19,8 +19,8 @@ use std::time::Duration;
 pub(crate) const SIGNATURE_TYPE: &str = "application/vnd.agent-host.plugin.signature.v1";
 /// Media type of the signature itself, which consists of minisign's four lines.
 const MINISIG_TYPE: &str = "application/vnd.minisign.signature.v1";
-/// Annotation with the id of the signature's key. Anybody can write it, so it only determines which signatures are read
-/// first.
+/// Annotation with the id of the signature's key. Anybody can write this annotation, so it only determines which
+/// signatures are read first.
 pub(crate) const KEY_ANNOTATION: &str = "host.agent.plugin.signature.key";
 /// Maximum number of missing signatures that are added to an index at one time.
 const MAX_RESTORED: usize = 32;
@@ -109,7 +109,7 @@ impl Registry {
         let prefix = format!("{}.", fallback_tag(subject));
         let tags = match self.tags(repository).await {
             Err(error) if error.is_offline() => return Err(error),
-            // Some registries do not list tags. In this case, only the signatures in the index are found.
+            // Some registries do not list tags. In such a registry, only the signatures in the index are found.
             Err(error) => {
                 tracing::warn!(%error, "could not list the tags of signatures");
                 Vec::new()

@@ -6,7 +6,7 @@ use crate::signature::{Claims, SignatureProblem, signing_key_id, verify};
 use agent_core::message::Digest;
 use agent_plugins::PluginIdentity;
 
-/// The handling of a plugin from another source that has no signature by a trusted key.
+/// The handling of a plugin that comes from another source and has no signature by a trusted key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SignaturePolicy {
     /// The plugin is refused.
@@ -84,8 +84,8 @@ impl Trust {
         self.allows_digest(&plugin.digest) || self.unsigned.contains(&plugin.name)
     }
 
-    /// Returns the trusted keys for a source, which is given as `HOST/PATH`. They are the keys of the longest namespace
-    /// that contains the source.
+    /// Returns the trusted keys for a source, which is given as `HOST/PATH`. The trusted keys are those of the longest
+    /// namespace that contains the source.
     pub fn keys_for(&self, source: &str) -> &[PublicKey] {
         let is_in = |namespace: &str| {
             let namespace = namespace.trim_end_matches('/');
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(accepted_reason(&[]), "it is not signed");
         assert!(accepted_reason(&signed_by(&untrusted_key)).contains("which is not trusted"));
         assert_eq!(verify(Off, &[]).ok(), Some(Signer::Untrusted { reason: String::new() }));
-        // One valid signature is enough. Signatures by other keys are ignored.
+        // One valid signature by a trusted key is enough. Signatures by other keys are ignored.
         let signatures = [signed_by(&untrusted_key), signed_by(&team), vec!["nonsense".to_owned()]].concat();
         assert!(matches!(verify(Required, &signatures), Ok(Signer::Trusted { .. })));
     }

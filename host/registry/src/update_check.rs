@@ -11,9 +11,9 @@ use crate::version::{VersionOrder, compare_versions};
 /// key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Downgrade {
-    /// Such plugins are allowed.
+    /// Plugins that are not newer, or no longer signed by a trusted key, are allowed.
     Allowed,
-    /// Such plugins are refused.
+    /// Plugins that are not newer, or no longer signed by a trusted key, are refused.
     Refused,
 }
 
@@ -56,7 +56,7 @@ fn downgrade_problem(new: &LockedPlugin, locked: &LockedPlugin, trust: &Trust) -
     }
     Some(match order {
         VersionOrder::Same => {
-            "which is the locked version with other content, and no trusted key has signed it later".to_owned()
+            "which is the locked version with other content, and has no newer signature by a trusted key".to_owned()
         }
         _ => {
             format!("which may be older than {locked_version}, the locked version: the two versions cannot be compared")

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 pub enum VersionOrder {
     /// The version is newer than the other version.
     Newer,
-    /// Both versions are equal.
+    /// The versions are equal.
     Same,
     /// The version is older than the other version.
     Older,
@@ -54,7 +54,7 @@ impl<'v> NumericVersion<'v> {
     }
 
     /// Compares two versions. Missing numbers count as zero. If the numbers are equal, the prereleases are compared as
-    /// in semantic versions. Returns `None` if that is not possible.
+    /// in semantic versions. Returns `None` if the prereleases cannot be compared.
     fn compare(&self, other: &Self) -> Option<Ordering> {
         let count = self.numbers.len().max(other.numbers.len());
         let number = |numbers: &[&'v str], position: usize| {

@@ -228,7 +228,7 @@ async fn i5_reading_stops_if_a_server_floods_requests() {
     let message = failed_message(call(&servers, "flood").await);
     assert!(message.contains("no result within 2s"), "{message}");
     // The server can write as many requests as the two pipes and the client's buffer can store. Without backpressure,
-    // the client would have read a hundred times as many.
+    // the client would have read a hundred times as many requests.
     let sent_thousands = fixture.diary.count("a thousand questions");
     assert!(sent_thousands <= 5, "{sent_thousands} thousand requests were sent");
     acquired.release().await;

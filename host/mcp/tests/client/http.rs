@@ -223,8 +223,8 @@ async fn i5_endless_and_silent_http_responses_are_abandoned() {
     }
 }
 
-/// The message about an HTTP error is a sentence with advice. It contains neither type names of libraries nor the body
-/// of the response.
+/// The message about an HTTP error is a sentence with advice. The message contains neither type names of libraries nor
+/// the body of the response.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_http_errors_are_explained_in_sentences() {
     let body = || "<html>\u{1b}[2Joops</html>";

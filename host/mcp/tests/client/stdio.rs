@@ -1,4 +1,4 @@
-//! Tests of servers that run as child processes (I5): their tools and results, and that all their processes end.
+//! Tests of servers that run as child processes (I5): their tools, their results, and the end of all their processes.
 
 use crate::fixture::until;
 use crate::support::{Fixture, call, call_with, failed_message, names, text};
@@ -46,7 +46,7 @@ async fn i5_a_child_process_provides_its_tools() {
 }
 
 /// I5: some servers hang, exit or send an invalid response if they do not know the first message. The client can
-/// connect to them, because its first message is one that all of them know.
+/// connect to such servers, because all of them know its first message.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_servers_that_do_not_know_the_newer_handshake_are_connected() {
     for mode in ["deaf-to-new", "dies-of-new", "odd-to-new"] {
@@ -90,7 +90,7 @@ async fn l29_a_stopping_host_ends_servers_at_once() {
     fixture.diary.all_gone().await;
 }
 
-/// I5: a server that is connected only during turns runs as long as a turn uses it. Its process has ended when
+/// I5: a server that is connected only during turns runs as long as a turn uses it. The server's process has ended when
 /// `release` returns.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_server_is_closed_when_the_last_turn_releases_it() {
@@ -142,8 +142,8 @@ fn i5_dropping_the_runtime_ends_the_processes() {
     drop(acquired);
 }
 
-/// I5: a server and its wrapper script both ignore that their input is closed and the signal to exit. They are killed
-/// together with all processes that they started.
+/// I5: a server and its wrapper script both ignore the end of their input and the signal to exit. The server and the
+/// script are killed together with all processes that they started.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_whole_process_groups_are_killed() {
     let mut fixture = Fixture::new("stubborn");

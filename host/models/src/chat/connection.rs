@@ -1,4 +1,4 @@
-//! The HTTP client of one provider. It is created once, with the provider's address, headers and secrets.
+//! The HTTP client of one provider. The client is created once, with the provider's address, headers and secrets.
 
 use super::dialect::{Dialect, is_loopback};
 use super::model_list;
@@ -78,7 +78,7 @@ impl Connection {
 /// Returns the URL for messages, without credentials, query and fragment.
 pub(super) fn display_url(url: &Url) -> String {
     let mut url = url.clone();
-    // These calls only fail for URLs without a host.
+    // The setters fail only for URLs without a host.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.set_query(None);
@@ -107,7 +107,8 @@ pub(crate) fn build_client(base_url: &Url, connect: Duration) -> Result<Client, 
         builder = builder.no_proxy();
     }
     if base_url.scheme() == "http" {
-        // HTTP without TLS needs no certificates. Loading them could fail, because containers often contain none.
+        // HTTP without TLS needs no certificates. Loading certificates could fail, because containers often
+        // contain none.
         builder = builder.tls_certs_only([]);
     }
     builder.build().map_err(|error| {

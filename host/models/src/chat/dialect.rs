@@ -5,21 +5,21 @@ use agent_core::message::CallId;
 use agent_core::model::ModelRequest;
 use url::{Host, Url};
 
-/// The dialect of one server. It depends on the host name of the base URL. For local servers at other addresses, it
-/// depends on the configured name of the provider.
+/// The dialect of one server. The dialect depends on the host name of the base URL. If the host name is unknown, the
+/// dialect of a local server depends on the configured name of the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// OpenAI, also on Azure. The field that limits the reply is `max_completion_tokens`, which reasoning models
     /// require.
     OpenAi,
-    /// OpenRouter. It accepts the same media as OpenAI, but the field that limits the reply is `max_tokens`.
+    /// OpenRouter, which accepts the same media as OpenAI, but limits the reply with the field `max_tokens`.
     OpenRouter,
-    /// Groq. It does not accept an output schema together with tools.
+    /// Groq, which does not accept an output schema together with tools.
     Groq,
-    /// DeepSeek. It supports only the response format `json_object`.
+    /// DeepSeek, which supports only the response format `json_object`.
     DeepSeek,
-    /// Mistral. It rejects unknown fields, such as `stream_options`. Call ids must have nine letters or digits, and a
-    /// user message must not follow a tool message directly.
+    /// Mistral, which rejects unknown fields, such as `stream_options`. In requests to Mistral, call ids must have nine
+    /// letters or digits, and a user message must not follow a tool message directly.
     Mistral,
     /// Ollama, LM Studio, llama.cpp, vLLM and any other server on this machine. Such servers enforce an output schema
     /// with a grammar that does not allow tool calls.
@@ -31,11 +31,11 @@ pub(crate) enum Dialect {
 /// The way in which a request contains the output schema (L12). The host also checks the output itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SchemaField {
-    /// In a `response_format` of type `json_schema`.
+    /// The schema is in a `response_format` of type `json_schema`.
     JsonSchema,
-    /// In the system message, together with a `response_format` of type `json_object`.
+    /// The schema is in the system message, and the request has a `response_format` of type `json_object`.
     JsonObject,
-    /// In the system message, without a `response_format`.
+    /// The schema is in the system message, and the request has no `response_format`.
     SystemMessage,
 }
 
@@ -117,8 +117,9 @@ impl Dialect {
         }
     }
 
-    /// Returns the id that a request contains for the call. It is the host's own id if the server accepts this id, or
-    /// otherwise a short id that is derived from it. The result depends only on the dialect and the id.
+    /// Returns the id that a request contains for the call. The request contains the host's own id if the server
+    /// accepts that id, and otherwise a short id that is derived from the host's id. The result depends only on the
+    /// dialect and the id.
     pub(crate) fn call_id(self, id: &CallId) -> String {
         let CallId(id) = id;
         let is_allowed =

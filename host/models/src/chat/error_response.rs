@@ -13,7 +13,8 @@ use std::time::{Duration, SystemTime};
 /// Maximum number of bytes that are read from the body of an error response.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
-/// Maximum time to read the body of an error response. The error is reported without a message if it takes longer.
+/// Maximum time to read the body of an error response. If reading takes longer, the error is reported without the
+/// provider's message.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum length of a provider's message in characters.
@@ -85,7 +86,8 @@ pub(super) fn quote(exchange: &Exchange<'_>, message: &str) -> String {
     }
 }
 
-/// Reads the body up to the size and time limits. If the connection fails, the bytes that arrived before are returned.
+/// Reads the body up to the size and time limits. If the connection fails, the bytes that have already arrived
+/// are returned.
 async fn read_body(exchange: &Exchange<'_>, mut response: Response) -> Vec<u8> {
     let mut body = Vec::new();
     let read = async {

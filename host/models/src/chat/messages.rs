@@ -138,8 +138,8 @@ impl<'r> Messages<'r> {
         self.ids.get(id).map_or_else(|| self.dialect.call_id(id), |id| (*id).to_owned())
     }
 
-    /// Returns a name for the tool that the provider accepts (L14). The tool may be one that is not offered in this
-    /// request or that the model invented.
+    /// Returns a name that the provider accepts for the tool (L14). The tool may not be offered in this request, or the
+    /// model may have invented it.
     fn name<'n>(&self, author: &'n str) -> Cow<'n, str>
     where
         'r: 'n,

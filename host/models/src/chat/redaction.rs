@@ -1,5 +1,5 @@
-//! Removes a provider's secrets from messages, records and replies (row 16). A server may send the secrets back that it
-//! received.
+//! Removes a provider's secrets from messages, records and replies (row 16). A server may send back the secrets that
+//! it received.
 
 use crate::configuration::ProviderConfig;
 use agent_core::model::{Delta, Reply};

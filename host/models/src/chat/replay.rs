@@ -12,7 +12,8 @@ pub(super) struct ReplayFields<'r> {
 }
 
 impl<'r> ReplayFields<'r> {
-    /// Returns the replay data of an assistant message. It is empty if the message came from another provider.
+    /// Returns the replay data of an assistant message. The replay data is empty if the message came from
+    /// another provider.
     pub(super) fn from_parts(parts: &'r [Part], provider: &str) -> Self {
         let data = parts.iter().find_map(|part| match part {
             Part::Replay(Replay { provider: replay_provider, data }) if replay_provider == provider => Some(data),
@@ -43,8 +44,9 @@ impl<'r> ReplayFields<'r> {
         }
     }
 
-    /// Returns the ids that the provider gave to the calls, if its reasoning refers to them and they must therefore be
-    /// sent back too. Returns `None` if there is not exactly one distinct id for each of the `call_count` calls.
+    /// Returns the ids that the provider gave to the calls. The ids must be sent back if the provider's reasoning
+    /// refers to them. Returns `None` if the reasoning refers to none of the ids. Also returns `None` if there is not
+    /// exactly one distinct id for each of the `call_count` calls.
     pub(super) fn ids(&self, call_count: usize) -> Option<Vec<&'r str>> {
         let details = self.message?.get("reasoning_details")?.as_array()?;
         let ids: Vec<&str> = self.calls.iter().filter_map(|call| call.get("id")?.as_str()).collect();

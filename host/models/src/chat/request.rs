@@ -59,8 +59,8 @@ fn function(tool: &OfferedTool) -> Value {
     json!({ "type": "function", "function": { "name": name, "description": description, "parameters": input_schema } })
 }
 
-/// Returns the text of the system message. It contains the sections of the request, the leading system messages of the
-/// conversation, and the output schema if the server does not accept it in a field.
+/// Returns the text of the system message. The system message contains the sections of the request, the leading system
+/// messages of the conversation, and the output schema if the server does not accept it in a field.
 fn system_text(request: &ModelRequest, dialect: Dialect) -> String {
     let mut sections = request.system.clone();
     sections.extend(

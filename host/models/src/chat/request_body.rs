@@ -1,4 +1,4 @@
-//! The JSON bytes of one request. Their size is limited. Messages are written one at a time, so that at most one media
+//! The JSON bytes of one request, whose size is limited. Messages are written one at a time, so that at most one media
 //! item is in memory twice.
 
 use serde_json::Value;

@@ -152,7 +152,7 @@ fn cannot_be_reply(first: u8, declared: &str) -> bool {
     }
 }
 
-/// Sends deltas. This waits if the receiver is slow, and it is not an error if the receiver was dropped.
+/// Sends deltas. Sending waits if the receiver is slow, and it is not an error if the receiver was dropped.
 async fn send_deltas(pieces: Vec<Delta>, deltas: &Sender<Delta>) {
     for delta in pieces {
         let _ = deltas.send(delta).await;

@@ -34,8 +34,8 @@ fn interrupted() -> ModelRequest {
     plain_request(messages, vec![tool("a.b", "", json!({"type": "object"}))])
 }
 
-/// Mistral rejects unknown fields. It requires call ids of nine characters, and an assistant message between a tool
-/// message and a user message.
+/// Mistral rejects unknown fields. Mistral requires call ids of nine characters, and an assistant message between a
+/// tool message and a user message.
 #[tokio::test]
 async fn m1_mistral_requests_follow_its_rules() {
     let body = sent(&interrupted(), Dialect::Mistral).await;
@@ -103,7 +103,7 @@ async fn l22_leading_system_messages_are_joined() {
     assert_eq!(roles(&sent(&without_system_text, Dialect::Common).await), ["user"]);
 }
 
-/// L14: a call of a tool that is not offered has a name that the provider accepts, even if no such tool exists.
+/// L14: a call to a tool that is not offered has a name that the provider accepts, even if no such tool exists.
 #[tokio::test]
 async fn l14_tools_that_are_not_offered_get_valid_names() {
     let messages = vec![
@@ -208,7 +208,8 @@ async fn p4_downscaled_media_are_sent_with_their_new_type() {
     assert!(body["messages"][1]["content"][0]["text"].as_str().unwrap().ends_with("cannot view it]"));
 }
 
-/// Audio and documents are sent if the server accepts them. Otherwise they are described.
+/// Audio and documents are sent if the server accepts them. Audio and documents that the server does not accept
+/// are described.
 #[tokio::test]
 async fn p4_audio_and_documents_are_sent_or_described() {
     let parts = vec![Part::Media(media("audio/x-wav", 3)), Part::Media(media("application/pdf", 3))];

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 /// Maximum size of the thinking and of the refusal in the step record, each in bytes.
 const MAX_RECORDED_TEXT: usize = 64 * 1024;
 
-/// Maximum token count that the usage of a reply may report. Larger counts are reduced to it.
+/// Maximum token count in the usage of a reply. Larger counts are reduced to this maximum.
 const MAX_TOKENS: u64 = 1 << 32;
 
 /// Maximum size of `usage` in the step record, in bytes.
@@ -48,10 +48,10 @@ pub(super) struct ReplyAssembler {
     stop: Option<StopReason>,
     is_done: bool,
     is_document: bool,
-    /// Whether a `delta` has arrived. A `message` is then ignored, because it only repeats earlier content.
+    /// Whether a `delta` has arrived, in which case a `message` is ignored, because it only repeats earlier content.
     has_deltas: bool,
-    /// Whether thinking arrived in a separate field. The text of `reasoning_details` is then ignored, because it only
-    /// repeats this thinking.
+    /// Whether thinking arrived in a separate field, in which case the text of `reasoning_details` is ignored, because
+    /// it only repeats this thinking.
     has_reasoning: bool,
     /// Total size in bytes of the text, thinking, refusal and calls so far.
     size: usize,
@@ -256,7 +256,7 @@ impl ReplyAssembler {
         self.record(&deltas[start..]);
     }
 
-    /// Adds a piece of a refusal. It is streamed as text, but the text of the reply does not contain it.
+    /// Adds a piece of a refusal. The refusal is streamed as text, but the text of the reply does not contain it.
     fn add_refusal(&mut self, refusal: &str, deltas: &mut Vec<Delta>) {
         if !refusal.is_empty() {
             self.splitter.end_thinking(deltas);
@@ -276,7 +276,8 @@ impl ReplyAssembler {
         Ok(())
     }
 
-    /// Records token usage. It replaces earlier usage, because the last usage is that of the complete reply.
+    /// Records token usage. The new usage replaces earlier usage, because the last usage counts the tokens of the
+    /// complete reply.
     fn add_usage(&mut self, usage: Option<&RawValue>) {
         let Some(raw) = usage else { return };
         let usage: WireUsage = serde_json::from_str(raw.get()).unwrap_or_default();

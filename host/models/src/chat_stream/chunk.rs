@@ -152,7 +152,7 @@ fn repair(json: &str) -> Result<String, StreamError> {
 }
 
 /// Replaces each unpaired surrogate escape by U+FFFD. Servers produce such escapes if they split text between the
-/// halves of a pair (RFC 8259, section 8.2). Returns `None` if there are none.
+/// halves of a pair (RFC 8259, section 8.2). Returns `None` if there are no such escapes.
 fn replace_lone_surrogates(json: &str) -> Option<String> {
     let mut repaired = String::with_capacity(json.len());
     let (mut rest, mut has_replaced) = (json, false);

@@ -5,7 +5,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 use std::borrow::Cow;
 use std::fmt;
 
-/// A string. It is empty if the field is missing, null or not a string. Numbers become strings, because some servers
+/// A string, which is empty if the field is missing, null or not a string. Numbers become strings, because some servers
 /// use numbers as the ids of calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Text<'a>(pub(super) Cow<'a, str>);

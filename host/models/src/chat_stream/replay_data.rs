@@ -6,7 +6,8 @@ use agent_core::message::Replay;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-/// Maximum size of the replay data of one reply, in bytes. If there is more data, nothing is sent back.
+/// Maximum size of the replay data of one reply, in bytes. If a reply has more replay data, none of the data is
+/// sent back.
 const MAX_BYTES: usize = 256 * 1024;
 
 /// Fields of an item of `reasoning_details` whose text may arrive in pieces.
@@ -32,7 +33,7 @@ impl ReplayCollector {
         }
     }
 
-    /// Adds a piece of `reasoning_content`. DeepSeek rejects requests in which it is missing.
+    /// Adds a piece of `reasoning_content`. DeepSeek rejects requests in which `reasoning_content` is missing.
     pub(super) fn reasoning_content(&mut self, piece: &str) {
         if self.reserve(piece.len()) {
             self.reasoning_content.push_str(piece);
@@ -62,8 +63,8 @@ impl ReplayCollector {
         is_small.then(|| Replay { provider: provider.to_owned(), data })
     }
 
-    /// Adds `length` bytes to the size and returns whether the data is still within the limit. Drops all data if it is
-    /// not.
+    /// Adds `length` bytes to the size and returns whether the data is still within the limit. Drops all data if the
+    /// size exceeds the limit.
     fn reserve(&mut self, length: usize) -> bool {
         self.size = self.size.saturating_add(length);
         if self.size > MAX_BYTES {

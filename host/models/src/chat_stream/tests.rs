@@ -44,7 +44,7 @@ fn calls(decoded: &DecodedReply) -> Vec<Call<'_>> {
     fields.collect()
 }
 
-/// M1: usage is found in all fields that servers use, and the last usage counts.
+/// M1: usage is found in all fields that servers use, and later usage replaces earlier usage.
 #[test]
 fn m1_usage_is_found_in_all_fields() {
     let usage = |prompt: u64, completion: u64| json!({"prompt_tokens": prompt, "completion_tokens": completion});
@@ -70,7 +70,7 @@ fn m1_usage_is_found_in_all_fields() {
     assert_eq!((decoded.reply.usage, decoded.raw.get("usage")), (Usage::default(), None));
 }
 
-/// L21: thinking is read from all fields that servers use. It is read only once and never appears in the text.
+/// L21: thinking is read from all fields that servers use. Thinking is read only once and never appears in the text.
 #[test]
 fn l21_thinking_is_read_from_all_fields() {
     let detail = |text: &str| json!([{"type": "reasoning.text", "text": text}]);
@@ -108,7 +108,8 @@ fn l21_thinking_is_read_from_all_fields() {
     assert_eq!(streamed(&[delta(json!({"content": text})), end("stop")]).1, text);
 }
 
-/// M1: content is decoded if it is a string, a list of parts, or in the same chunk as the finish reason.
+/// M1: content is decoded if it is a string or a list of parts, and even if it is in the same chunk as the
+/// finish reason.
 #[test]
 fn m1_content_of_all_forms_is_decoded() {
     let parts = json!([{"type": "text", "text": "a"}, {"type": "reference", "reference_ids": [1]}, {"type": "text", "text": "b"}]);
@@ -131,7 +132,8 @@ fn m1_content_of_all_forms_is_decoded() {
     assert_eq!(stream.finish(&mut deltas).unwrap().reply.text, "y", "the last of two equal keys counts");
 }
 
-/// M1: a refusal is streamed and stored separately from the decoded text. It becomes the text of the raw reply.
+/// M1: a refusal is streamed and stored separately from the decoded text. The refusal becomes the text of the
+/// raw reply.
 #[test]
 fn m1_a_refusal_is_separate_from_the_text() {
     let chunks = [delta(json!({"content": null, "refusal": "I "})), delta(json!({"refusal": "won't"})), end("stop")];

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 /// Maximum number of calls in one reply.
 const MAX_CALLS: usize = 1024;
-/// Maximum size of a tool name in bytes. This is twice the maximum length of a tool's name from any source.
+/// Maximum size of a tool name in bytes. The maximum is twice the maximum length of a tool's name from any source.
 const MAX_NAME_BYTES: usize = 256;
 
 /// The calls of one reply, in the order in which they started.
@@ -74,7 +74,7 @@ impl ToolCallAssembler {
         Ok(self.calls.len() - 1)
     }
 
-    /// Returns the call that the piece continues, or `None` if it starts a new one.
+    /// Returns the call that the piece continues, or `None` if the piece starts a new call.
     fn continued_call(&self, piece: &ToolCallDelta<'_>) -> Option<usize> {
         let position = match piece.index.0 {
             Some(index) => *self.by_index.get(&index)?,

@@ -30,7 +30,7 @@ pub struct ProviderError {
 pub enum ErrorOrigin {
     /// The HTTP status of the response is an error.
     Status(u16),
-    /// The error is inside a reply that started successfully. The provider may have sent a status with it.
+    /// The error is inside a reply that started successfully. The provider may have sent a status with the error.
     InReply(Option<u16>),
 }
 
@@ -176,7 +176,7 @@ impl Cause {
     }
 }
 
-/// Returns the HTTP status of the error. Inside a reply, some providers send the status as the error code.
+/// Returns the HTTP status of the error. In errors inside a reply, some providers send the status as the error code.
 fn status(origin: ErrorOrigin, code: &str) -> Option<u16> {
     match origin {
         ErrorOrigin::Status(status) => Some(status),

@@ -25,7 +25,7 @@ pub(super) enum CallLines<'a> {
     Unknown(String),
 }
 
-/// Finds the calls in a prompt. A line contains a tool's name, which is the author's name or the offered name, and a
+/// Finds the calls in a prompt. A call consists of a tool's name, which is the author's name or the offered name, and a
 /// JSON object, which may span several lines. The JSON object may be omitted if the tool has no required arguments.
 pub(super) fn parse<'a>(prompt: &str, tools: &'a [OfferedTool]) -> CallLines<'a> {
     let mut calls = Vec::new();
@@ -117,7 +117,7 @@ fn has_no_required_arguments(tool: &OfferedTool) -> bool {
 }
 
 fn invalid_call<'a>(name: &str, line: usize, problem: &str) -> CallLines<'a> {
-    CallLines::Invalid(format!("The call of {name} in line {line} is invalid: {problem}. Nothing was run."))
+    CallLines::Invalid(format!("The call to {name} in line {line} is invalid: {problem}. Nothing was run."))
 }
 
 /// Formats a JSON error with its line and column in the prompt instead of its position in the JSON.
@@ -195,16 +195,16 @@ mod tests {
 
     #[test]
     fn a_duplicate_key_is_rejected_with_its_position() {
-        insta::assert_snapshot!(parsed("text.count {\"path\": \"a\", \"path\": \"b\"}"), @"The call of text.count in line 1 is invalid: the key `path` appears twice at line 1, column 31. Nothing was run.");
-        insta::assert_snapshot!(parsed("files.list {\"path\": [{\n \"a\": 1,\n \"a\": 2}]}"), @"The call of files.list in line 1 is invalid: the key `a` appears twice at line 3, column 4. Nothing was run.");
+        insta::assert_snapshot!(parsed("text.count {\"path\": \"a\", \"path\": \"b\"}"), @"The call to text.count in line 1 is invalid: the key `path` appears twice at line 1, column 31. Nothing was run.");
+        insta::assert_snapshot!(parsed("files.list {\"path\": [{\n \"a\": 1,\n \"a\": 2}]}"), @"The call to files.list in line 1 is invalid: the key `a` appears twice at line 3, column 4. Nothing was run.");
     }
 
     #[test]
     fn invalid_lines_are_reported_with_their_position() {
-        insta::assert_snapshot!(parsed("text.count {\"path\": a}"), @"The call of text.count in line 1 is invalid: expected value at line 1, column 21. Nothing was run.");
-        insta::assert_snapshot!(parsed("files.list {}\ntext.count {\n  \"path\" \"a\"}"), @"The call of text.count in line 2 is invalid: expected `:` at line 3, column 10. Nothing was run.");
-        insta::assert_snapshot!(parsed("text.count {\"path\": \"a\""), @"The call of text.count in line 1 is invalid: EOF while parsing an object at line 1, column 23. Nothing was run.");
-        insta::assert_snapshot!(parsed("text.count {\"path\": \"a\"} and more"), @"The call of text.count in line 1 is invalid: unexpected text `and more` after the JSON object. Nothing was run.");
+        insta::assert_snapshot!(parsed("text.count {\"path\": a}"), @"The call to text.count in line 1 is invalid: expected value at line 1, column 21. Nothing was run.");
+        insta::assert_snapshot!(parsed("files.list {}\ntext.count {\n  \"path\" \"a\"}"), @"The call to text.count in line 2 is invalid: expected `:` at line 3, column 10. Nothing was run.");
+        insta::assert_snapshot!(parsed("text.count {\"path\": \"a\""), @"The call to text.count in line 1 is invalid: EOF while parsing an object at line 1, column 23. Nothing was run.");
+        insta::assert_snapshot!(parsed("text.count {\"path\": \"a\"} and more"), @"The call to text.count in line 1 is invalid: unexpected text `and more` after the JSON object. Nothing was run.");
         insta::assert_snapshot!(parsed(&"files.list {}\n".repeat(65)), @"The prompt has 65 calls, but at most 64 can run at once. Nothing was run.");
     }
 }

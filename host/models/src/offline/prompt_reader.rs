@@ -15,8 +15,8 @@ pub(super) struct Token {
     pub(super) kind: TokenKind,
     /// Text without quotation marks.
     pub(super) text: String,
-    /// Word directly before the token, in lower case. It is empty at the beginning of the prompt and after another
-    /// token. It ends with `=` if the prompt contains `word=token` or `word: token`.
+    /// Word directly before the token, in lower case. This word is empty at the beginning of the prompt and after
+    /// another token. The word ends with `=` if the prompt contains `word=token` or `word: token`.
     pub(super) before: String,
 }
 
@@ -122,7 +122,7 @@ struct Reader<'a> {
     parsed: ParsedPrompt,
     /// Characters of an arithmetic expression that were read so far.
     arithmetic_run: String,
-    /// Word directly before the next token. See [`Token::before`].
+    /// Word directly before the next token, for [`Token::before`].
     before: String,
 }
 

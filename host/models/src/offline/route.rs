@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 /// Minimum ratio between the score of the chosen tool and the second-highest score. Only tools whose arguments are in
 /// the prompt are compared. The score of a tool whose arguments are not in the prompt may exceed the score of the
-/// chosen tool by at most this ratio.
+/// chosen tool by at most this factor.
 const MIN_SCORE_RATIO: f32 = 1.2;
 
 /// Maximum number of suggested tools.
@@ -44,7 +44,7 @@ pub(super) struct Candidate<'a> {
 pub(super) enum Route<'a> {
     /// The prompt clearly means this tool.
     Call(Candidate<'a>),
-    /// The prompt is not clear. Contains at most three suggested tools, the best first. There are none if no tool
+    /// The prompt is not clear. Contains at most three suggested tools, the best first. The list is empty if no tool
     /// shares a word with the prompt.
     Suggest(Vec<Candidate<'a>>),
 }

@@ -209,7 +209,7 @@ async fn call_lines_are_executed() {
     let prompt = "Do this:\ntext.count_file {\"path\": \"a.md\"}\nclock_now {}";
     assert_eq!(answer_to(prompt).await, "text_count_file {\"path\": \"a.md\"}; clock_now {}");
     insta::assert_snapshot!(answer_to("text.count_file {\"path\": a.md}").await, @r#"
-    The call of text.count_file in line 1 is invalid: expected value at line 1, column 26. Nothing was run.
+    The call to text.count_file in line 1 is invalid: expected value at line 1, column 26. Nothing was run.
 
     This is the offline router, not a language model: it only runs tools. To use a language model, pass `--model PROVIDER/MODEL` or set `model = "PROVIDER/MODEL"` in agent.toml.
     "#);

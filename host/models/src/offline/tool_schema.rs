@@ -56,8 +56,8 @@ pub(super) enum Kind {
     Choice(Vec<Value>),
     /// A list.
     List,
-    /// An object with these required properties. If there are alternatives, this describes the first one. The kind is
-    /// used only for placeholders in suggested call lines.
+    /// An object with these required properties. If the schema has alternatives, these are the properties of the first
+    /// alternative. The kind is used only for placeholders in suggested call lines.
     Object(Vec<Property>),
     /// A value of any other kind.
     Other,
@@ -166,8 +166,8 @@ fn first_object(alternatives: &[Value], schema: &Value, depth: usize) -> Kind {
     }
 }
 
-/// Returns the kind of the alternative if there is only one other than null, or a choice if all alternatives are
-/// constants. Returns `Other` for all other alternatives.
+/// Returns the kind of the only alternative other than null, or a choice if all alternatives are constants. Returns
+/// `Other` in all other cases.
 fn alternatives_kind(name: &str, alternatives: &[Value], schema: &Value, depth: usize) -> Kind {
     let mut kinds: Vec<Kind> = alternatives
         .iter()

@@ -19,7 +19,7 @@ pub(crate) struct Expectation {
     messages: Option<usize>,
     /// Roles of all messages, in order.
     roles: Option<Vec<Role>>,
-    /// Seen counts of all messages, in order (L3).
+    /// The seen count of each message (L3), in the order of the messages.
     seen_counts: Option<Vec<u32>>,
     /// Authors' names of all offered tools, in any order. An empty list means that no tools are offered.
     tools: Option<Vec<String>>,

@@ -61,7 +61,8 @@ pub struct ScriptedReply {
     pub(crate) stop: Option<StopReason>,
     /// Token usage. Default: an estimate.
     usage: Option<ScriptedUsage>,
-    /// Number or list of the pieces in which the text is streamed. Default: the text is split after words.
+    /// The pieces in which the text is streamed: either their number, or a list of the pieces. Default: the text is
+    /// split after words.
     chunks: Option<Chunks>,
     /// Delay before each delta of the stream, in milliseconds.
     #[serde(default)]
@@ -162,7 +163,7 @@ impl ScriptedReply {
         if let Some(Chunks::Pieces(pieces)) = &self.chunks
             && self.text.as_ref().is_some_and(|text| *text != pieces.concat())
         {
-            return Some("`chunks` do not add up to `text`: remove one of them".into());
+            return Some("`chunks` do not add up to `text`: remove `chunks` or `text`".into());
         }
         if matches!(self.chunks, Some(Chunks::Number(0))) {
             return Some("`chunks` is 0: use a number of at least 1, or a list of pieces".into());
@@ -328,7 +329,7 @@ mod tests {
         insta::assert_snapshot!(error("{\"text\": \"a\""), @"the script s.json, line 1, column 12, replies[0]: EOF while parsing an object");
         insta::assert_snapshot!(error(""), @r#"the script s.json, line 1: there is no reply: add one, for example `{"text": "Hello."}`"#);
         insta::assert_snapshot!(error("{}"), @r#"the script s.json, reply 1: is empty: add `text`, `calls` or `error` (`"text": ""` is an empty reply)"#);
-        insta::assert_snapshot!(error(r#"{"text": "a", "chunks": ["b"]}"#), @"the script s.json, reply 1: `chunks` do not add up to `text`: remove one of them");
+        insta::assert_snapshot!(error(r#"{"text": "a", "chunks": ["b"]}"#), @"the script s.json, reply 1: `chunks` do not add up to `text`: remove `chunks` or `text`");
         insta::assert_snapshot!(error(r#"{"text": "a", "chunks": 0}"#), @"the script s.json, reply 1: `chunks` is 0: use a number of at least 1, or a list of pieces");
         insta::assert_snapshot!(error(r#"{"text": "a", "delay_ms": 600001}"#), @"the script s.json, reply 1: `delay_ms` is 600001, but the maximum is 600000");
         insta::assert_snapshot!(error(r#"{"text": "a", "expect": {"rolls": ["user"]}}"#), @"the script s.json, line 1, column 32, replies[0].expect.rolls: unknown field `rolls`, expected one of `lifecycle`, `messages`, `roles`, `seen_counts`, `tools`, `offers`, `withholds`, `last_contains`, `contains`, `lacks`, `system_contains`, `output_schema`");

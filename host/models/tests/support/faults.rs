@@ -1,5 +1,5 @@
-//! Tests of truncated, stalled, corrupted and endless streams (row 31). Each of them causes a typed error within a
-//! limited time, and a truncated reply never counts as complete.
+//! Tests of truncated, stalled, corrupted and endless streams (row 31). Each faulty stream causes a typed error within
+//! a limited time, and a truncated reply never counts as complete.
 
 use crate::client::{CANARY, ask, failure, message, model, model_with_timeouts, simple_request};
 use crate::server::{END, Server, Step, answer, chunk, json, stream_head, text_event};

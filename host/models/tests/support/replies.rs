@@ -139,7 +139,7 @@ async fn several_requests_use_the_same_connection() {
 }
 
 /// L29: dropping the future closes the connection within 100 ms, both before and during the response. On a busy machine
-/// the test may be scheduled late, so the shortest of three times counts.
+/// the test may be scheduled late, so the test uses the shortest of three measured times.
 #[tokio::test]
 async fn l29_dropping_the_call_closes_the_connection_at_once() {
     let before_response = vec![Step::AwaitClose];

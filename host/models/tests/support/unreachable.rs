@@ -70,8 +70,8 @@ async fn m3_a_lost_connection_is_not_reused() {
     assert_eq!(ask(&model, &simple_request()).await.0.unwrap().reply.text, "hello");
 }
 
-/// Containers often have no root certificates. HTTP without TLS works without them, and HTTPS reports that they are
-/// missing. A server on this machine is reached directly, even if a proxy is configured.
+/// Containers often have no root certificates. HTTP without TLS works without root certificates, and HTTPS reports that
+/// they are missing. A server on this machine is reached directly, even if a proxy is configured.
 #[test]
 fn servers_on_this_machine_need_neither_certificates_nor_proxy() {
     if std::env::var_os(WITHOUT_CERTIFICATES).is_some() {

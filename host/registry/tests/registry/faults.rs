@@ -45,8 +45,8 @@ async fn download_is_resumed_by_another_process() {
     assert_eq!(ranges(&registry), ["100004-"]);
 }
 
-/// The part from an earlier attempt is verified together with the other parts. If it was damaged, everything is
-/// downloaded again.
+/// The part from an earlier attempt is verified together with the other parts. If the earlier part was damaged,
+/// everything is downloaded again.
 #[tokio::test]
 async fn damaged_partial_download_is_discarded() {
     let (registry, reference, bytes) = with_plugin().await;

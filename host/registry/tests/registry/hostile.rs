@@ -85,8 +85,8 @@ async fn invalid_tag_is_not_the_newest_version() {
     assert!(requests.contains("/manifests/1.0.0") && !requests.contains("9.9.9"), "{requests}");
 }
 
-/// Row 23: a signature that contains the id of the trusted key, but was made with another key, is not accepted. It does
-/// not hide a valid signature.
+/// Row 23: a signature that contains the id of the trusted key, but was made with another key, is not accepted. Such a
+/// signature does not hide a valid signature.
 #[tokio::test]
 async fn signature_with_a_copied_key_id_is_refused() {
     let (registry, client) = (TestRegistry::start(), TestClient::new());

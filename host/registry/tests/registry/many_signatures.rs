@@ -49,7 +49,8 @@ impl SignedPlugin {
         self.client.registry.attach_signature(&self.pushed, &signature).await.expect("the signature is attached");
     }
 
-    /// Adds signatures by an untrusted key. Each has its own manifest, which contains `padding` additional bytes.
+    /// Adds signatures by an untrusted key. Each signature has its own manifest, which contains `padding`
+    /// additional bytes.
     fn add_untrusted_signatures(&self, count: usize, (key, padding): (Option<&str>, usize)) {
         let text =
             sign(&crate::signatures::key(), &self.bytes, &self.pushed.claims(&facts())).expect("signing succeeds");
@@ -141,7 +142,7 @@ async fn signature_for_another_repository_does_not_end_the_search() {
     signed_plugin.assert_found().await;
 }
 
-/// A search that exceeds the size limit stops and reports this.
+/// A search that exceeds the size limit stops and reports that it stopped early.
 #[tokio::test]
 async fn stopped_search_is_reported() {
     let signed_plugin = SignedPlugin::new().await;

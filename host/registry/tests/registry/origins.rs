@@ -41,7 +41,7 @@ struct ReceivedRequest {
 
 #[derive(Default)]
 struct Script {
-    /// Responses of each server, by its number. A server without further responses returns 404.
+    /// Responses of each server, keyed by the number of the server. A server without further responses returns 404.
     responses: Vec<Vec<ServerResponse>>,
     seen: Vec<ReceivedRequest>,
 }
@@ -137,8 +137,8 @@ fn redirect(to: usize) -> ServerResponse {
     ServerResponse::Redirect { status: 307, to, path: "/v2/team/calc/manifests/1.0.0" }
 }
 
-/// The registry redirects to another port, which requires the login with Basic or bearer authentication. This was a
-/// reported attack.
+/// The registry redirects to another port, which requires the login with Basic or bearer authentication. The test
+/// repeats a reported attack.
 #[tokio::test]
 async fn redirect_target_gets_no_login() {
     let servers = Servers::start(3).await;

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// Faults and requirements of the registry.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
-    /// Ends blob responses after this number of bytes. Each number applies to one response; further responses are
-    /// complete.
+    /// Numbers of bytes after which the next blob responses end. Each number applies to one response, and further
+    /// responses are complete.
     pub cut_after: Vec<usize>,
     /// Whether requested ranges of blobs are ignored.
     pub ignore_ranges: bool,
@@ -58,11 +58,11 @@ pub(crate) enum Arrived {
 
 #[derive(Default)]
 struct Contents {
-    /// Blobs by repository and digest.
+    /// Blobs, keyed by repository and digest.
     blobs: BTreeMap<(String, String), Bytes>,
-    /// Web pages by path.
+    /// Web pages, keyed by path.
     pages: BTreeMap<String, Bytes>,
-    /// Media type and bytes of manifests, by repository and by tag or digest.
+    /// Media type and bytes of each manifest, keyed by the repository and by the tag or digest.
     manifests: BTreeMap<(String, String), (String, Bytes)>,
     faults: Faults,
     requests: Vec<String>,

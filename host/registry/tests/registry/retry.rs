@@ -18,7 +18,7 @@ fn listening_client() -> (TestClient, Arc<Mutex<Vec<RetryNotice>>>) {
     (TestClient { registry: client, ..TestClient::new() }, notices)
 }
 
-/// A delay that the server requests is respected. Without such a request, the delays grow.
+/// A delay that the server requests is respected. If the server requests no delay, the delays grow.
 #[tokio::test]
 async fn requests_to_busy_servers_are_retried() {
     let (registry, (client, notices)) = (TestRegistry::start(), listening_client());
