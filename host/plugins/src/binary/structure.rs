@@ -99,7 +99,7 @@ pub(crate) fn check(bytes: &[u8], limits: StructureLimits) -> Result<(), Structu
     Ok(())
 }
 
-/// The number of imports and exports of one component or module so far.
+/// The numbers of imports and of exports that were read so far in one component or module.
 #[derive(Default)]
 struct Level {
     imports: usize,
@@ -170,7 +170,7 @@ impl Walk<'_> {
     /// Checks the nesting depth. `types` is the depth of types inside the innermost component.
     fn check_nesting(&self, types: usize) -> Result<(), StructureProblem> {
         let most = self.limits.nesting;
-        // The outermost component and the outermost list of a type section do not count.
+        // The outermost component and the outermost list of a type section do not add to the nesting depth.
         if self.levels.len() - 1 + types > most { Err(StructureProblem::Nesting { most }) } else { Ok(()) }
     }
 

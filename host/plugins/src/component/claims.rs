@@ -30,8 +30,8 @@ pub fn read_claims(stem: &str, component: &[u8]) -> Result<ComponentClaims, Load
     }
 }
 
-/// The claims in bytes that may not be a valid component. They always contain a name, because the lock file is checked
-/// for this name before `problem` is reported.
+/// The claims in bytes that may not be a valid component. The name is always present, because the lock file is checked
+/// for the name before `problem` is reported.
 pub(crate) struct UnverifiedClaims {
     pub(crate) identity: PluginIdentity,
     pub(crate) manifest: Option<Manifest>,

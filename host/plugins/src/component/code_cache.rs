@@ -65,8 +65,8 @@ pub(crate) enum CompiledCode {
 const TRAILER_BYTES: usize = MAC_BYTES + LENGTH_BYTES + COMPILED_MAGIC.len();
 
 impl CompiledCache {
-    /// Opens the cache in `directory` for this engine. Creates the key if necessary. If two processes create it at the
-    /// same time, both get the same key. Returns None if the folder belongs to another user.
+    /// Opens the cache in `directory` for this engine. Creates the key if necessary. If two processes create the key at
+    /// the same time, both processes get the same key. Returns None if the folder belongs to another user.
     pub(crate) fn open(directory: &Path, engine: blake3::Hash, max_bytes: u64) -> io::Result<Option<Self>> {
         make_private_directory(directory)?;
         // A new file belongs to the user under which this process runs.

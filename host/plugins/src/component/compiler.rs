@@ -33,8 +33,8 @@ const MAX_ERROR_OUTPUT: u64 = 4 * 1024;
 /// The limit on wall time, as a multiple of the limit on processor time. On a busy machine, the child gets only a part
 /// of each second.
 const CLOCK_FACTOR: u32 = 10;
-/// Size of a component for which the time limit is twice the limit for the smallest components, in bytes. The time
-/// limit grows linearly with the size.
+/// Size in bytes of a component whose time limit is twice the limit for the smallest components. The time limit grows
+/// linearly with the size.
 const BYTES_PER_TIME_LIMIT: u64 = 10 * MIB as u64;
 /// Memory limit of a child for the smallest components, in bytes.
 const MIN_MEMORY: usize = 512 * MIB;
@@ -88,7 +88,7 @@ pub(crate) enum CompilerError {
 }
 
 impl CompilerError {
-    /// Whether the component itself caused the end of the child, so that the child would end in the same way at every
+    /// Whether the component itself caused the child to end. If it did, the child would end in the same way at every
     /// start. Signals that users and the system send to whole process groups are not caused by the component.
     pub(crate) fn is_caused_by_component(&self) -> bool {
         match self {
@@ -198,15 +198,17 @@ impl Compiled {
     }
 }
 
-/// Examines a component in this process. Used in tests, and by hosts that compile only trusted components.
+/// Examines a component in this process. This function is used in tests, and by hosts that compile only
+/// trusted components.
 pub(crate) fn examine_here(bytes: &[u8], limits: &CompileLimits) -> Result<BytesFacts, CompilerError> {
     BytesFacts::read(bytes, limits.structure).map_err(|verdict| refusal(verdict, limits))
 }
 
 /// Compiles a component in a child and returns its verified result. Dropping the future ends the child.
 ///
-/// The limit applies to the processor time of all threads of the child. The child runs with low priority, so that wall
-/// time says little about its work. The limit on wall time is therefore a multiple of the limit on processor time.
+/// The limit applies to the processor time of all threads of the child. The child runs with low priority, so its wall
+/// time is much longer than its processor time on a busy machine. The limit on wall time is therefore a multiple of the
+/// limit on processor time.
 pub(crate) async fn compile(
     command: &CompilerCommand,
     context: &EngineContext,
@@ -235,7 +237,8 @@ async fn compile_in_child(
     let request = serde_json::to_vec(&limits.request(context.code_options())).map_err(io::Error::other)?;
     let output = exchange(&mut child, [&(request.len() as u32).to_le_bytes(), &request, component], limits).await?;
     let error_output = clean(String::from_utf8_lossy(&output.errors).trim(), MAX_ERROR_OUTPUT as usize);
-    // If the host refuses to read the output, the closed pipe ends the child. The component does not cause this.
+    // If the host refuses to read the output, the closed pipe ends the child. The component is not the cause in
+    // this case.
     let was_cut_off = Header::parse(&output.header).is_some_and(|header| !header.fits(limits));
     match output.status.code() {
         _ if was_cut_off => Err(CompilerError::Output(OTHER_VERSION)),

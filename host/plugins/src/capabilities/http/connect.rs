@@ -38,8 +38,8 @@ impl NameResolver for SystemResolver {
 /// The network access that all plugins of a sandbox share.
 pub(crate) struct Network {
     resolver: Arc<dyn NameResolver>,
-    /// The TLS configuration. Created at the first HTTPS request, because reading the system's certificates takes some
-    /// time.
+    /// The TLS configuration. It is created at the first HTTPS request, because reading the system's certificates takes
+    /// some time.
     tls: OnceCell<Arc<ClientConfig>>,
     pub(crate) rates: Rates,
     pub(crate) pool: Arc<Pool>,

@@ -89,7 +89,7 @@ enum JsonPosition {
     Between,
     InText,
     Escaped,
-    /// After a string. The string is a name if a colon follows.
+    /// The position after a string, which is a name if a colon follows.
     AfterText,
 }
 

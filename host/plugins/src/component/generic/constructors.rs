@@ -13,14 +13,14 @@ const MAX_CONSTRUCTORS: usize = 8;
 /// A function that constructs a resource.
 #[derive(Clone, Debug)]
 pub(super) struct Constructor {
-    /// Name under which the component exports the function. Example: `[static]codec.from-config`.
+    /// Name under which the component exports the function, for example `[static]codec.from-config`.
     pub(super) function: String,
     pub(super) signature: Signature,
 }
 
 impl Constructor {
-    /// The name that the model uses to choose the constructor if there are several constructors. Example:
-    /// `from-config`.
+    /// The name that the model uses to choose the constructor if there are several constructors, for
+    /// example `from-config`.
     pub(super) fn key(&self) -> &str {
         key(&self.function)
     }

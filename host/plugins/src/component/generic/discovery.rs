@@ -88,7 +88,7 @@ struct Discovery {
 struct Candidate {
     interface: Option<String>,
     function: String,
-    /// Name of the function without the annotation. Example: `counter.increment`.
+    /// Name of the function without the annotation, for example `counter.increment`.
     bare_name: String,
     form: Form,
     signature: Signature,
@@ -278,7 +278,7 @@ fn candidate(
 }
 
 /// Returns the reason for skipping a function that a toolchain calls to set up a language runtime while it builds the
-/// component. A second call of such a function breaks the component.
+/// component. A second call to such a function breaks the component.
 fn toolchain_function(interface: Option<&str>, name: &str, function: &ComponentFunc) -> Option<&'static str> {
     let begins_with =
         |names: &[&str]| names.iter().copied().eq(function.params().map(|(name, _)| name).take(names.len()));

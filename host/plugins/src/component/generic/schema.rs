@@ -125,8 +125,8 @@ fn for_fields(fields: &[(String, Shape)], descriptions: &Descriptions) -> Value 
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
-/// The schema for the cases of a variant. A case without a payload is its name. A case with a payload is an object with
-/// one property.
+/// The schema for the cases of a variant. A case without a payload is represented by its name, and a case with a
+/// payload by an object with one property.
 fn for_cases(shape: &Shape, descriptions: &Descriptions) -> Value {
     let cases = shape.cases().unwrap_or_default();
     let bare: Vec<_> = cases.iter().filter(|(_, payload)| payload.is_none()).map(|(name, _)| *name).collect();
