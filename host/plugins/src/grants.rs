@@ -39,7 +39,7 @@ pub struct TreeGrant {
 /// What an agent's configuration grants to one plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
-    /// File trees that the plugin may open.
+    /// Directories that the plugin may open.
     pub trees: Vec<TreeGrant>,
     /// Environment variables that the plugin sees, with the values that the host has already read.
     pub env: BTreeMap<String, String>,
@@ -111,7 +111,8 @@ fn smaller(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     one.zip(other).map(|(one, other)| one.min(other))
 }
 
-/// The trees that are inside one of the `current` trees, with the narrower access of the two.
+/// The trees that are inside one of the `current` trees. The access to each is limited to the access that both
+/// trees allow.
 pub fn intersect_trees(trees: &[TreeGrant], current: &[TreeGrant]) -> Vec<TreeGrant> {
     let within = |tree: &TreeGrant| {
         let containing = current.iter().filter(|other| is_within(&tree.host, &other.host));
@@ -134,12 +135,12 @@ const UNGRANTABLE: &str = "do it yourself or change the plugin: no grant allows 
 /// How to add a missing grant. If no grant would help, `table` and `flag` are empty and `line` says what to do instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantAdvice {
-    /// Table in `agent.toml`. Example: `[plugins.files.grants]`.
+    /// Table in `agent.toml`, for example `[plugins.files.grants]`.
     pub table: String,
-    /// Line to add to the table. Example: `read = ["."]`.
+    /// Line to add to the table, for example `read = ["."]`.
     pub line: String,
-    /// Command-line option with the same effect. Empty if only `agent.toml` can grant it. Example: `--grant
-    /// files:read=DIR`.
+    /// Command-line option with the same effect, for example `--grant files:read=DIR`. The text is empty if only
+    /// `agent.toml` can add the grant.
     pub flag: String,
 }
 
@@ -177,7 +178,7 @@ impl fmt::Display for GrantAdvice {
 /// One thing that a plugin asks for in its manifest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
-    /// File trees, with this access.
+    /// Directories, with this access.
     Files(Access),
     /// An environment variable, by name.
     Env(String),
@@ -200,9 +201,9 @@ pub enum Need {
 /// Something that a plugin asks for and that is not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnmetNeed {
-    /// The need as written in the manifest, or a guess for a component without a manifest.
+    /// The need as written in the manifest. For a component without a manifest, the need is guessed from the imports.
     pub need: Need,
-    /// Description for users. Example: `reading files`.
+    /// Description for users, for example `reading files`.
     pub thing: String,
     /// How to add the missing grant.
     pub advice: GrantAdvice,
@@ -213,7 +214,7 @@ pub struct UnmetNeed {
 pub struct Denial {
     /// The plugin that made the refused request.
     pub plugin: PluginIdentity,
-    /// Description for users. Example: `the configuration value "region"`.
+    /// Description for users, for example `the configuration value "region"`.
     pub thing: String,
     /// How to add the missing grant.
     pub advice: GrantAdvice,

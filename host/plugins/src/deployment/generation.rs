@@ -26,7 +26,7 @@ pub struct Generation {
     origins: BTreeMap<String, PathBuf>,
 }
 
-/// A file of the plugin directory that cannot be loaded. The other plugins are used without it.
+/// A file of the plugin directory that cannot be loaded. The other plugins of the directory are still used.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {reason}", path.display())]
 pub struct LoadProblem {

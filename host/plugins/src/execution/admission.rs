@@ -50,14 +50,15 @@ pub(crate) struct Admission {
 
 struct Lane(Mutex<Queue<Sender<Permit>>>);
 
-/// The permission to run one call in a lane, with its memory. Dropping the permit frees both.
+/// The permission to run one call in a lane with a certain amount of memory. Dropping the permit allows other calls to
+/// use its slot in the lane and its memory.
 pub(crate) struct Permit {
     lane: Arc<Lane>,
     agent: Arc<str>,
     memory: u32,
 }
 
-/// A call in the queue. Dropping it removes the call from the queue.
+/// A call in the queue. Dropping this value removes the call from the queue.
 struct QueuedCall<'a> {
     lane: &'a Arc<Lane>,
     agent: &'a Arc<str>,

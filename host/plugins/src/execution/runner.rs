@@ -142,7 +142,7 @@ pub(crate) struct GuestStore {
 
 impl GuestStore {
     fn set_fuel(&mut self, fuel: u64) {
-        // This fails only if the engine does not count fuel.
+        // Setting the fuel fails only if the engine does not count fuel.
         if self.store.set_fuel(fuel).is_ok() {
             self.fuel = Some(fuel);
         }

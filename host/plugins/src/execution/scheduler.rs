@@ -114,8 +114,8 @@ impl TurnPool {
 impl Waiter<'_> {
     /// Calls `run` in a turn. If no turn is free, returns `Poll::Pending` and wakes the guest later.
     ///
-    /// `run` also returns whether the guest needs another turn. If it does, the guest is queued again before the next
-    /// guest is woken, so that an agent with many guests has no advantage.
+    /// `run` also returns whether the guest needs another turn. If the guest needs another turn, it is queued again
+    /// before the next guest is woken, so that an agent with many guests has no advantage.
     pub(crate) fn take<T>(
         &mut self,
         context: &mut Context<'_>,

@@ -78,7 +78,8 @@ impl Trial {
     pub(crate) fn note<T>(&self, result: &Result<T, CallFailure>) {
         let traps = match result {
             Ok(_) => 0,
-            // The guest reported a limit on its requests. The guest does not cause the behaviour of external servers.
+            // The guest reported that a request reached a limit. This does not count as a failure, because the guest
+            // does not control external servers.
             Err(CallFailure::Limit { limit, .. }) if limit.is_request_limit() => 0,
             Err(CallFailure::Trap { .. } | CallFailure::Limit { .. } | CallFailure::InvalidResult { .. }) => 1,
             Err(_) => return,

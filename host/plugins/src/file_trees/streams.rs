@@ -49,7 +49,7 @@ fn append(file: &File, bytes: &[u8]) -> io::Result<()> {
     file.write_all_at(bytes, file.metadata()?.len())
 }
 
-/// Converts to a standard error code, which the guest's library turns into a familiar message.
+/// Converts a refusal to a standard error code, for which the guest's library has a familiar message.
 impl From<TreeRefusal> for io::Error {
     fn from(refusal: TreeRefusal) -> Self {
         match refusal {

@@ -19,7 +19,7 @@ pub struct HttpPattern {
     methods: Vec<String>,
     scheme: Scheme,
     host: HostPattern,
-    /// IP address that the text of the grant contains, if its host is an address.
+    /// The host as an IP address. None: the text of the grant contains no address.
     named: Option<IpAddr>,
     port: Port,
     /// Prefix of the path. It starts with `/`, and `/` alone matches every path.
@@ -128,8 +128,8 @@ impl HttpPattern {
         }
     }
 
-    /// The requests that both patterns match: `self` is a grant, and `asked` comes from a manifest. None: there are
-    /// none.
+    /// The requests that both patterns match: `self` is a grant, and `asked` comes from a manifest. Returns None if no
+    /// request matches both patterns.
     fn intersect(&self, asked: &Self) -> Option<Self> {
         let methods: Vec<_> = match (self.methods.is_empty(), asked.methods.is_empty()) {
             (true, _) => asked.methods.clone(),

@@ -51,7 +51,7 @@ fn no_arguments() -> Value {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Asks {
-    /// Access to file trees. None: the plugin opens no files.
+    /// Access to directories. None: the plugin opens no files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<Access>,
     /// Names of environment variables that the plugin reads.
@@ -78,11 +78,11 @@ pub struct Asks {
     pub media: bool,
 }
 
-/// Access to a file tree.
+/// Access to a directory and everything below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
-    /// The tree may be listed and its files read.
+    /// Directories may be listed, and files may be read.
     Read,
     /// Files may also be created, changed and deleted.
     ReadWrite,

@@ -37,7 +37,8 @@ pub struct HostLimits {
     pub queue: usize,
     /// Size of a guest's stack, in bytes.
     pub wasm_stack: usize,
-    /// Size of the stack that a guest shares with the host functions that it calls, in bytes. Larger than `wasm_stack`.
+    /// Size of the stack that a guest shares with the host functions that it calls, in bytes. It must be larger
+    /// than `wasm_stack`.
     pub async_stack: usize,
     /// Interval at which running guests are interrupted, so that other guests run and limits are checked.
     pub epoch_tick: Duration,

@@ -23,7 +23,7 @@ pub enum Limit {
     Tables(usize),
     /// Maximum number of memories.
     Memories(usize),
-    /// Size of the guest's stack, in bytes. Recursion exceeded it.
+    /// Size of the guest's stack, in bytes. The guest's recursion exceeded this size.
     Stack(usize),
     /// Maximum number of resource handles that may be open at once.
     Handles(usize),
@@ -49,9 +49,9 @@ pub enum Limit {
     ResponseBody(usize),
     /// Maximum duration of one HTTP request.
     RequestTime(Duration),
-    /// Maximum number of bytes that a turn may add to a file tree.
+    /// Maximum number of bytes that a turn may add to a granted directory.
     TreeBytes(u64),
-    /// Maximum number of files, folders and links that a turn may add to a file tree.
+    /// Maximum number of files, folders and links that a turn may add to a granted directory.
     TreeEntries(u64),
 }
 

@@ -6,10 +6,10 @@ use crate::grants::manifest::Access;
 use agent_core::message::Digest;
 use serde::{Deserialize, Serialize};
 
-/// A file tree that was granted to a call.
+/// A directory that was granted to a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrantedTree {
-    /// Path under which the guest saw the tree.
+    /// Path under which the guest saw the directory.
     pub guest: String,
     /// Access that was granted to the call.
     pub access: Access,
@@ -115,7 +115,7 @@ pub enum EntryKind {
     Own,
 }
 
-/// The state of a path that the call changed, at the end of the call.
+/// The state that a changed path has at the end of the call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinalFileState {

@@ -43,8 +43,8 @@ struct SharedRequestBody {
     body: WasiBody,
     yielded: bool,
     ended: bool,
-    /// Stops the body if one of its fields could override the request's method. None: no such field needs to
-    /// be stopped.
+    /// Stops the body if one of its fields could override the request's method. None: the fields of the body are
+    /// not checked.
     method_guard: Option<MethodGuard>,
 }
 

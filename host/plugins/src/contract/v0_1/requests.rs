@@ -317,7 +317,7 @@ mod tests {
         types::Part::ToolResult(types::ToolResult { call_id, name, content: vec![], is_error: false })
     }
 
-    // L2: a builder's messages are complete, and their ids cannot be confused with the host's.
+    // L2: a builder's messages are complete, and their ids cannot be confused with ids that the host assigned.
     #[tokio::test]
     async fn l2_messages_are_checked() {
         use types::Role::{Assistant, Tool, User};

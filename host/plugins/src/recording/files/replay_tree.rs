@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// Target of links of which only the name is recorded. Such links are never followed.
+/// Target of the links for which only the name is recorded. Such links are never followed.
 const UNRECORDED_TARGET: &str = "unrecorded";
 
 /// The error if the recorded files could not be written to a temporary folder.
@@ -36,8 +36,8 @@ pub struct ReplayTrees {
     /// The recorded state of each changed path at the end of the call.
     pub(crate) left: BTreeMap<TreePath, FinalFileState>,
     pub(crate) changes: Extent,
-    /// For each recorded tree, the currently granted tree with the same name. It provides the files that are not
-    /// recorded.
+    /// For each recorded tree, the currently granted tree with the same name. The current tree provides the files that
+    /// are not recorded.
     pub(crate) current: Vec<Option<Arc<HostTree>>>,
 }
 
