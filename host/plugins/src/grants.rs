@@ -60,8 +60,8 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// The union of both grants. If both grant the same thing, the value of `self`, the wider access and the larger
-    /// quota apply.
+    /// The union of `self` and `other`. If both contain a grant for the same thing, the value of `self`, the wider
+    /// access and the larger quota apply.
     #[must_use]
     pub fn and(mut self, other: &Grants) -> Grants {
         for tree in &other.trees {
@@ -86,7 +86,8 @@ impl Grants {
         self
     }
 
-    /// The intersection of both grants. Values are taken from `self`, because a value is fixed when it is granted.
+    /// The intersection of `self` and `current`. Values are taken from `self`, because a value is fixed when it
+    /// is granted.
     #[must_use]
     pub fn within(&self, current: &Grants) -> Grants {
         let env = self.env.iter().filter(|(name, _)| current.env.contains_key(*name));
@@ -129,7 +130,7 @@ pub(crate) fn is_within(path: &Path, folder: &Path) -> bool {
     below.is_ok_and(|below| below.components().all(|component| matches!(component, Component::Normal(_))))
 }
 
-/// Advice if no grant would help. It completes a sentence that starts with "to allow it,".
+/// Advice if no grant would help. The text completes a sentence that starts with "to allow it,".
 const UNGRANTABLE: &str = "do it yourself or change the plugin: no grant allows this";
 
 /// How to add a missing grant. If no grant would help, `table` and `flag` are empty and `line` says what to do instead.

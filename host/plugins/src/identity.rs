@@ -50,8 +50,8 @@ impl Kind {
         }
     }
 
-    /// The authority of calls of this kind (P5). It depends only on the kind, even if one component exports several
-    /// kinds.
+    /// The authority of calls of this kind (P5). The authority depends only on the kind, even if one component exports
+    /// several kinds.
     pub fn authority(self) -> Authority {
         match self {
             Kind::Tool | Kind::ContextBuilder | Kind::StepContext => Authority::Granted,

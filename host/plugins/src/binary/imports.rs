@@ -60,7 +60,8 @@ const WASI_DRAFTS: [&str; 11] = [
     "wasi:keyvalue/batch@0.2.0-draft",
 ];
 
-/// WASI interfaces that the host does not implement. Their functions link to functions that always fail.
+/// WASI interfaces that the host does not implement. The functions of these interfaces link to functions that
+/// always fail.
 const DENIED: [(&str, &[&str]); 3] = [
     ("wasi:http", &["incoming-handler"]),
     ("wasi:blobstore", &["blobstore", "container", "types"]),
@@ -126,14 +127,14 @@ fn listed(names: &[String]) -> String {
 pub(crate) enum Imports {
     /// All imports are implemented.
     Implemented,
-    /// Some imports are known but not implemented. Their functions always fail.
+    /// Some imports are known but not implemented, and their functions always fail.
     SomeDenied,
 }
 
 /// Whether an import can have effects outside of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effects {
-    /// The import has no effects. Examples: clocks, random numbers, configuration and logging.
+    /// The import has no effects, like clocks, random numbers, configuration and logging.
     None,
     /// The import can have effects if it is granted.
     Possible,

@@ -1,5 +1,5 @@
 //! `wasi:filesystem` (P6, P13): the directories that are granted to the call. This module implements the functions that
-//! open, change, read or write. It checks and records the calls of the other functions, and then uses the
+//! open, change, read or write. For all other functions, it checks and records the call, and then uses the
 //! implementation of wasmtime-wasi.
 
 mod directory_listing;

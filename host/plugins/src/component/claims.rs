@@ -1,5 +1,5 @@
-//! The claims that a component makes about itself in its manifest. They are read before the component is verified. Only
-//! the headers of the outermost sections and the manifest are parsed, and no code is compiled or run.
+//! The claims that a component makes about itself in its manifest. The claims are read before the component is
+//! verified. Only the headers of the outermost sections and the manifest are parsed, and no code is compiled or run.
 
 use super::load_error::LoadError;
 use super::plugin_store::digest_of;

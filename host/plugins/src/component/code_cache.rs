@@ -225,8 +225,8 @@ impl CompiledCache {
         hasher.finalize()
     }
 
-    /// A keyed hasher that has already hashed the engine and the component. Both have a fixed length, so the hash is
-    /// unambiguous.
+    /// A keyed hasher that has already hashed the engine and the component. The engine and the component's digest have
+    /// fixed lengths, so the hash is unambiguous.
     fn hasher(&self, component: &Digest) -> blake3::Hasher {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher.update(self.engine.as_bytes()).update(component.as_str().as_bytes());
@@ -294,8 +294,8 @@ fn open_key(directory: &Path, user: u32, access: FolderAccess) -> io::Result<[u8
     {
         return Ok(key);
     }
-    // A key that another user created or can read, or that has the wrong length, is not secret. It is replaced, so that
-    // entries that were written with the old key are no longer trusted.
+    // A key is not secret if another user created it or can read it. Such a key, or a key with the wrong length, is
+    // replaced, so that entries that were written with the old key are no longer trusted.
     let mut key = [0; KEY_BYTES];
     getrandom::fill(&mut key).map_err(io::Error::other)?;
     let mut file = tempfile::NamedTempFile::new_in(directory)?;

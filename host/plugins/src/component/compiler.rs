@@ -1,6 +1,6 @@
 //! Examines and compiles a component in the compiler process, a child process of the same program (P9, P15, rows 11 and
-//! 36). If the bytes make a parser or the compiler misbehave, only this process is affected. It has its own limits, and
-//! the host reads only a limited amount of output from it.
+//! 36). If the bytes make a parser or the compiler misbehave, only this process is affected. The compiler process has
+//! its own limits, and the host reads only a limited amount of its output.
 
 mod child;
 mod confinement;
@@ -192,7 +192,7 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// The compiled code. It is empty if the component was not compiled because of its imports or exports.
+    /// The compiled code, which is empty if the component was not compiled because of its imports or exports.
     pub(crate) fn code(&self) -> &[u8] {
         &self.output_bytes[self.code_offset..]
     }
@@ -322,7 +322,7 @@ async fn exchange(child: &mut Child, parts: [&[u8]; 3], limits: &CompileLimits) 
 }
 
 /// Reads the header and then the number of bytes that the header announces. If the number is too large, reads only the
-/// header. Then the pipe is closed, even if the child writes more.
+/// header. The pipe is closed after reading, even if the child writes more.
 async fn read_output(mut output: ChildStdout, limits: &CompileLimits) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let mut header = Vec::with_capacity(HEADER_BYTES);
     (&mut output).take(HEADER_BYTES as u64).read_to_end(&mut header).await?;

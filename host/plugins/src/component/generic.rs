@@ -56,7 +56,7 @@ pub(crate) struct GenericFunction {
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Form {
     Function,
-    /// A method. One of the functions in `constructors` constructs the resource for the call.
+    /// A method. For each call, one of the functions in `constructors` constructs the resource.
     Method {
         #[serde(rename = "makers")]
         constructors: Vec<String>,
@@ -70,7 +70,7 @@ pub(crate) enum Form {
 pub struct SkippedExport {
     /// The interface and the name of the function, for example `docs:words/store@0.1.0 open`.
     pub function: String,
-    /// The reason why the function is not a tool. It completes the sentence "it is not offered: ".
+    /// The reason why the function is not a tool. The reason completes the sentence "it is not offered: ".
     pub reason: String,
 }
 

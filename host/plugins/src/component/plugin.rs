@@ -22,13 +22,13 @@ pub struct LoadedPlugin {
     pub(crate) size: u64,
     pub(crate) links: Links,
     pub(crate) engine_context: Arc<EngineContext>,
-    /// The same plugin with code that counts fuel. It is loaded when it is first needed.
+    /// The same plugin with code that counts fuel, which is loaded when it is first needed.
     pub(crate) metered: OnceCell<Arc<LoadedPlugin>>,
     /// Prevents the cache from deleting the compiled code while it is in use.
     pub(crate) _pin: Option<File>,
 }
 
-/// The facts about a component that the host collects when it first loads the component. They depend only on the
+/// The facts about a component that the host collects when it first loads the component. These facts depend only on the
 /// component's bytes and on this host.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Facts {

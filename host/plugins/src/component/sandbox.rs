@@ -98,7 +98,7 @@ pub(crate) struct Shared {
     pub(crate) engines: EngineContexts,
     pub(crate) runner: CallRunner,
     pub(crate) compiling: Arc<Semaphore>,
-    /// Permits for the memory of all concurrent compilations. One permit is one MiB.
+    /// Permits for the memory of all concurrent compilations. Each permit is for one MiB of memory.
     pub(crate) compile_memory: Arc<Semaphore>,
     pub(crate) limits: HostLimits,
     pub(crate) quarantine: Option<Quarantine>,

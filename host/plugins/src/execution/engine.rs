@@ -165,7 +165,7 @@ pub(crate) struct Ticker {
 }
 
 impl Ticker {
-    /// Starts the thread. It calls `on_tick` after each tick.
+    /// Starts the thread, which calls `on_tick` after each tick.
     pub(crate) fn start(engine: Engine, tick: Duration, on_tick: impl Fn() + Send + 'static) -> std::io::Result<Self> {
         let (stop, stopped) = channel::<()>();
         let thread = std::thread::Builder::new().name("plugin-epochs".into()).spawn(move || {

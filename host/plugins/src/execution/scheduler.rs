@@ -197,8 +197,8 @@ mod tests {
         served
     }
 
-    // P8, row 35: uses real threads. Also checks that no wake-up is lost and that the number of polled guests never
-    // exceeds the number of turns.
+    // P8, row 35: this test uses real threads. It also checks that no wake-up is lost and that the number of polled
+    // guests never exceeds the number of turns.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn p8_row_35_agent_with_many_loops_gets_only_its_share() {
         let turns = Arc::new(TurnPool::new(2, TICK));

@@ -34,8 +34,8 @@ const MAX_DEPTH: usize = 1024;
 /// Maximum number of entries of protected folders that are compared with a file that has several names.
 const MAX_COMPARED: usize = 50_000;
 
-/// A special ending in [`ProtectedKind::CodeFiles`] that matches names without an ending, such as `tool`. It matches
-/// existing files, and new files that would be loaded instead of another file (`tool` instead of `tool.js`).
+/// A special ending in [`ProtectedKind::CodeFiles`] that matches names without an ending, such as `tool`. This ending
+/// matches existing files, and new files that would be loaded instead of another file (`tool` instead of `tool.js`).
 pub const NO_EXTENSION: &str = "/";
 
 /// A file or folder that plugins must not change.

@@ -1,4 +1,5 @@
-//! Streams over files of granted trees. They fail after the grant is revoked, and count the bytes that they write.
+//! Streams over files of granted trees. The streams fail after the grant is revoked, and count the bytes that
+//! they write.
 
 use super::{CallTree, TreeRefusal};
 use crate::grants::manifest::Access;
@@ -21,7 +22,7 @@ pub(crate) enum WritePosition {
     End,
 }
 
-/// Writes all bytes. The caller has reserved the quota for them.
+/// Writes all bytes. The caller must have reserved quota for these bytes.
 pub(super) fn write(file: &File, bytes: &[u8], position: WritePosition) -> io::Result<usize> {
     match position {
         WritePosition::At(offset) => file.write_all_at(bytes, offset)?,

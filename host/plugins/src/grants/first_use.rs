@@ -26,7 +26,7 @@ pub fn needed(plugin: &str, unmet: &[UnmetNeed], granted: &Grants, effect: CallE
 }
 
 /// Needs of one agent's plugin that the user has refused since the host started. If a new version of the plugin has the
-/// same needs, the user is not asked about them again, but only about additional needs.
+/// same needs, the user is asked only about additional needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedNeeds {
     refused: BTreeSet<Need>,

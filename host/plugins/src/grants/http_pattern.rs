@@ -9,9 +9,10 @@ use url::{Host, Url};
 
 /// A set of requests that is granted or asked for: `[private ][METHOD[,METHOD] ]SCHEME://HOST[:PORT][/PREFIX]`.
 ///
-/// Without a method, the pattern matches every method. Without a port, it matches the default port of the scheme; `*`
-/// matches every port. HOST is a name, `*.NAME` for all names below it, `*` for every name, or an IP address. `private`
-/// also allows addresses of this machine and of private networks. Example: `GET https://*.example.com/v1/`.
+/// Without a method, the pattern matches every method. Without a port, it matches the default port of the
+/// scheme; `*` matches every port. HOST is a name, `*.NAME` for all names below it, `*` for every name, or an
+/// IP address. The word `private` also allows addresses of this machine and of private networks. An example is
+/// `GET https://*.example.com/v1/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpPattern {
     network: NetworkReach,
@@ -19,10 +20,10 @@ pub struct HttpPattern {
     methods: Vec<String>,
     scheme: Scheme,
     host: HostPattern,
-    /// The host as an IP address. None: the text of the grant contains no address.
+    /// The IP address that the grant itself names. None: the grant names no IP address.
     named: Option<IpAddr>,
     port: Port,
-    /// Prefix of the path. It starts with `/`, and `/` alone matches every path.
+    /// Prefix of the path. The prefix starts with `/`, and `/` alone matches every path.
     prefix: String,
 }
 
@@ -114,8 +115,8 @@ impl HttpPattern {
         }
     }
 
-    /// Whether the host is an address that is not public or a name of this machine. Examples: `127.0.0.1`, `[fe80::1]`,
-    /// `localhost`.
+    /// Whether the host is an address that is not public or a name of this machine. Such hosts are, for example,
+    /// `127.0.0.1`, `[fe80::1]` and `localhost`.
     pub fn is_inside(&self) -> bool {
         let address = self.named.or(match &self.host {
             HostPattern::Address(address) => Some(*address),

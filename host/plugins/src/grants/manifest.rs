@@ -25,9 +25,10 @@ pub struct Manifest {
     pub version: String,
     /// Description for users, in one line.
     pub description: String,
-    /// Capabilities that the plugin needs. It gets only the capabilities that are also granted (P6).
+    /// Capabilities that the plugin needs. The plugin gets only the capabilities that are also granted (P6).
     pub asks: Asks,
-    /// A trial call that must succeed before a new version of the plugin is used. It runs without grants (P10).
+    /// A trial call that must succeed before a new version of the plugin is used. The trial call runs without
+    /// grants (P10).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
 }
@@ -232,7 +233,7 @@ struct PluginToml {
     asks: Asks,
     #[serde(default)]
     canary: Option<Canary>,
-    /// The table that `agent-host plugin build` reads. It is not part of the component.
+    /// The table that `agent-host plugin build` reads. This table is not part of the component.
     #[serde(default, rename = "build")]
     _build: serde::de::IgnoredAny,
 }

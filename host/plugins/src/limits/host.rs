@@ -72,7 +72,7 @@ pub const HOST_LIMITS: [Row; 14] = [
         least: 512,
         most: 1_048_576,
         meaning: "Maximum total size of all guests' memories in MiB. Each call reserves its `memory_mib` when it \
-                  starts, and waits if not enough is left.",
+                  starts, and waits if not enough memory is free.",
         example: "4096",
         get: |limits| Some((limits.guest_memory / MIB) as u64),
         set: |limits, value| limits.guest_memory = value as usize * MIB,

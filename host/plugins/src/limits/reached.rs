@@ -76,7 +76,7 @@ impl fmt::Display for Limit {
             Limit::State(bytes) => write!(formatter, "{} of state", Bytes(*bytes)),
             Limit::Requests(count) => write!(formatter, "{count} requests in a call"),
             Limit::RequestsPerMinute(count, wait) => {
-                write!(formatter, "{count} requests per minute; the next one is allowed in {} s", wait.as_secs() + 1)
+                write!(formatter, "{count} requests per minute; the next request is allowed in {} s", wait.as_secs() + 1)
             }
             Limit::RequestBody(bytes) => write!(formatter, "{} for a request's body", Bytes(*bytes)),
             Limit::ResponseBody(bytes) => write!(formatter, "{} for a response's body", Bytes(*bytes)),
@@ -84,14 +84,14 @@ impl fmt::Display for Limit {
             Limit::TreeBytes(bytes) => {
                 write!(
                     formatter,
-                    "{} more in a tree than at the start of the turn (`tree_mib`)",
+                    "{} more in a directory than at the start of the turn (`tree_mib`)",
                     Bytes(*bytes as usize)
                 )
             }
             Limit::TreeEntries(count) => {
                 write!(
                     formatter,
-                    "{count} more files and folders in a tree than at the start of the turn (`tree_entries`)"
+                    "{count} more files and folders in a directory than at the start of the turn (`tree_entries`)"
                 )
             }
         }

@@ -171,8 +171,8 @@ impl CallRecord {
         }
     }
 
-    /// The limit that stopped a request or a change of a tree. It explains why the call failed, even if the guest
-    /// returns another error.
+    /// The limit that stopped a request or a change of a tree. This limit explains why the call failed, even if the
+    /// guest returns another error.
     pub(crate) fn request_limit(&self) -> Option<Limit> {
         lock(&self.reported).request
     }

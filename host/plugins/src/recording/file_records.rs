@@ -42,7 +42,7 @@ pub enum InitialFileState {
         /// Target of the link.
         to: String,
     },
-    /// Another object, such as a pipe. Guests cannot open it.
+    /// An object of another kind, such as a pipe. Guests cannot open it.
     Other {
         /// Size, link count and times.
         stat: FileStat,
@@ -109,7 +109,7 @@ pub enum EntryKind {
     Directory,
     /// A symbolic link.
     Link,
-    /// Another object, such as a pipe.
+    /// An object of another kind, such as a pipe.
     Other,
     /// An entry that the call itself had created.
     Own,
@@ -142,6 +142,6 @@ pub enum FinalFileState {
         /// Path in that tree at the start of the call.
         from: String,
     },
-    /// Another object, such as a pipe.
+    /// An object of another kind, such as a pipe.
     Other,
 }

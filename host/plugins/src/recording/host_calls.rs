@@ -192,7 +192,7 @@ struct RecordedAnswers {
     entries: Vec<Entry>,
     left_out: usize,
     /// For each key that the call has read or written: whether the call knows the key's value or only whether the key
-    /// exists. Reading the same information again is not recorded.
+    /// exists. A repeated read of the same information is not recorded.
     known: HashMap<(String, String), KnownState>,
     written: BTreeMap<(String, String), Option<RecordedBytes>>,
     no_values: bool,

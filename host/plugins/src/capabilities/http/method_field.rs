@@ -23,7 +23,7 @@ impl MethodFieldSearch {
     }
 }
 
-/// A buffer with a maximum size. It records whether more bytes were pushed than it can store.
+/// A buffer with a maximum size. The buffer records whether more bytes were pushed than it can store.
 #[derive(Debug, Default)]
 struct BoundedBuffer {
     bytes: Vec<u8>,
@@ -44,7 +44,7 @@ impl BoundedBuffer {
         self.is_too_long = false;
     }
 
-    /// The stored text. Empty if too many bytes were pushed.
+    /// The stored text, or an empty text if too many bytes were pushed.
     fn text(&self) -> String {
         if self.is_too_long { String::new() } else { String::from_utf8_lossy(&self.bytes).into_owned() }
     }

@@ -97,7 +97,7 @@ impl Outgoing {
         self.check_headers(&parts.headers)?;
         self.set_host_headers(&mut parts.headers, (&method, &url), &grants)?;
         self.trace.iter().for_each(|trace| add_trace_headers(trace, &mut parts.headers));
-        // Send the parsed path and query, because these were checked. They have no `.` or `..` segments.
+        // Send the parsed path and query, because only these were checked. A parsed path has no `.` or `..` segments.
         let target = &url[url::Position::BeforePath..];
         parts.uri = target.parse::<Uri>().map_err(|_| Error::HttpRequestUriInvalid)?;
         let body_policy = if has_body(&method) { BodyPolicy::Allowed } else { BodyPolicy::Forbidden };
@@ -353,7 +353,7 @@ fn without_secrets(headers: HeaderMap, redaction: &Redaction) -> Result<HeaderMa
     Ok(clean)
 }
 
-/// Description of a request for users. It omits the query, which often contains credentials.
+/// Description of a request for users. The description omits the query, which often contains credentials.
 fn description(method: &str, url: &Url) -> String {
     clean(&format!("{method} {}", &url[..url::Position::AfterPath]), 256)
 }

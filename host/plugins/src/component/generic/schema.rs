@@ -1,4 +1,4 @@
-//! Creates JSON Schemas for WIT types. They describe the JSON that the module `arguments` reads and the module
+//! Creates JSON Schemas for WIT types. The schemas describe the JSON that the module `arguments` reads and the module
 //! `results` writes.
 
 use super::constructors::Constructor;
@@ -6,7 +6,7 @@ use super::descriptions::{self, Descriptions};
 use super::shape::{Integer, Shape, Signature};
 use serde_json::{Map, Value, json};
 
-/// Floats that JSON numbers cannot represent. They are written as strings.
+/// Floats that JSON numbers cannot represent, and that are therefore written as strings.
 pub(super) const UNUSUAL_FLOATS: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
 
 /// The schema for a function's arguments: an object with a property for each parameter. Optional parameters may be

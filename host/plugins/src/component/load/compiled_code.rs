@@ -36,7 +36,8 @@ impl Sandbox {
             return Err(LoadError::Quarantined { digest: entry.digest, reason: entry.reason });
         }
         let limits = CompileLimits::new(&self.shared.limits, bytes.len());
-        // Each compilation uses all processors, so only a few compilations run at once. Their total memory is limited.
+        // Each compilation uses all processors, so only a few compilations run at once. The total memory of these
+        // compilations is limited.
         let permit = Arc::clone(&self.shared.compiling).acquire_owned().await;
         let memory = Arc::clone(&self.shared.compile_memory).acquire_many_owned(limits.memory_mib()).await;
         let examined = match &self.shared.compiler {

@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The origin of a component. It determines how the component is verified.
+/// The origin of a component, which determines how the component is verified.
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
     /// The user named the component, or the component is already verified. The verifier is not called.

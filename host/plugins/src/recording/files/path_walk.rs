@@ -163,7 +163,7 @@ impl PathWalk {
 mod tests {
     use super::*;
 
-    /// Resolves a path in a simulated tree. Also returns the paths that were looked up.
+    /// Resolves a path in a simulated tree. The result also contains the paths that were looked up.
     fn walk(path: &str, final_link: FinalLink) -> (PathTarget, Vec<String>) {
         let mut walk = PathWalk::new(TreePath::default(), path, final_link);
         let mut seen = Vec::new();
