@@ -130,10 +130,11 @@ pub(crate) fn is_within(path: &Path, folder: &Path) -> bool {
     below.is_ok_and(|below| below.components().all(|component| matches!(component, Component::Normal(_))))
 }
 
-/// Advice if no grant would help. The text completes a sentence that starts with "to allow it,".
+/// Advice for the case that no grant would help. The text completes a sentence that starts with "to allow it,".
 const UNGRANTABLE: &str = "do it yourself or change the plugin: no grant allows this";
 
-/// How to add a missing grant. If no grant would help, `table` and `flag` are empty and `line` says what to do instead.
+/// Advice on how to add a missing grant. If no grant would help, `table` and `flag` are empty and `line` says what to
+/// do instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantAdvice {
     /// Table in `agent.toml`, for example `[plugins.files.grants]`.
@@ -179,7 +180,7 @@ impl fmt::Display for GrantAdvice {
 /// One thing that a plugin asks for in its manifest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
-    /// Directories, with this access.
+    /// Access of this kind to directories.
     Files(Access),
     /// An environment variable, by name.
     Env(String),
@@ -206,7 +207,7 @@ pub struct UnmetNeed {
     pub need: Need,
     /// Description for users, for example `reading files`.
     pub thing: String,
-    /// How to add the missing grant.
+    /// Advice on how to add the missing grant.
     pub advice: GrantAdvice,
 }
 
@@ -217,7 +218,7 @@ pub struct Denial {
     pub plugin: PluginIdentity,
     /// Description for users, for example `the configuration value "region"`.
     pub thing: String,
-    /// How to add the missing grant.
+    /// Advice on how to add the missing grant.
     pub advice: GrantAdvice,
 }
 

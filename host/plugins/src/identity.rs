@@ -3,7 +3,7 @@
 use agent_core::message::Digest;
 use std::fmt;
 
-/// A plugin's name and the digest of its component. Displayed as `name@0123456789ab`.
+/// A plugin's name and the digest of its component. The identity is displayed as `name@0123456789ab`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PluginIdentity {
     /// Name from the manifest; without a manifest, the stem of the file name.
@@ -35,7 +35,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds.
+    /// All plugin kinds.
     pub const ALL: [Kind; 5] =
         [Kind::Tool, Kind::ContextBuilder, Kind::StepContext, Kind::OutputValidator, Kind::MediaPolicy];
 

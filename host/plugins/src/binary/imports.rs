@@ -134,7 +134,7 @@ pub(crate) enum Imports {
 /// Whether an import can have effects outside of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effects {
-    /// The import has no effects, like clocks, random numbers, configuration and logging.
+    /// The import has no such effects. Examples of such imports are clocks, random numbers, configuration and logging.
     None,
     /// The import can have effects if it is granted.
     Possible,

@@ -44,35 +44,35 @@ pub enum StructureProblem {
     /// Components, modules or types are nested too deeply.
     #[error("its components and types are nested more than {most} deep (`component_nesting` under [host.limits])")]
     Nesting {
-        /// The value of the limit.
+        /// The value of the exceeded limit.
         most: usize,
     },
     /// There are too many types.
     #[error("it has more than {most} types (`component_types` under [host.limits])")]
     Types {
-        /// The value of the limit.
+        /// The value of the exceeded limit.
         most: usize,
     },
     /// There are too many imports or exports.
     #[error("it has more than {most} {what} at one level (`component_interfaces` under [host.limits])")]
     Interfaces {
-        /// `imports` or `exports`.
+        /// The counted items: `imports` or `exports`.
         what: String,
-        /// The value of the limit.
+        /// The value of the exceeded limit.
         most: usize,
     },
     /// A core module has too many imports or exports.
     #[error("one of its core modules has more than {most} {what}")]
     CoreInterfaces {
-        /// `imports` or `exports`.
+        /// The counted items: `imports` or `exports`.
         what: String,
-        /// The value of the limit.
+        /// The value of the exceeded limit.
         most: usize,
     },
     /// The names of the component's imports and exports are too long.
     #[error("the names of its imports and exports have more than {most} bytes in total")]
     Names {
-        /// The value of the limit.
+        /// The value of the exceeded limit.
         most: usize,
     },
     /// The file violates the binary format.

@@ -14,7 +14,7 @@ pub struct PluginSetup {
     pub(crate) grants: Arc<Grants>,
     pub(crate) unmet: Arc<[UnmetNeed]>,
     /// Needs that are not granted. For a component without a manifest, the needs are guessed from its imports. When the
-    /// plugin reports a denial, they are shown as advice.
+    /// plugin reports a denial, these needs are shown as advice.
     pub(crate) guessed: Arc<[UnmetNeed]>,
     pub(crate) limits: CallLimits,
     pub(crate) trial: Option<Arc<Trial>>,

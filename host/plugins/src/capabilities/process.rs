@@ -28,7 +28,7 @@ const REPEATED: [u8; 8] = *b"repeated";
 
 /// The process environment of one call.
 pub(crate) struct ProcessState {
-    /// The WASI context. It is created when the guest first needs it, because most calls never need a WASI context.
+    /// The WASI context, which is created when the guest first needs it, because most calls never need a WASI context.
     context: Option<Box<WasiCtx>>,
     inputs: ProcessInputs,
     /// Number of random bytes that the call may still read.

@@ -44,11 +44,11 @@ pub(crate) struct CompiledCache {
 
 /// A verified cache file: the facts about the component, and its compiled code.
 pub(crate) struct CacheEntry {
-    /// The facts as JSON.
+    /// The facts about the component, as JSON.
     pub(crate) record: Vec<u8>,
     /// The compiled code, as returned by `Component::serialize`.
     pub(crate) code: CompiledCode,
-    /// The open file. While it is open, the cache does not delete the entry.
+    /// The file of the entry. While this file is open, the cache does not delete the entry.
     pub(crate) file: File,
 }
 

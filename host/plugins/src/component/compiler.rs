@@ -88,7 +88,7 @@ pub(crate) enum CompilerError {
 }
 
 impl CompilerError {
-    /// Whether the component itself caused the child to end. If it did, the child would end in the same way at every
+    /// Whether the component itself caused the child to end. In this case, the child would end in the same way at every
     /// start. Signals that users and the system send to whole process groups are not caused by the component.
     pub(crate) fn is_caused_by_component(&self) -> bool {
         match self {
@@ -112,7 +112,7 @@ pub struct CodeTooLarge {
     pub most: u64,
 }
 
-/// The error if compiling exceeded a time limit. Contains the limit.
+/// The error if compiling exceeded a time limit. The error contains the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileTimeout {
     /// The limit on the total processor time of all threads.
@@ -375,7 +375,7 @@ fn refusal(verdict: Verdict, limits: &CompileLimits) -> CompilerError {
     }
 }
 
-/// Logs the confinement features that the kernel does not have. Logs only once per process.
+/// Logs the confinement features that the kernel does not have. The message is logged only once per process.
 fn report_missing_confinement(confinement: Confinement) {
     static REPORTED: AtomicBool = AtomicBool::new(false);
     if let Some(missing) = confinement.missing()

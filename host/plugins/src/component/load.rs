@@ -70,7 +70,7 @@ pub enum CodeSource {
     Memory,
 }
 
-/// A callback for the progress of loading. Any thread may call it.
+/// A callback for the progress of loading. Any thread may call this callback.
 pub type Progress<'a> = dyn Fn(LoadEvent) + Send + Sync + 'a;
 
 impl Sandbox {

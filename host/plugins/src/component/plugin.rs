@@ -104,8 +104,8 @@ impl LoadedPlugin {
         kinds.chain(generic.into_iter().filter_map(|(is_present, label)| is_present.then_some(label))).collect()
     }
 
-    /// Exported functions that are not tools, each with the reason. At most 64 functions are listed. If there are more,
-    /// a last entry contains their number.
+    /// Exported functions that are not tools, each with the reason. At most 64 functions are listed. If there are more
+    /// functions, a last entry states how many are not listed.
     pub fn skipped_exports(&self) -> &[SkippedExport] {
         &self.facts.generic.skipped
     }

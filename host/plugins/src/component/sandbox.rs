@@ -164,12 +164,12 @@ impl Sandbox {
     }
 
     /// Opens granted trees before any guest runs, so that no guest can redirect their paths. Returns the trees that
-    /// cannot be opened. This call blocks.
+    /// cannot be opened. This call blocks the thread.
     pub fn open_trees(&self, trees: &[TreeGrant]) -> Vec<TreeProblem> {
         self.shared.runner.trees.open_all(trees)
     }
 
-    /// Opens a granted tree for the host's own tools. This call blocks.
+    /// Opens a granted tree for the host's own tools. This call blocks the thread.
     pub fn host_tree(&self, tree: &TreeGrant) -> Result<HostTree, TreeProblem> {
         self.shared.runner.trees.tree(tree)
     }

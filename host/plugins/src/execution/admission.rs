@@ -25,9 +25,9 @@ pub(crate) enum LaneName {
 /// The reason why a call cannot wait in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueFull {
-    /// The queue is full. Contains its capacity in calls.
+    /// The queue is full. Contains the capacity of the queue in calls.
     All(usize),
-    /// The agent has used its share of the queue. Contains the number of its waiting calls.
+    /// The agent has used its share of the queue. Contains the number of the agent's waiting calls.
     OfAgent(usize),
 }
 

@@ -158,7 +158,7 @@ impl Hasher for Blake3Hasher {
     }
 }
 
-/// The thread that advances the engine's epoch. Dropping the ticker stops it.
+/// The thread that advances the engine's epoch. Dropping the ticker stops the thread.
 pub(crate) struct Ticker {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,

@@ -56,7 +56,7 @@ pub enum ProtectedKind {
     File,
     /// The folder with everything in it.
     Folder,
-    /// The folder with everything in it. Plugins must not even read it.
+    /// The folder with everything in it. Plugins must not even read this folder.
     PrivateFolder,
     /// The files `*.toml` in the folder, which may define agents. The TOML files of well-known programs are not
     /// protected.

@@ -30,7 +30,7 @@ pub(crate) enum FinalLink {
     Keep,
 }
 
-/// The end of a resolved path.
+/// A resolved path: its parent directory and its last component.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// The directory that contains the last component.

@@ -12,7 +12,7 @@ pub struct PartialGrant {
     pub thing: String,
     /// Description of the granted part for users, for example `reading`.
     pub part: String,
-    /// How to grant the whole need.
+    /// Advice on how to grant the whole need.
     pub advice: GrantAdvice,
 }
 

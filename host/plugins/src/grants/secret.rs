@@ -1,5 +1,5 @@
-//! Secrets: the host adds them to requests to their hosts and removes them from every response (P7). Guests never see
-//! them.
+//! Secrets: the host adds them to requests to their hosts and removes them from every response (P7). Guests never
+//! see secrets.
 
 use super::http_pattern::HttpPattern;
 use agent_core::redaction::Redaction;

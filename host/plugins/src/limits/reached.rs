@@ -76,7 +76,8 @@ impl fmt::Display for Limit {
             Limit::State(bytes) => write!(formatter, "{} of state", Bytes(*bytes)),
             Limit::Requests(count) => write!(formatter, "{count} requests in a call"),
             Limit::RequestsPerMinute(count, wait) => {
-                write!(formatter, "{count} requests per minute; the next request is allowed in {} s", wait.as_secs() + 1)
+                let seconds = wait.as_secs() + 1;
+                write!(formatter, "{count} requests per minute; the next request is allowed in {seconds} s")
             }
             Limit::RequestBody(bytes) => write!(formatter, "{} for a request's body", Bytes(*bytes)),
             Limit::ResponseBody(bytes) => write!(formatter, "{} for a response's body", Bytes(*bytes)),

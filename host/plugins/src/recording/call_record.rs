@@ -166,12 +166,15 @@ impl CallRecord {
     pub(crate) fn record_tree_limit(&self, limit: Limit) {
         let mut reported = lock(&self.reported);
         if reported.request.is_none() {
-            tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call, "a change of a tree was stopped at its limit: {limit}");
+            tracing::warn!(
+                target: "plugin", plugin = %self.plugin, call = %self.call,
+                "a change to a granted directory was stopped at its limit: {limit}"
+            );
             reported.request = Some(limit);
         }
     }
 
-    /// The limit that stopped a request or a change of a tree. This limit explains why the call failed, even if the
+    /// The limit that stopped a request or a change to a tree. This limit explains why the call failed, even if the
     /// guest returns another error.
     pub(crate) fn request_limit(&self) -> Option<Limit> {
         lock(&self.reported).request

@@ -42,14 +42,14 @@ pub enum InitialFileState {
         /// Target of the link.
         to: String,
     },
-    /// An object of another kind, such as a pipe. Guests cannot open it.
+    /// An object of another kind, such as a pipe. Guests cannot open such an object.
     Other {
         /// Size, link count and times.
         stat: FileStat,
     },
 }
 
-/// The metadata of a file. Times are nanoseconds since 1970.
+/// The metadata of a file. All times are in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileStat {
     /// Size in bytes.

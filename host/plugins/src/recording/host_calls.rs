@@ -105,7 +105,7 @@ pub enum HostCallResult {
     },
     /// The result of the call's first reading of the clock.
     Time {
-        /// Nanoseconds since 1970.
+        /// The time, in nanoseconds since 1970.
         nanoseconds: u64,
     },
     /// Secure random bytes, in the order in which the call read them.
@@ -351,7 +351,7 @@ impl HostCallRecorder {
         }
     }
 
-    /// Records the time of the call's first reading of the clock. Later readings are not recorded.
+    /// Records the time of the call's first reading of the clock. Later readings of the clock are not recorded.
     pub(crate) fn time(&self, now: Duration) {
         if self.capacity > 0 {
             lock(&self.recorded).time.get_or_insert(now);
@@ -417,7 +417,7 @@ impl RecordedAnswers {
     }
 }
 
-/// Reserves `size` bytes. If they do not fit, returns false and increments `left_out`.
+/// Reserves `size` bytes. If these bytes do not fit, returns false and increments `left_out`.
 fn reserve(capacity: usize, (used, left_out): (&mut usize, &mut usize), size: usize) -> bool {
     let fits = used.saturating_add(size) <= capacity;
     match fits {

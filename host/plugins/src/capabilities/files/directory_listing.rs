@@ -24,7 +24,7 @@ struct Entries {
     /// listing.
     remaining: Option<ReadDir>,
     next: VecDeque<Answer<DirectoryEntry>>,
-    /// The recording of the names. None: the names are not recorded.
+    /// The recording of the directory's names. None: the names are not recorded.
     recording: Option<NamesBeingRecorded>,
     /// The recorded directory, if its recorded listing is incomplete.
     incomplete: Option<TreePath>,

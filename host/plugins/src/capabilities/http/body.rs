@@ -182,7 +182,7 @@ pub(crate) struct ResponseBody {
     ended: bool,
     number: RequestNumber,
     record: Arc<CallRecord>,
-    /// The connection that delivers the body. None after the body has ended.
+    /// The connection that delivers the body, or None after the body has ended.
     lease: Option<Lease>,
 }
 

@@ -32,7 +32,7 @@ use url::Url;
 use wasmtime_wasi_http::p2::bindings::http::types::ErrorCode;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
-/// The requests of one call.
+/// The HTTP requests of one call.
 pub(crate) struct Outgoing {
     record: Arc<CallRecord>,
     live_grants: Arc<LiveGrants>,

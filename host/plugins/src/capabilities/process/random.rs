@@ -1,4 +1,4 @@
-//! Random numbers, counted against the limit. A replay returns the recorded numbers.
+//! The random numbers of a call, which count towards the call's limit. A replay returns the recorded numbers.
 
 use super::ProcessView;
 use crate::limits::Limit;

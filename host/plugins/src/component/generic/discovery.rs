@@ -340,7 +340,7 @@ fn traits(imports: &[String]) -> Traits {
     Traits { read_only: is_pure, idempotent: is_pure, ..Traits::default() }
 }
 
-/// Checks that the host can compile the schemas. Returns their total size in bytes.
+/// Checks that the host can compile the schemas. Returns the total size of the schemas in bytes.
 fn check(definition: &ToolDefinition) -> Result<usize, String> {
     let mut bytes = 0;
     let schemas: [Option<&Value>; 2] = [Some(&definition.input_schema), definition.output_schema.as_ref()];

@@ -1,5 +1,5 @@
-//! Compiled code. The compiler process creates the code, the cache stores it, and the next start loads it from the
-//! cache.
+//! The compiled code of components. The compiler process creates the code, the cache stores it, and the next start
+//! loads it from the cache.
 
 use super::{blocking, reason};
 use crate::component::code_cache::CompiledCode;
@@ -178,7 +178,7 @@ fn deserialize(context: &EngineContext, code: &[u8]) -> wasmtime::Result<Compone
 }
 
 /// Stores compiled code and facts in the cache for the next start. While the returned file is open, the cache does not
-/// delete the entry. Returns None if nothing was stored. The plugin also works without a cache entry.
+/// delete the entry. Returns None if nothing was stored, because the plugin also works without a cache entry.
 pub(super) fn store_in_cache(
     context: &EngineContext,
     digest: &Digest,

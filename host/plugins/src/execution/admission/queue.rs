@@ -77,7 +77,7 @@ struct Call<Notifier> {
 pub(super) enum Entry {
     /// The call may run with this much memory in MiB, which is at most the memory of the whole lane.
     Admitted { memory: u32 },
-    /// The call waits under this number.
+    /// The call waits in the queue under this number.
     Queued(u64),
 }
 

@@ -33,7 +33,7 @@ pub(super) struct Order {
 
 struct Agent {
     name: Arc<str>,
-    /// Used time in nanoseconds.
+    /// Time that the agent's guests have used, in nanoseconds.
     used: u64,
     /// Number of turns that the agent's guests use or were offered.
     turns: usize,

@@ -79,9 +79,9 @@ pub(crate) enum Opened {
 
 /// The source of a directory listing.
 pub(crate) enum ListingSource {
-    /// The current entries.
+    /// The current entries of the directory.
     Current,
-    /// The current entries, whose names are recorded.
+    /// The current entries of the directory, whose names are recorded.
     Recording(NamesBeingRecorded),
     /// The recorded names that still exist, followed by all other names. Contains the path of the directory if the
     /// original call did not read the whole directory.
