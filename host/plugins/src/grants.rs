@@ -25,7 +25,7 @@ use std::path::{Component, Path, PathBuf};
 pub use partial::PartialGrant;
 pub(crate) use partial::partial_grants;
 
-/// A directory that a plugin may use, with everything below it.
+/// A directory that a plugin may use, including everything below the directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeGrant {
     /// Path of the directory on the host.
@@ -55,7 +55,7 @@ pub struct Grants {
     pub model_tokens: Option<u64>,
     /// Types of the service events that the plugin's tools may ask the host to send (P2).
     pub events: BTreeSet<ServiceEventType>,
-    /// Whether the plugin may read the media of the conversation, by digest (P5).
+    /// Whether the plugin may read media of the conversation, which it identifies by their digests (P5).
     pub media: bool,
 }
 
@@ -133,8 +133,8 @@ pub(crate) fn is_within(path: &Path, folder: &Path) -> bool {
 /// Advice for the case that no grant would help. The text completes a sentence that starts with "to allow it,".
 const UNGRANTABLE: &str = "do it yourself or change the plugin: no grant allows this";
 
-/// Advice on how to add a missing grant. If no grant would help, `table` and `flag` are empty and `line` says what to
-/// do instead.
+/// Advice on how to add a missing grant. If no grant would help, `table` and `flag` are empty and `line` describes what
+/// the user can do instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantAdvice {
     /// Table in `agent.toml`, for example `[plugins.files.grants]`.
@@ -182,13 +182,13 @@ impl fmt::Display for GrantAdvice {
 pub enum Need {
     /// Access of this kind to directories.
     Files(Access),
-    /// An environment variable, by name.
+    /// An environment variable with this name.
     Env(String),
-    /// A value of `wasi:config`, by key.
+    /// The value of `wasi:config` with this key.
     Config(String),
     /// HTTP requests that match a pattern.
     Http(String),
-    /// A secret, by name.
+    /// A secret with this name.
     Secret(String),
     /// Storage of values between calls.
     KeyValue,

@@ -1,5 +1,5 @@
-//! Tests of the limits on calls, with a real component. Each error names the limit and the plugin, and all permits are
-//! free afterwards.
+//! Tests of the limits on calls. The tests call a real component. Each error names the limit and the plugin, and all
+//! permits are free afterwards.
 
 mod common;
 

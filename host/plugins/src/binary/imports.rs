@@ -9,7 +9,7 @@ use std::str::FromStr;
 const CONTRACT_PACKAGE: &str = "agent-host:plugin";
 /// Version of the contract that this host implements.
 const CONTRACT_VERSION: Version = Version { major: 0, minor: 1, patch: 0, pre: "" };
-/// The contract's interfaces. A component may also import the interfaces that it exports, for their types.
+/// The contract's interfaces. A component may also import the interfaces that it exports, because it needs their types.
 const CONTRACT_INTERFACES: [&str; 7] =
     ["types", "media-store", "tool", "context-builder", "step-context", "output-validator", "media-policy"];
 

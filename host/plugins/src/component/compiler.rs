@@ -76,7 +76,7 @@ pub(crate) enum CompilerError {
     /// The child exceeded its time limit.
     #[error(transparent)]
     Time(#[from] CompileTimeout),
-    /// A signal ended the child, for example because of its memory limit.
+    /// A signal ended the child, for example because the child exceeded its memory limit.
     #[error("the process that compiles it was stopped ({status}); its memory limit is {} MiB", memory / MIB)]
     Stopped { status: ExitStatus, memory: usize },
     /// The child's output is damaged, or another version has replaced the program file.

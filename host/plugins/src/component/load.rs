@@ -96,7 +96,7 @@ impl Sandbox {
 
     /// Loads a component from a file. The result also contains the bytes of the file if they had to be read into
     /// memory. If the compiled code is available and the plugin store has a copy, the file is only hashed, because
-    /// reading it into memory would double the time.
+    /// reading the file into memory would double the time.
     pub(crate) async fn load_path(
         &self,
         path: &Path,
@@ -252,7 +252,8 @@ impl Sandbox {
         let new = NewComponent::of(identity, context);
         links.generic = match self.introspect(&new, (&component, &docs), &links, &mut facts).await {
             // The component needs more memory than the default limits allow. The component is loaded anyway, because
-            // its agent may configure larger limits. If the agent does not, each call fails with the limit.
+            // its agent may configure larger limits. If the agent does not configure larger limits, each call fails
+            // with an error that names the limit.
             Err(LoadError::Start(CallFailure::Limit { limit, .. })) if limit.is_memory_limit() => {
                 let generous = NewComponent { limits: new.limits.with_maximum_memory(), ..new.clone() };
                 self.introspect(&generous, (&component, &docs), &links, &mut facts).await?

@@ -93,7 +93,7 @@ impl LoadedPlugin {
     }
 
     /// Labels for the kinds of functions that the plugin offers: the names of its plugin kinds, `functions` if generic
-    /// functions are tools (P3), and `command` if it is a command-line program.
+    /// functions are tools (P3), and `command` if the plugin is a command-line program.
     pub fn kind_labels(&self) -> Vec<&'static str> {
         let has_generic = |is_command: bool| {
             let functions = &self.facts.generic.functions;

@@ -95,7 +95,8 @@ impl PluginStore {
             .map_err(|source| PluginStoreError::Io { path, source })
     }
 
-    /// The stored vouching statements for a component. None if there are no statements, as for the user's own plugins.
+    /// The stored vouching statements for a component. Returns None if there are no statements. The user's own plugins
+    /// have none.
     pub fn vouched(&self, digest: &Digest) -> Result<Option<String>, PluginStoreError> {
         let path = self.vouched_path(digest);
         match std::fs::read_to_string(&path) {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Number of components that are loaded at the same time.
 const CONCURRENT_LOADS: usize = 8;
 
-/// The plugins of an agent at one moment, by name.
+/// The plugins that an agent has at one moment, each under its name.
 #[derive(Clone, Debug)]
 pub struct Generation {
     digest: Digest,

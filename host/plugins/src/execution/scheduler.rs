@@ -87,7 +87,7 @@ pub(crate) enum NextTurn {
     NotWanted,
 }
 
-/// A turn in use. Dropping it ends the turn, even if the guest panics.
+/// A turn in use. Dropping this value ends the turn, even if the guest panics.
 struct Turn<'w, 'a> {
     waiter: &'w mut Waiter<'a>,
     started: Instant,

@@ -60,8 +60,8 @@ impl Trial {
         TrialCounts { calls: all.calls.saturating_sub(written.calls), traps: all.traps.saturating_sub(written.traps) }
     }
 
-    /// Takes the part of the counts that is not stored yet, so that no other task stores it too. The caller must store
-    /// this part, or return it with [`Trial::give_back`].
+    /// Takes the part of the counts that is not stored yet, so that no other task also stores this part. The caller
+    /// must store this part, or return it with [`Trial::give_back`].
     pub fn take_unwritten(&self) -> TrialCounts {
         let now = self.counts.load(Ordering::Acquire);
         let (all, written) = (split(now), split(self.written.swap(now, Ordering::AcqRel)));

@@ -1,4 +1,4 @@
-//! Access of the host itself to granted trees, for its file tools, for replays and for setting up a sandbox.
+//! The host's own access to granted trees, which it needs for its file tools, for replays and to set up a sandbox.
 
 use super::protected::ProtectedPaths;
 use super::quota::Quotas;

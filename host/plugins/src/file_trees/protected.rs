@@ -111,8 +111,8 @@ impl ProtectedPaths {
     }
 }
 
-/// The protected files at one moment, by their identity. The user may replace folders at any time, so a value of this
-/// type is not kept for long.
+/// The files that are protected at one moment, identified by device and inode. The user may replace folders at any
+/// time, so a value of this type is not kept for long.
 #[derive(Debug, Default)]
 pub(super) struct Protection {
     /// Directory entries that must not change, each with a description. Some of the entries do not exist yet.

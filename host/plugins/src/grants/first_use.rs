@@ -5,7 +5,7 @@ use super::manifest::Access;
 use super::{Grants, Need, UnmetNeed, files_advice};
 use std::collections::BTreeSet;
 
-/// Whether a call may change something, as its tool declares.
+/// Whether a call may change something, according to the traits of its tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CallEffect {
     /// The tool is marked as read-only.

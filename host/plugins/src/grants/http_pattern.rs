@@ -315,7 +315,7 @@ fn parse(text: &str) -> Result<HttpPattern, &'static str> {
     let url =
         Url::parse(&format!("{}://{parsable}", scheme.as_str())).map_err(|_| "its host, port or path is not valid")?;
     if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
-        return Err("it has more than a host, a port and a path");
+        return Err("it has more parts than a host, a port and a path");
     }
     if let Some(reason) = ambiguous_path(url.path()) {
         return Err(reason);

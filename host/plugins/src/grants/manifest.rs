@@ -74,7 +74,7 @@ pub struct Asks {
     /// Types of the service events that the plugin's tools ask the host to send when they return `pending`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<String>,
-    /// Whether the plugin reads the media of the conversation, by digest.
+    /// Whether the plugin reads media of the conversation, which it identifies by their digests.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub media: bool,
 }

@@ -128,7 +128,7 @@ pub struct KnownSecrets {
     /// Hosts that receive secrets from agent-host itself and not in the requests of plugins, for example a
     /// model provider.
     given_to: Vec<String>,
-    /// Whether any server may receive some secret, for example because a program has it.
+    /// Whether a secret may reach any server, for example because a program knows the secret.
     anywhere: bool,
 }
 

@@ -125,7 +125,7 @@ pub enum FinalFileState {
     File {
         /// Size in bytes.
         size: u64,
-        /// Digest of the content. None: the call changed too many bytes to hash all of them.
+        /// Digest of the content. None: the changed files of the call have too many bytes to hash every file.
         content: Option<Digest>,
     },
     /// A directory.

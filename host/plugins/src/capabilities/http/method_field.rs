@@ -1,6 +1,6 @@
-//! Finds a field in a request's body that overrides the request's method (row 43). Some frameworks handle a POST
-//! request with the field `_method` as a DELETE request, for example. A grant that is limited to certain methods does
-//! not cover such a request.
+//! Finds a field in a request's body that overrides the request's method (row 43). For example, some frameworks handle
+//! a POST request as a DELETE request if its field `_method` contains `DELETE`. A grant that is limited to certain
+//! methods does not cover such a request.
 
 use crate::grants::request_rules::names_method;
 

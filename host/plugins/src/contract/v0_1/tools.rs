@@ -22,7 +22,7 @@ const VIOLATIONS: usize = 64;
 /// Checks and converts a component's tools (P2). The error message is for the plugin's author.
 pub(crate) fn definitions_in(definitions: Vec<wit::Definition>) -> Result<Vec<ToolDefinition>, String> {
     if definitions.len() > TOOLS {
-        return Err(format!("it has {} tools, at most {TOOLS} are allowed", definitions.len()));
+        return Err(format!("it has {} tools; at most {TOOLS} are allowed", definitions.len()));
     }
     let mut names = BTreeSet::new();
     let mut tools = Vec::with_capacity(definitions.len());

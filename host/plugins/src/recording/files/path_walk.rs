@@ -1,5 +1,5 @@
 //! Resolves a guest's path by components and through links, as the operating system does. Therefore each file is
-//! recorded under a single resolved path, and every directory on the way is recorded too.
+//! recorded under a single resolved path, and every directory on the way to the file is also recorded.
 
 pub(crate) use crate::file_trees::FinalLink;
 use crate::recording::file_records::InitialFileState;

@@ -179,7 +179,7 @@ fn write_recorded(root: &Dir, path: &str, found: &InitialFileState) -> io::Resul
     }
 }
 
-/// Writes the entries of a directory of which only the names are recorded.
+/// Writes those entries of a directory for which only the name is recorded.
 fn write_names(root: &Dir, directory: &str, names: &[(String, EntryKind)]) -> io::Result<()> {
     for (name, kind) in names.iter().filter(|(name, _)| is_name(name)) {
         let path = if directory.is_empty() { name.clone() } else { format!("{directory}/{name}") };
@@ -228,7 +228,7 @@ mod tests {
         InitialFileState::Link { stat: FileStat::default(), to: to.into() }
     }
 
-    /// S6: files of which only the names are recorded are empty.
+    /// S6: a file for which only the name is recorded is empty.
     #[test]
     fn s6_recorded_files_are_written_and_deleted() {
         let names =
