@@ -152,7 +152,7 @@ async fn p3_functions_that_make_a_resource_are_constructors() {
     assert!(copy.function.contains("[static]thing.copy"), "{copy}");
 
     let none = refusal(&sandbox, thing(FROM_ANOTHER)).await.to_string();
-    assert!(none.contains("no function creates it from data"), "{none}");
+    assert!(none.contains("no function makes it from data"), "{none}");
 }
 
 /// P3: a function that a toolchain calls while it builds a component is not a tool. A component that is a web server is

@@ -96,7 +96,7 @@ impl PluginStore {
     }
 
     /// The stored vouching statements for a component. Returns None if there are no statements. The user's own plugins
-    /// have none.
+    /// have no statements.
     pub fn vouched(&self, digest: &Digest) -> Result<Option<String>, PluginStoreError> {
         let path = self.vouched_path(digest);
         match std::fs::read_to_string(&path) {

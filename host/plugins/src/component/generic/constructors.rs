@@ -99,7 +99,7 @@ impl Constructors {
             Some(Ok(constructors)) => Ok(constructors),
             Some(Err(reason)) => Err(format!("the constructor of `{resource}`: {reason}")),
             None => Err(format!(
-                "`{resource}` has no constructor, and no function creates it from data; a handle is valid only during its call"
+                "`{resource}` has no constructor, and no function makes it from data; a handle is valid only during its call"
             )),
         }
     }
