@@ -1,5 +1,5 @@
-//! Granted file trees (P6, P13): opens the directory of a grant and the files below it, protects the files that no
-//! grant covers, and limits how much data one turn may add.
+//! Granted directories (P6, P13), also called granted trees: opens such a directory and the files below it, protects
+//! the files that no grant covers, and limits how much data one turn may add.
 
 mod call_tree;
 mod host_tree;

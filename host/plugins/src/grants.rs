@@ -25,7 +25,7 @@ use std::path::{Component, Path, PathBuf};
 pub use partial::PartialGrant;
 pub(crate) use partial::partial_grants;
 
-/// A directory that a plugin may use, with everything below it.
+/// A directory that a plugin may use, including everything below the directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeGrant {
     /// Path of the directory on the host.
@@ -39,7 +39,7 @@ pub struct TreeGrant {
 /// What an agent's configuration grants to one plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
-    /// File trees that the plugin may open.
+    /// Directories that the plugin may open.
     pub trees: Vec<TreeGrant>,
     /// Environment variables that the plugin sees, with the values that the host has already read.
     pub env: BTreeMap<String, String>,
@@ -55,13 +55,13 @@ pub struct Grants {
     pub model_tokens: Option<u64>,
     /// Types of the service events that the plugin's tools may ask the host to send (P2).
     pub events: BTreeSet<ServiceEventType>,
-    /// Whether the plugin may read the media of the conversation, by digest (P5).
+    /// Whether the plugin may read media of the conversation, which it identifies by their digests (P5).
     pub media: bool,
 }
 
 impl Grants {
-    /// The union of both grants. If both grant the same thing, the value of `self`, the wider access and the larger
-    /// quota apply.
+    /// The union of `self` and `other`. If both contain a grant for the same thing, the value of `self`, the wider
+    /// access and the larger quota apply.
     #[must_use]
     pub fn and(mut self, other: &Grants) -> Grants {
         for tree in &other.trees {
@@ -86,7 +86,8 @@ impl Grants {
         self
     }
 
-    /// The intersection of both grants. Values are taken from `self`, because a value is fixed when it is granted.
+    /// The intersection of `self` and `current`. Values are taken from `self`, because a value is fixed when it
+    /// is granted.
     #[must_use]
     pub fn within(&self, current: &Grants) -> Grants {
         let env = self.env.iter().filter(|(name, _)| current.env.contains_key(*name));
@@ -111,7 +112,8 @@ fn smaller(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     one.zip(other).map(|(one, other)| one.min(other))
 }
 
-/// The trees that are inside one of the `current` trees, with the narrower access of the two.
+/// The trees that are inside one of the `current` trees. The access to each is limited to the access that both
+/// trees allow.
 pub fn intersect_trees(trees: &[TreeGrant], current: &[TreeGrant]) -> Vec<TreeGrant> {
     let within = |tree: &TreeGrant| {
         let containing = current.iter().filter(|other| is_within(&tree.host, &other.host));
@@ -128,18 +130,19 @@ pub(crate) fn is_within(path: &Path, folder: &Path) -> bool {
     below.is_ok_and(|below| below.components().all(|component| matches!(component, Component::Normal(_))))
 }
 
-/// Advice if no grant would help. It completes a sentence that starts with "to allow it,".
+/// Advice for the case that no grant would help. The text completes a sentence that starts with "to allow it,".
 const UNGRANTABLE: &str = "do it yourself or change the plugin: no grant allows this";
 
-/// How to add a missing grant. If no grant would help, `table` and `flag` are empty and `line` says what to do instead.
+/// Advice on how to add a missing grant. If no grant would help, `table` and `flag` are empty and `line` describes what
+/// the user can do instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantAdvice {
-    /// Table in `agent.toml`. Example: `[plugins.files.grants]`.
+    /// Table in `agent.toml`, for example `[plugins.files.grants]`.
     pub table: String,
-    /// Line to add to the table. Example: `read = ["."]`.
+    /// Line to add to the table, for example `read = ["."]`.
     pub line: String,
-    /// Command-line option with the same effect. Empty if only `agent.toml` can grant it. Example: `--grant
-    /// files:read=DIR`.
+    /// Command-line option with the same effect, for example `--grant files:read=DIR`. The text is empty if only
+    /// `agent.toml` can add the grant.
     pub flag: String,
 }
 
@@ -177,15 +180,15 @@ impl fmt::Display for GrantAdvice {
 /// One thing that a plugin asks for in its manifest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
-    /// File trees, with this access.
+    /// Access of this kind to directories.
     Files(Access),
-    /// An environment variable, by name.
+    /// An environment variable with this name.
     Env(String),
-    /// A value of `wasi:config`, by key.
+    /// The value of `wasi:config` with this key.
     Config(String),
     /// HTTP requests that match a pattern.
     Http(String),
-    /// A secret, by name.
+    /// A secret with this name.
     Secret(String),
     /// Storage of values between calls.
     KeyValue,
@@ -200,11 +203,11 @@ pub enum Need {
 /// Something that a plugin asks for and that is not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnmetNeed {
-    /// The need as written in the manifest, or a guess for a component without a manifest.
+    /// The need as written in the manifest. For a component without a manifest, the need is guessed from the imports.
     pub need: Need,
-    /// Description for users. Example: `reading files`.
+    /// Description for users, for example `reading files`.
     pub thing: String,
-    /// How to add the missing grant.
+    /// Advice on how to add the missing grant.
     pub advice: GrantAdvice,
 }
 
@@ -213,9 +216,9 @@ pub struct UnmetNeed {
 pub struct Denial {
     /// The plugin that made the refused request.
     pub plugin: PluginIdentity,
-    /// Description for users. Example: `the configuration value "region"`.
+    /// Description for users, for example `the configuration value "region"`.
     pub thing: String,
-    /// How to add the missing grant.
+    /// Advice on how to add the missing grant.
     pub advice: GrantAdvice,
 }
 

@@ -3,7 +3,7 @@
 use agent_core::message::Digest;
 use std::fmt;
 
-/// A plugin's name and the digest of its component. Displayed as `name@0123456789ab`.
+/// A plugin's name and the digest of its component. The identity is displayed as `name@0123456789ab`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PluginIdentity {
     /// Name from the manifest; without a manifest, the stem of the file name.
@@ -35,7 +35,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds.
+    /// All plugin kinds.
     pub const ALL: [Kind; 5] =
         [Kind::Tool, Kind::ContextBuilder, Kind::StepContext, Kind::OutputValidator, Kind::MediaPolicy];
 
@@ -50,8 +50,8 @@ impl Kind {
         }
     }
 
-    /// The authority of calls of this kind (P5). It depends only on the kind, even if one component exports several
-    /// kinds.
+    /// The authority of calls of this kind (P5). The authority depends only on the kind, even if one component exports
+    /// several kinds.
     pub fn authority(self) -> Authority {
         match self {
             Kind::Tool | Kind::ContextBuilder | Kind::StepContext => Authority::Granted,

@@ -1,9 +1,9 @@
 //! The sandbox for plugins: loads, verifies, links and calls WebAssembly components. No other crate uses wasmtime, and
 //! no wasmtime type appears in the public interface of this crate.
 //!
-//! A [`Sandbox`] is the engine with its limits. It loads component files as [`LoadedPlugin`]s. A [`Generation`] is an
-//! immutable set of plugins. A [`PluginSetup`] is a plugin with an agent's grants. Each call runs in a new instance and
-//! returns a [`CallReport`].
+//! A [`Sandbox`] is the engine with its limits. A sandbox loads component files as [`LoadedPlugin`]s. A [`Generation`]
+//! is an immutable set of plugins. A [`PluginSetup`] is a plugin with an agent's grants. Each call runs in a new
+//! instance and returns a [`CallReport`].
 //!
 //! The modules form layers. Each module imports only from modules later in this list: `deployment`, `call`,
 //! `component`, `execution`, `capabilities`, `contract`, `recording`, `file_trees`, `grants`, `ports`, `binary`, and

@@ -49,7 +49,7 @@ fn tools(plugin: &LoadedPlugin) -> Vec<&str> {
 }
 
 /// P3: an interface that uses types of another interface imports that interface, and a world may import a type. Such an
-/// import needs no implementation. An import with a function or a resource needs one.
+/// import needs no implementation. An import with a function or a resource needs an implementation.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_components_with_imports_of_only_types_load() {
     let directory = tempfile::tempdir().unwrap();
@@ -152,11 +152,11 @@ async fn p3_functions_that_make_a_resource_are_constructors() {
     assert!(copy.function.contains("[static]thing.copy"), "{copy}");
 
     let none = refusal(&sandbox, thing(FROM_ANOTHER)).await.to_string();
-    assert!(none.contains("no function makes one from data"), "{none}");
+    assert!(none.contains("no function makes it from data"), "{none}");
 }
 
-/// P3: a function that a toolchain calls while it builds a component is not a tool. A web server is refused with advice
-/// to export other functions.
+/// P3: a function that a toolchain calls while it builds a component is not a tool. A component that is a web server is
+/// refused with advice to export other functions.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_toolchain_functions_and_http_handlers_are_skipped() {
     let directory = tempfile::tempdir().unwrap();

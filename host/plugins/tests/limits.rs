@@ -1,5 +1,5 @@
-//! Tests of the limits on calls, with a real component. Each error names the limit and the plugin, and all permits are
-//! free afterwards.
+//! Tests of the limits on calls. The tests call a real component. Each error names the limit and the plugin, and all
+//! permits are free afterwards.
 
 mod common;
 
@@ -63,7 +63,7 @@ async fn row_1_row_9_permits_are_free_after_loops_traps_and_cancellations() {
     }
 }
 
-// P8: the queue is limited. If it is full, a call fails at once with an error that allows a later attempt.
+// P8: the queue is limited. If the queue is full, a call fails at once with an error that allows a later attempt.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_full_queue_causes_a_typed_error() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;
@@ -109,7 +109,7 @@ async fn p8_same_call_uses_the_same_fuel() {
         assert_eq!(call(&sandbox, &counted, "noop", LONG).await.cost.fuel, Some(fuel));
     }
     assert_eq!(call(&sandbox, &uncounted, "noop", LONG).await.cost.fuel, None);
-    // A new sandbox uses the compiled code of both engines from the cache and counts the same fuel, like another
+    // A new sandbox uses the compiled code of both engines from the cache and counts the same fuel, as another
     // process would.
     let (sandbox, counted, _) = metered(directory.path(), fuel).await;
     let again = call(&sandbox, &counted, "noop", LONG).await;

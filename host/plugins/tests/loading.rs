@@ -124,7 +124,7 @@ async fn p5_row_14_unknown_function_is_refused_despite_an_unimplemented_import()
     }
 }
 
-// P12: an export with the wrong type is found at load, by instantiating the component once.
+// P12: an export with the wrong type is found at load, because the component is then instantiated once.
 #[tokio::test(flavor = "multi_thread")]
 async fn p12_exports_with_the_wrong_type_are_refused() {
     let text = r#"(component

@@ -185,7 +185,8 @@ mod tests {
         assert_eq!(Docs::read(b"junk").function(None, "x"), None);
     }
 
-    // P3: the documentation of a type is found in its defining interface, even from interfaces that only use the type.
+    // P3: the documentation of a type is found in the interface that defines the type, even for an interface that only
+    // uses the type.
     #[test]
     fn p3_docs_are_found_by_type() {
         let words = r#"{"interfaces": {"shapes": {"types": {"point": {"docs": "A place.", "items": {"x": "East."}}}},

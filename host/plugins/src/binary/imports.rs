@@ -9,7 +9,7 @@ use std::str::FromStr;
 const CONTRACT_PACKAGE: &str = "agent-host:plugin";
 /// Version of the contract that this host implements.
 const CONTRACT_VERSION: Version = Version { major: 0, minor: 1, patch: 0, pre: "" };
-/// The contract's interfaces. A component may also import the interfaces that it exports, for their types.
+/// The contract's interfaces. A component may also import the interfaces that it exports, because it needs their types.
 const CONTRACT_INTERFACES: [&str; 7] =
     ["types", "media-store", "tool", "context-builder", "step-context", "output-validator", "media-policy"];
 
@@ -60,7 +60,8 @@ const WASI_DRAFTS: [&str; 11] = [
     "wasi:keyvalue/batch@0.2.0-draft",
 ];
 
-/// WASI interfaces that the host does not implement. Their functions link to functions that always fail.
+/// WASI interfaces that the host does not implement. The functions of these interfaces link to functions that
+/// always fail.
 const DENIED: [(&str, &[&str]); 3] = [
     ("wasi:http", &["incoming-handler"]),
     ("wasi:blobstore", &["blobstore", "container", "types"]),
@@ -126,14 +127,14 @@ fn listed(names: &[String]) -> String {
 pub(crate) enum Imports {
     /// All imports are implemented.
     Implemented,
-    /// Some imports are known but not implemented. Their functions always fail.
+    /// Some imports are known but not implemented, and their functions always fail.
     SomeDenied,
 }
 
 /// Whether an import can have effects outside of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effects {
-    /// The import has no effects. Examples: clocks, random numbers, configuration and logging.
+    /// The import has no such effects. Examples of such imports are clocks, random numbers, configuration and logging.
     None,
     /// The import can have effects if it is granted.
     Possible,

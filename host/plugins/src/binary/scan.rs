@@ -185,8 +185,8 @@ pub(crate) fn scan(bytes: &[u8]) -> Result<Scan, NotAComponent> {
 }
 
 /// Names of the imports that contain only types, so that the host does not have to implement them. A component has such
-/// an import if an exported interface uses types of another interface. Code is not read. For a damaged component, the
-/// set is empty.
+/// an import if an exported interface uses types of another interface. The code in the component is not read. The set
+/// is empty if the component is damaged.
 pub(crate) fn type_only_imports(bytes: &[u8], imports: &[String]) -> BTreeSet<String> {
     let mut validator = Validator::new_with_features(WasmFeatures::all());
     let mut outermost = None;

@@ -1,5 +1,5 @@
 //! Reads the outermost sections of a component in the host process, before any other code reads the bytes. The reader
-//! is a flat loop over section headers. It never reads nested modules, components or types.
+//! is a flat loop over section headers. The loop never reads nested modules, components or types.
 
 use super::scan::{Interfaces, NotAComponent};
 use wasmparser::{BinaryReader, BinaryReaderError, ComponentExternalKind, FromReader, Parser, SectionLimited};
@@ -25,7 +25,7 @@ pub(crate) struct Section<'a> {
     pub(crate) contents: &'a [u8],
 }
 
-/// An iterator over the sections of a component. It ends after the first damaged section.
+/// An iterator over the sections of a component. The iterator ends after the first damaged section.
 pub(crate) struct Sections<'a> {
     reader: Option<BinaryReader<'a>>,
 }

@@ -44,35 +44,35 @@ pub enum StructureProblem {
     /// Components, modules or types are nested too deeply.
     #[error("its components and types are nested more than {most} deep (`component_nesting` under [host.limits])")]
     Nesting {
-        /// The value of the limit.
+        /// The value of the exceeded limit.
         most: usize,
     },
     /// There are too many types.
     #[error("it has more than {most} types (`component_types` under [host.limits])")]
     Types {
-        /// The value of the limit.
+        /// The value of the exceeded limit.
         most: usize,
     },
     /// There are too many imports or exports.
     #[error("it has more than {most} {what} at one level (`component_interfaces` under [host.limits])")]
     Interfaces {
-        /// `imports` or `exports`.
+        /// The counted items: `imports` or `exports`.
         what: String,
-        /// The value of the limit.
+        /// The value of the exceeded limit.
         most: usize,
     },
     /// A core module has too many imports or exports.
     #[error("one of its core modules has more than {most} {what}")]
     CoreInterfaces {
-        /// `imports` or `exports`.
+        /// The counted items: `imports` or `exports`.
         what: String,
-        /// The value of the limit.
+        /// The value of the exceeded limit.
         most: usize,
     },
     /// The names of the component's imports and exports are too long.
     #[error("the names of its imports and exports have more than {most} bytes in total")]
     Names {
-        /// The value of the limit.
+        /// The value of the exceeded limit.
         most: usize,
     },
     /// The file violates the binary format.
@@ -99,7 +99,7 @@ pub(crate) fn check(bytes: &[u8], limits: StructureLimits) -> Result<(), Structu
     Ok(())
 }
 
-/// The number of imports and exports of one component or module so far.
+/// The numbers of imports and of exports that were read so far in one component or module.
 #[derive(Default)]
 struct Level {
     imports: usize,
@@ -170,7 +170,7 @@ impl Walk<'_> {
     /// Checks the nesting depth. `types` is the depth of types inside the innermost component.
     fn check_nesting(&self, types: usize) -> Result<(), StructureProblem> {
         let most = self.limits.nesting;
-        // The outermost component and the outermost list of a type section do not count.
+        // The outermost component and the outermost list of a type section do not add to the nesting depth.
         if self.levels.len() - 1 + types > most { Err(StructureProblem::Nesting { most }) } else { Ok(()) }
     }
 

@@ -189,8 +189,8 @@ async fn run_command(
     if printed.is_empty() { Ok(Ok(ToolDone::default())) } else { done_with_text(printed, bytes).map(Ok) }
 }
 
-/// Converts the result of a function. If it is a `result` with an error, the model receives the error as the tool's
-/// failure.
+/// Converts the result of a function. If the function returns the error case of a `result`, the model receives the
+/// error as the tool's failure.
 fn outcome(signature: &Signature, value: Option<Val>, bytes: usize) -> Result<Result<ToolDone, String>, Stop> {
     match (&signature.result, value) {
         (Some(Shape::Result { ok, .. }), Some(Val::Result(Ok(value)))) => match (ok, value) {
@@ -223,7 +223,7 @@ fn done_with_text(text: String, bytes: usize) -> Result<ToolDone, Stop> {
     if text.len() > bytes { Err(result_too_large(bytes)) } else { Ok(ToolDone::text(text)) }
 }
 
-/// The error value of a function as text for the model.
+/// Converts the error value of a function to text for the model.
 fn error_text(shape: Option<&Shape>, value: Option<Box<Val>>) -> Result<String, Stop> {
     match (shape, value.map(|value| *value)) {
         (_, Some(Val::String(text))) => Ok(text),

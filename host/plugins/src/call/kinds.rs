@@ -32,7 +32,7 @@ pub struct ToolCallContext {
     pub id: CallId,
     /// Number of the attempt, starting at 1.
     pub attempt: u32,
-    /// Maximum wall time of the call. The limit of the plugin applies as well.
+    /// Maximum wall time of the call. The plugin's own limit on wall time also applies.
     pub time_limit: Duration,
     /// The agent, session and turn of the call.
     pub scope: Scope,
@@ -49,8 +49,8 @@ pub struct ToolCallRequest<'a> {
     pub context: ToolCallContext,
 }
 
-/// Returns the setup, with code that counts fuel if its limits include fuel. If that code cannot be loaded, returns a
-/// failure from the calling function.
+/// Evaluates to the setup. If the setup limits fuel, the setup's code counts fuel. If code that counts fuel cannot be
+/// loaded, the calling function returns a failure.
 macro_rules! with_metering {
     ($sandbox:expr, $setup:expr) => {
         match $sandbox.with_metering($setup).await {
@@ -61,7 +61,7 @@ macro_rules! with_metering {
 }
 
 impl Sandbox {
-    /// Loads the code that counts fuel, if the limits include fuel. Otherwise the first call would have to wait for
+    /// Loads the code that counts fuel if the setup limits fuel, so that the first call does not have to wait for
     /// this code.
     pub async fn prepare(&self, setup: &PluginSetup) -> Result<(), CallFailure> {
         self.with_metering(setup).await.map(drop)
@@ -291,7 +291,7 @@ impl CallSpec {
         Self { lane: LaneName::Builders, ..self }
     }
 
-    /// Sets the size of the request, encoded as JSON.
+    /// Sets the size that the request has when it is encoded as JSON.
     fn with_request(self, request: &impl Serialize) -> Self {
         Self { request_bytes: json_bytes(request), ..self }
     }

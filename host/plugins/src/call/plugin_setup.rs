@@ -13,8 +13,8 @@ pub struct PluginSetup {
     pub(crate) plugin: Arc<LoadedPlugin>,
     pub(crate) grants: Arc<Grants>,
     pub(crate) unmet: Arc<[UnmetNeed]>,
-    /// Needs that are not granted, including guesses from the imports. They are shown as advice when the plugin reports
-    /// a denial.
+    /// Needs that are not granted. For a component without a manifest, the needs are guessed from its imports. When the
+    /// plugin reports a denial, these needs are shown as advice.
     pub(crate) guessed: Arc<[UnmetNeed]>,
     pub(crate) limits: CallLimits,
     pub(crate) trial: Option<Arc<Trial>>,
@@ -23,8 +23,8 @@ pub struct PluginSetup {
 }
 
 impl PluginSetup {
-    /// Creates a setup. The effective grants are the intersection of `grants` and the needs of the manifest. Each limit
-    /// is lowered to its maximum value.
+    /// Creates a setup. The effective grants are the intersection of `grants` and the needs of the manifest. A limit
+    /// above its maximum value is lowered to the maximum.
     pub fn new(plugin: Arc<LoadedPlugin>, grants: Grants, limits: CallLimits) -> Self {
         let unmet: Arc<[UnmetNeed]> = plugin.unmet(&grants).into();
         let guessed = match plugin.manifest() {

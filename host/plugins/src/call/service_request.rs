@@ -40,8 +40,8 @@ pub(crate) fn service_request_in(
     }))
 }
 
-/// Returns the event type if the tool may send it. The error is the description of the denial, and the advice to allow
-/// it.
+/// Returns the event type if the tool may send it. The error contains the description of the denial, and advice on how
+/// to allow the event.
 fn check_event_type(
     event_type: &str,
     setup: &PluginSetup,

@@ -1,5 +1,5 @@
-//! `wasi:filesystem` (P6, P13): the file trees that are granted to the call. This module implements the functions that
-//! open, change, read or write. It checks and records the calls of the other functions, and then uses the
+//! `wasi:filesystem` (P6, P13): the directories that are granted to the call. This module implements the functions that
+//! open, change, read or write. For all other functions, it checks and records the call, and then uses the
 //! implementation of wasmtime-wasi.
 
 mod directory_listing;
@@ -39,7 +39,7 @@ type Answer<T> = std::result::Result<T, ErrorCode>;
 type Handle = Resource<Descriptor>;
 type OpenFile = std::result::Result<(Arc<CallTree>, Arc<File>), TreeRefusal>;
 
-/// The file trees of one call.
+/// The granted directories of one call.
 #[derive(Default)]
 pub(crate) struct FilesState {
     /// The trees, in the order of the grants.
@@ -50,14 +50,14 @@ pub(crate) struct FilesState {
 
 type FilesView<'a> = CapabilityView<'a, FilesState>;
 
-/// Store data with file trees, over the filesystem of wasmtime-wasi.
+/// Store data with granted directories, in addition to the filesystem of wasmtime-wasi.
 pub(crate) trait HasFiles: HasCapability<FilesState> + WasiFilesystemView {}
 
 impl<T: HasCapability<FilesState> + WasiFilesystemView> HasFiles for T {}
 
 impl FilesState {
-    /// Opens the granted trees, so that a missing tree is reported before the guest runs. In a replay, `recorded`
-    /// contains the trees as the original call found them.
+    /// Opens the granted directories, so that a missing directory is reported before the guest runs. In a replay,
+    /// `recorded` contains the trees as the original call found them.
     pub(crate) fn open(
         host: &TreeHost,
         call: &CallContext,
@@ -153,7 +153,7 @@ impl FilesView<'_> {
 }
 
 impl CallContext {
-    /// Records that a path leads out of its tree. Granting the same tree again would not help.
+    /// Records that a path leads out of its tree. A grant of that tree does not allow such a path.
     fn deny_path_escape(&self, path: &str) {
         let (thing, advice) = left_tree(&self.record.plugin.name, &clean(path, SHOWN_PATH_BYTES));
         self.record.deny(thing, advice);
@@ -165,7 +165,7 @@ fn action_on(action: &str, path: &str) -> String {
     format!("{action} {}", quoted(&clean(path, SHOWN_PATH_BYTES)))
 }
 
-/// Whether a link at the end of a path is followed.
+/// Whether a symbolic link at the end of a path is followed.
 fn final_link(flags: PathFlags) -> FinalLink {
     if flags.contains(PathFlags::SYMLINK_FOLLOW) { FinalLink::Follow } else { FinalLink::Keep }
 }

@@ -28,7 +28,7 @@ pub(crate) struct HttpState {
     network: Arc<Network>,
     /// The port that responds to requests instead of the network. None: requests are sent to the network.
     port: Option<Arc<dyn HttpPort>>,
-    /// The context of wasmtime-wasi-http and its hooks. Created when the guest first uses `wasi:http`.
+    /// The context of wasmtime-wasi-http and its hooks. The context is created when the guest first uses `wasi:http`.
     context: Option<Box<(WasiHttpCtx, Outgoing)>>,
 }
 

@@ -23,12 +23,12 @@ use stdio::GuestStream;
 use wasmtime_wasi::random::Deterministic;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder};
 
-/// The random bytes of a call without authority. They are repeated endlessly.
+/// The random bytes of a call without authority. The sequence of these bytes is repeated endlessly.
 const REPEATED: [u8; 8] = *b"repeated";
 
 /// The process environment of one call.
 pub(crate) struct ProcessState {
-    /// The WASI context. Created when the guest first needs it, because most calls never need it.
+    /// The WASI context, which is created when the guest first needs it, because most calls never need a WASI context.
     context: Option<Box<WasiCtx>>,
     inputs: ProcessInputs,
     /// Number of random bytes that the call may still read.
@@ -96,7 +96,7 @@ impl ProcessState {
     }
 }
 
-/// Builds a WASI context without file trees. The capability `files` provides the file trees.
+/// Builds a WASI context without directories. The capability `files` provides the granted directories.
 fn wasi_context(call: &CallContext, inputs: &ProcessInputs) -> WasiCtx {
     let ProcessInputs { granted, program, trace, replay } = inputs;
     let record = &call.record;

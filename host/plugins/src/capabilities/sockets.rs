@@ -1,4 +1,5 @@
-//! Sockets and name lookup. No grant allows them, so every attempt is refused and recorded as a denial (P6, O3).
+//! `wasi:sockets`: sockets and name lookup. No grant allows their use, so every attempt is refused and recorded as a
+//! denial (P6, O3).
 
 use super::HasCall;
 use crate::grants::GrantAdvice;

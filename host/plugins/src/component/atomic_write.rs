@@ -44,7 +44,7 @@ pub(crate) fn write_atomically(
 pub(crate) enum Mutability {
     /// The owner may write to the file.
     Writable,
-    /// The file is read-only. It can be replaced but not changed.
+    /// The file is read-only, so it can be replaced but not changed.
     ReadOnly,
 }
 

@@ -1,5 +1,5 @@
-//! The claims that a component makes about itself in its manifest. They are read before the component is verified. Only
-//! the headers of the outermost sections and the manifest are parsed, and no code is compiled or run.
+//! The claims that a component makes about itself in its manifest. The claims are read before the component is
+//! verified. Only the headers of the outermost sections and the manifest are parsed, and no code is compiled or run.
 
 use super::load_error::LoadError;
 use super::plugin_store::digest_of;
@@ -30,8 +30,8 @@ pub fn read_claims(stem: &str, component: &[u8]) -> Result<ComponentClaims, Load
     }
 }
 
-/// The claims in bytes that may not be a valid component. They always contain a name, because the lock file is checked
-/// for this name before `problem` is reported.
+/// The claims in bytes that may not be a valid component. The name is always present, because the lock file is checked
+/// for the name before `problem` is reported.
 pub(crate) struct UnverifiedClaims {
     pub(crate) identity: PluginIdentity,
     pub(crate) manifest: Option<Manifest>,

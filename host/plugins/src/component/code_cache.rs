@@ -44,11 +44,11 @@ pub(crate) struct CompiledCache {
 
 /// A verified cache file: the facts about the component, and its compiled code.
 pub(crate) struct CacheEntry {
-    /// The facts as JSON.
+    /// The facts about the component, as JSON.
     pub(crate) record: Vec<u8>,
     /// The compiled code, as returned by `Component::serialize`.
     pub(crate) code: CompiledCode,
-    /// The open file. While it is open, the cache does not delete the entry.
+    /// The file of the entry. While this file is open, the cache does not delete the entry.
     pub(crate) file: File,
 }
 
@@ -65,8 +65,8 @@ pub(crate) enum CompiledCode {
 const TRAILER_BYTES: usize = MAC_BYTES + LENGTH_BYTES + COMPILED_MAGIC.len();
 
 impl CompiledCache {
-    /// Opens the cache in `directory` for this engine. Creates the key if necessary. If two processes create it at the
-    /// same time, both get the same key. Returns None if the folder belongs to another user.
+    /// Opens the cache in `directory` for this engine. Creates the key if necessary. If two processes create the key at
+    /// the same time, both processes get the same key. Returns None if the folder belongs to another user.
     pub(crate) fn open(directory: &Path, engine: blake3::Hash, max_bytes: u64) -> io::Result<Option<Self>> {
         make_private_directory(directory)?;
         // A new file belongs to the user under which this process runs.
@@ -225,8 +225,8 @@ impl CompiledCache {
         hasher.finalize()
     }
 
-    /// A keyed hasher that has already hashed the engine and the component. Both have a fixed length, so the hash is
-    /// unambiguous.
+    /// A keyed hasher that has already hashed the engine and the component. The engine and the component's digest have
+    /// fixed lengths, so the hash is unambiguous.
     fn hasher(&self, component: &Digest) -> blake3::Hasher {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher.update(self.engine.as_bytes()).update(component.as_str().as_bytes());
@@ -294,8 +294,8 @@ fn open_key(directory: &Path, user: u32, access: FolderAccess) -> io::Result<[u8
     {
         return Ok(key);
     }
-    // A key that another user created or can read, or that has the wrong length, is not secret. It is replaced, so that
-    // entries that were written with the old key are no longer trusted.
+    // A key is not secret if another user created it or can read it. Such a key, or a key with the wrong length, is
+    // replaced, so that entries that were written with the old key are no longer trusted.
     let mut key = [0; KEY_BYTES];
     getrandom::fill(&mut key).map_err(io::Error::other)?;
     let mut file = tempfile::NamedTempFile::new_in(directory)?;

@@ -1,6 +1,6 @@
 //! Examines and compiles a component in the compiler process, a child process of the same program (P9, P15, rows 11 and
-//! 36). If the bytes make a parser or the compiler misbehave, only this process is affected. It has its own limits, and
-//! the host reads only a limited amount of output from it.
+//! 36). If the bytes make a parser or the compiler misbehave, only this process is affected. The compiler process has
+//! its own limits, and the host reads only a limited amount of its output.
 
 mod child;
 mod confinement;
@@ -33,8 +33,8 @@ const MAX_ERROR_OUTPUT: u64 = 4 * 1024;
 /// The limit on wall time, as a multiple of the limit on processor time. On a busy machine, the child gets only a part
 /// of each second.
 const CLOCK_FACTOR: u32 = 10;
-/// Size of a component for which the time limit is twice the limit for the smallest components, in bytes. The time
-/// limit grows linearly with the size.
+/// Size in bytes of a component whose time limit is twice the limit for the smallest components. The time limit grows
+/// linearly with the size.
 const BYTES_PER_TIME_LIMIT: u64 = 10 * MIB as u64;
 /// Memory limit of a child for the smallest components, in bytes.
 const MIN_MEMORY: usize = 512 * MIB;
@@ -76,7 +76,7 @@ pub(crate) enum CompilerError {
     /// The child exceeded its time limit.
     #[error(transparent)]
     Time(#[from] CompileTimeout),
-    /// A signal ended the child, for example because of its memory limit.
+    /// A signal ended the child, for example because the child exceeded its memory limit.
     #[error("the process that compiles it was stopped ({status}); its memory limit is {} MiB", memory / MIB)]
     Stopped { status: ExitStatus, memory: usize },
     /// The child's output is damaged, or another version has replaced the program file.
@@ -88,7 +88,7 @@ pub(crate) enum CompilerError {
 }
 
 impl CompilerError {
-    /// Whether the component itself caused the end of the child, so that the child would end in the same way at every
+    /// Whether the component itself caused the child to end. In this case, the child would end in the same way at every
     /// start. Signals that users and the system send to whole process groups are not caused by the component.
     pub(crate) fn is_caused_by_component(&self) -> bool {
         match self {
@@ -112,7 +112,7 @@ pub struct CodeTooLarge {
     pub most: u64,
 }
 
-/// The error if compiling exceeded a time limit. Contains the limit.
+/// The error if compiling exceeded a time limit. The error contains the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileTimeout {
     /// The limit on the total processor time of all threads.
@@ -192,21 +192,23 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// The compiled code. It is empty if the component was not compiled because of its imports or exports.
+    /// The compiled code, which is empty if the component was not compiled because of its imports or exports.
     pub(crate) fn code(&self) -> &[u8] {
         &self.output_bytes[self.code_offset..]
     }
 }
 
-/// Examines a component in this process. Used in tests, and by hosts that compile only trusted components.
+/// Examines a component in this process. This function is used in tests, and by hosts that compile only
+/// trusted components.
 pub(crate) fn examine_here(bytes: &[u8], limits: &CompileLimits) -> Result<BytesFacts, CompilerError> {
     BytesFacts::read(bytes, limits.structure).map_err(|verdict| refusal(verdict, limits))
 }
 
 /// Compiles a component in a child and returns its verified result. Dropping the future ends the child.
 ///
-/// The limit applies to the processor time of all threads of the child. The child runs with low priority, so that wall
-/// time says little about its work. The limit on wall time is therefore a multiple of the limit on processor time.
+/// The limit applies to the processor time of all threads of the child. The child runs with low priority, so its wall
+/// time is much longer than its processor time on a busy machine. The limit on wall time is therefore a multiple of the
+/// limit on processor time.
 pub(crate) async fn compile(
     command: &CompilerCommand,
     context: &EngineContext,
@@ -235,7 +237,8 @@ async fn compile_in_child(
     let request = serde_json::to_vec(&limits.request(context.code_options())).map_err(io::Error::other)?;
     let output = exchange(&mut child, [&(request.len() as u32).to_le_bytes(), &request, component], limits).await?;
     let error_output = clean(String::from_utf8_lossy(&output.errors).trim(), MAX_ERROR_OUTPUT as usize);
-    // If the host refuses to read the output, the closed pipe ends the child. The component does not cause this.
+    // If the host refuses to read the output, the closed pipe ends the child. The component is not the cause in
+    // this case.
     let was_cut_off = Header::parse(&output.header).is_some_and(|header| !header.fits(limits));
     match output.status.code() {
         _ if was_cut_off => Err(CompilerError::Output(OTHER_VERSION)),
@@ -319,7 +322,7 @@ async fn exchange(child: &mut Child, parts: [&[u8]; 3], limits: &CompileLimits) 
 }
 
 /// Reads the header and then the number of bytes that the header announces. If the number is too large, reads only the
-/// header. Then the pipe is closed, even if the child writes more.
+/// header. The pipe is closed after reading, even if the child writes more.
 async fn read_output(mut output: ChildStdout, limits: &CompileLimits) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let mut header = Vec::with_capacity(HEADER_BYTES);
     (&mut output).take(HEADER_BYTES as u64).read_to_end(&mut header).await?;
@@ -372,7 +375,7 @@ fn refusal(verdict: Verdict, limits: &CompileLimits) -> CompilerError {
     }
 }
 
-/// Logs the confinement features that the kernel does not have. Logs only once per process.
+/// Logs the confinement features that the kernel does not have. The message is logged only once per process.
 fn report_missing_confinement(confinement: Confinement) {
     static REPORTED: AtomicBool = AtomicBool::new(false);
     if let Some(missing) = confinement.missing()

@@ -42,7 +42,7 @@ pub(crate) struct EngineContext {
     pub(crate) space: AddressSpace,
     pub(crate) linkers: Linkers,
     pub(crate) cache: Option<CompiledCache>,
-    /// Identifies this engine, the host version and the limits in the quarantine.
+    /// The id by which entries of the quarantine refer to this engine, the host version and the limits.
     pub(crate) examiner: ExaminerId,
     _ticker: Ticker,
 }

@@ -46,7 +46,7 @@ pub(crate) struct GenericFunction {
     pub(crate) tool: String,
     /// Name of the exported interface, or None if the world itself exports the function.
     interface: Option<String>,
-    /// Name under which the component exports the function. Example: `[method]counter.increment`.
+    /// Name under which the component exports the function, for example `[method]counter.increment`.
     function: String,
     pub(crate) form: Form,
 }
@@ -56,7 +56,7 @@ pub(crate) struct GenericFunction {
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Form {
     Function,
-    /// A method. One of the functions in `constructors` constructs the resource for the call.
+    /// A method. For each call, one of the functions in `constructors` constructs the resource.
     Method {
         #[serde(rename = "makers")]
         constructors: Vec<String>,
@@ -68,9 +68,9 @@ pub(crate) enum Form {
 /// An exported function that is not offered as a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkippedExport {
-    /// The interface and the name of the function. Example: `docs:words/store@0.1.0 open`.
+    /// The interface and the name of the function, for example `docs:words/store@0.1.0 open`.
     pub function: String,
-    /// The reason why the function is not a tool. It completes the sentence "it is not offered: ".
+    /// The reason why the function is not a tool. The reason completes the sentence "it is not offered: ".
     pub reason: String,
 }
 

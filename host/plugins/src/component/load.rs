@@ -70,7 +70,7 @@ pub enum CodeSource {
     Memory,
 }
 
-/// A callback for the progress of loading. Any thread may call it.
+/// A callback for the progress of loading. Any thread may call this callback.
 pub type Progress<'a> = dyn Fn(LoadEvent) + Send + Sync + 'a;
 
 impl Sandbox {
@@ -94,9 +94,9 @@ impl Sandbox {
         self.load_path(path, &Origin::Folder(path.to_owned()), progress).await.map(|(plugin, _)| plugin)
     }
 
-    /// Loads a component from a file. Also returns the bytes of the file if they had to be read into memory. If the
-    /// compiled code is available and the plugin store has a copy, the file is only hashed, because reading it into
-    /// memory would double the time.
+    /// Loads a component from a file. The result also contains the bytes of the file if they had to be read into
+    /// memory. If the compiled code is available and the plugin store has a copy, the file is only hashed, because
+    /// reading the file into memory would double the time.
     pub(crate) async fn load_path(
         &self,
         path: &Path,
@@ -251,8 +251,9 @@ impl Sandbox {
         let mut links = link(&context, &component, &facts)?;
         let new = NewComponent::of(identity, context);
         links.generic = match self.introspect(&new, (&component, &docs), &links, &mut facts).await {
-            // The component needs more memory than the default limits allow. It is loaded anyway, because its agent may
-            // configure larger limits. If the agent does not, each call fails with the limit.
+            // The component needs more memory than the default limits allow. The component is loaded anyway, because
+            // its agent may configure larger limits. If the agent does not configure larger limits, each call fails
+            // with an error that names the limit.
             Err(LoadError::Start(CallFailure::Limit { limit, .. })) if limit.is_memory_limit() => {
                 let generous = NewComponent { limits: new.limits.with_maximum_memory(), ..new.clone() };
                 self.introspect(&generous, (&component, &docs), &links, &mut facts).await?

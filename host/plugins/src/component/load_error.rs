@@ -72,18 +72,18 @@ pub enum LoadError {
         /// Explains how compiling the component failed.
         reason: String,
     },
-    /// An import has a different type from the host's implementation.
+    /// The type of an import differs from the type of the host's implementation.
     #[error("its imports do not match this host: {reason}; rebuild it against agent-host:plugin@0.1.x and WASI 0.2")]
     Link {
-        /// The import, and the difference of its type.
+        /// The name of the import, and the difference between the two types.
         reason: String,
     },
-    /// An export has a different type from the contract.
+    /// The type of an export differs from its type in the contract.
     #[error("its export {kind} does not match the contract: {reason}; rebuild it against agent-host:plugin@0.1.x")]
     Export {
         /// The plugin kind whose export has the wrong type.
         kind: Kind,
-        /// The difference of the type.
+        /// The difference between the two types.
         reason: String,
     },
     /// The component failed when the host started it or asked for its tool definitions.

@@ -22,13 +22,13 @@ pub struct LoadedPlugin {
     pub(crate) size: u64,
     pub(crate) links: Links,
     pub(crate) engine_context: Arc<EngineContext>,
-    /// The same plugin with code that counts fuel. It is loaded when it is first needed.
+    /// The same plugin with code that counts fuel, which is loaded when it is first needed.
     pub(crate) metered: OnceCell<Arc<LoadedPlugin>>,
     /// Prevents the cache from deleting the compiled code while it is in use.
     pub(crate) _pin: Option<File>,
 }
 
-/// The facts about a component that the host collects when it first loads the component. They depend only on the
+/// The facts about a component that the host collects when it first loads the component. These facts depend only on the
 /// component's bytes and on this host.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Facts {
@@ -93,7 +93,7 @@ impl LoadedPlugin {
     }
 
     /// Labels for the kinds of functions that the plugin offers: the names of its plugin kinds, `functions` if generic
-    /// functions are tools (P3), and `command` if it is a command-line program.
+    /// functions are tools (P3), and `command` if the plugin is a command-line program.
     pub fn kind_labels(&self) -> Vec<&'static str> {
         let has_generic = |is_command: bool| {
             let functions = &self.facts.generic.functions;
@@ -104,8 +104,8 @@ impl LoadedPlugin {
         kinds.chain(generic.into_iter().filter_map(|(is_present, label)| is_present.then_some(label))).collect()
     }
 
-    /// Exported functions that are not tools, each with the reason. At most 64 functions are listed. A last entry
-    /// counts the others.
+    /// Exported functions that are not tools, each with the reason. At most 64 functions are listed. If there are more
+    /// functions, a last entry states how many are not listed.
     pub fn skipped_exports(&self) -> &[SkippedExport] {
         &self.facts.generic.skipped
     }

@@ -95,7 +95,8 @@ impl PluginStore {
             .map_err(|source| PluginStoreError::Io { path, source })
     }
 
-    /// The stored vouching statements for a component. None if there are no statements, as for the user's own plugins.
+    /// The stored vouching statements for a component. Returns None if there are no statements. The user's own plugins
+    /// have no statements.
     pub fn vouched(&self, digest: &Digest) -> Result<Option<String>, PluginStoreError> {
         let path = self.vouched_path(digest);
         match std::fs::read_to_string(&path) {
@@ -144,7 +145,7 @@ impl PluginStore {
     /// Deletes a component. Returns whether it was stored.
     pub fn remove(&self, digest: &Digest) -> Result<bool, PluginStoreError> {
         let path = self.path(digest);
-        // The statements are deleted last, because a component without them counts as the user's own.
+        // The statements are deleted last, because a component without statements counts as the user's own plugin.
         match std::fs::remove_file(&path) {
             Ok(()) => {
                 let _ = std::fs::remove_file(self.vouched_path(digest));
@@ -164,8 +165,8 @@ impl PluginStore {
     }
 }
 
-/// Whether two files have the same content. They are compared in chunks, to keep the start fast: it compares a file for
-/// each plugin.
+/// Whether two files have the same content. The files are compared in chunks, because the host compares one file for
+/// each plugin when it starts.
 fn are_equal(left: impl Read, right: impl Read) -> bool {
     let mut left_reader = BufReader::with_capacity(COMPARED_BYTES, left);
     let mut right_reader = BufReader::with_capacity(COMPARED_BYTES, right);

@@ -98,7 +98,7 @@ pub(crate) struct Shared {
     pub(crate) engines: EngineContexts,
     pub(crate) runner: CallRunner,
     pub(crate) compiling: Arc<Semaphore>,
-    /// Permits for the memory of all concurrent compilations. One permit is one MiB.
+    /// Permits for the memory of all concurrent compilations. Each permit is for one MiB of memory.
     pub(crate) compile_memory: Arc<Semaphore>,
     pub(crate) limits: HostLimits,
     pub(crate) quarantine: Option<Quarantine>,
@@ -164,12 +164,12 @@ impl Sandbox {
     }
 
     /// Opens granted trees before any guest runs, so that no guest can redirect their paths. Returns the trees that
-    /// cannot be opened. This call blocks.
+    /// cannot be opened. This call blocks the thread.
     pub fn open_trees(&self, trees: &[TreeGrant]) -> Vec<TreeProblem> {
         self.shared.runner.trees.open_all(trees)
     }
 
-    /// Opens a granted tree for the host's own tools. This call blocks.
+    /// Opens a granted tree for the host's own tools. This call blocks the thread.
     pub fn host_tree(&self, tree: &TreeGrant) -> Result<HostTree, TreeProblem> {
         self.shared.runner.trees.tree(tree)
     }

@@ -6,8 +6,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A function that reads the bytes of the component. A verifier calls it only if it needs the bytes, so that a start
-/// with many plugins does not read all components.
+/// A function that reads the bytes of the component. A verifier calls this function only if it needs the bytes, so that
+/// a start with many plugins does not read all components.
 pub type ReadComponent<'r> = dyn Fn() -> io::Result<Arc<Vec<u8>>> + 'r;
 
 /// Decides whether a component may be used. The name in `plugin` is the component's own claim, which is not verified.
@@ -17,7 +17,7 @@ pub trait ComponentVerifier: Send + Sync + std::fmt::Debug {
     ///
     /// Returns the statement that vouches for the component, or None for the user's own plugin. The statement is stored
     /// with the component in the plugin store. The error is the reason why the component may not be used. The caller
-    /// shows it after the file name: "`file`: …".
+    /// shows the reason after the file name: "`file`: …".
     fn verify_file(
         &self,
         file: &Path,
@@ -34,8 +34,8 @@ pub trait ComponentVerifier: Send + Sync + std::fmt::Debug {
         component: &ReadComponent<'_>,
     ) -> Result<(), String>;
 
-    /// Name of the file in the plugin folder on which the decision depends. When it changes, refused components are
-    /// checked again.
+    /// Name of the file in the plugin folder on which the decision depends. When this file changes, refused components
+    /// are checked again.
     fn lock_file(&self) -> &'static str;
 }
 

@@ -14,7 +14,7 @@ use agent_core::tool::{CallCost, ToolOutcome};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum wall time of a canary call. It is short because the other plugins wait for the canary.
+/// Maximum wall time of a canary call. This time is short because the other plugins wait for the canary call.
 const CANARY_TIME: Duration = Duration::from_secs(10);
 
 impl Sandbox {

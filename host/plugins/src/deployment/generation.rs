@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Number of components that are loaded at the same time.
 const CONCURRENT_LOADS: usize = 8;
 
-/// The plugins of an agent at one moment, by name.
+/// The plugins that an agent has at one moment, each under its name.
 #[derive(Clone, Debug)]
 pub struct Generation {
     digest: Digest,
@@ -26,7 +26,7 @@ pub struct Generation {
     origins: BTreeMap<String, PathBuf>,
 }
 
-/// A file of the plugin directory that cannot be loaded. The other plugins are used without it.
+/// A file of the plugin directory that cannot be loaded. The other plugins of the directory are still used.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {reason}", path.display())]
 pub struct LoadProblem {

@@ -1,7 +1,7 @@
 //! A watched plugin directory: reports its plugins when every file is complete and no longer changes (P10).
 //!
-//! The directory is polled. Polling works on every file system, and only a second look shows whether a file still
-//! changes.
+//! The directory is polled. Polling works on every file system, and only a second scan shows whether a file
+//! still changes.
 
 use super::generation::load_and_store;
 use crate::component::load::stored::GenerationError;
@@ -61,7 +61,7 @@ enum FileStatus {
     Loaded(Arc<LoadedPlugin>),
     /// The file cannot be loaded, but it may be incomplete.
     Unconfirmed(LoadError),
-    /// The file cannot be loaded, and this was reported.
+    /// The file cannot be loaded, and this problem was reported.
     Failed,
     Deleted,
 }
@@ -71,7 +71,8 @@ enum FileStatus {
 struct Stamp {
     length: u64,
     modified: Option<SystemTime>,
-    /// Inode, and time of the last status change in seconds and nanoseconds. All zero on systems without these values.
+    /// Inode, and time of the last status change in seconds and nanoseconds. The values are zero on systems that do not
+    /// provide them.
     node: (u64, i64, i64),
 }
 

@@ -25,9 +25,9 @@ pub(crate) enum LaneName {
 /// The reason why a call cannot wait in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueFull {
-    /// The queue is full. Contains its capacity in calls.
+    /// The queue is full. Contains the capacity of the queue in calls.
     All(usize),
-    /// The agent has used its share of the queue. Contains the number of its waiting calls.
+    /// The agent has used its share of the queue. Contains the number of the agent's waiting calls.
     OfAgent(usize),
 }
 
@@ -50,14 +50,15 @@ pub(crate) struct Admission {
 
 struct Lane(Mutex<Queue<Sender<Permit>>>);
 
-/// The permission to run one call in a lane, with its memory. Dropping the permit frees both.
+/// The permission to run one call in a lane with a certain amount of memory. Dropping the permit allows other calls to
+/// use its slot in the lane and its memory.
 pub(crate) struct Permit {
     lane: Arc<Lane>,
     agent: Arc<str>,
     memory: u32,
 }
 
-/// A call in the queue. Dropping it removes the call from the queue.
+/// A call in the queue. Dropping this value removes the call from the queue.
 struct QueuedCall<'a> {
     lane: &'a Arc<Lane>,
     agent: &'a Arc<str>,

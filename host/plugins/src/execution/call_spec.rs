@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use wasmtime::Engine;
 
-/// The services that the runtime provides to plugins during a call. If a port is None, its use is denied.
+/// The services that the runtime provides to plugins during a call. If the port for media, key-value data or the model
+/// is None, the use of that port is denied.
 #[derive(Clone, Default)]
 pub struct Ports {
     /// Access to the session's media.
@@ -35,7 +36,8 @@ pub struct Ports {
     pub replay: Option<Arc<ReplayInputs>>,
     /// The agent's current grants. If None, the grants do not change during the call.
     pub grants: Option<Arc<dyn CurrentGrants>>,
-    /// Collects the denials of calls that are stopped before they can report them. If None, they are lost.
+    /// Collects the denials of calls that are stopped before they can report their denials. If None, these denials
+    /// are lost.
     pub stopped: Option<Arc<StoppedCalls>>,
 }
 
@@ -58,7 +60,8 @@ pub(crate) struct CallSpec {
     /// Maximum number of bytes that the guest may pass to the host at once.
     pub(crate) lifted_bytes: usize,
     pub(crate) capabilities: CallCapabilities,
-    /// Needs of the plugin that are not granted, including guesses from its imports.
+    /// Needs of the plugin that are not granted. For a component without a manifest, the needs are guessed from
+    /// its imports.
     pub(crate) unmet: Arc<[UnmetNeed]>,
     /// Needs of the plugin's manifest that are not granted.
     pub(crate) declared: Arc<[UnmetNeed]>,

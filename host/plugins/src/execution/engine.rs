@@ -9,10 +9,11 @@ use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Strategy, WasmBacktraceDetails,
 };
 
-/// Number of bytes of each memory that stay resident between calls. Used only if the kernel can report which pages were
-/// touched. Without these reports, resident memory costs more than it saves.
+/// Number of bytes of each memory that stay resident between calls. These bytes stay resident only if the kernel can
+/// report which pages were touched. Without such reports, resident memory costs more time than it saves.
 const KEEP_RESIDENT: usize = limits::MIB;
-/// Number of bytes of each table that stay resident between calls. Enough for the default number of elements.
+/// Number of bytes of each table that stay resident between calls. This number is enough for the default number
+/// of elements.
 const KEEP_TABLE_RESIDENT: usize = 10_000 * size_of::<usize>();
 
 /// Maximum size of a memory that is always compiled into one image, in bytes. A larger memory gets an image only if its
@@ -97,8 +98,8 @@ pub(crate) fn engine_with_slots(slots: usize, limits: HostLimits, options: CodeO
         .max_wasm_stack(limits.wasm_stack)
         .async_stack_size(limits.async_stack)
         .memory_guaranteed_dense_image_size(SPARSE_IMAGE)
-        // Except on Windows, only debuggers use the unwind information. It makes up a sixth of the code that each load
-        // must read.
+        // Except on Windows, only debuggers use the unwind information. Unwind information makes up a sixth of the code
+        // that each load must read.
         .native_unwind_info(cfg!(windows))
         .generate_address_map(false)
         .wasm_backtrace_details(WasmBacktraceDetails::Disable);
@@ -142,7 +143,8 @@ pub(crate) fn compatibility_hash(engine: &Engine) -> blake3::Hash {
     hasher.0.finalize()
 }
 
-/// A hasher for the engine's compatibility hash. Its result is stable and long enough for a directory name.
+/// A hasher for the engine's compatibility hash. The resulting hash does not change between program starts, and is long
+/// enough to identify an engine in a directory name.
 struct Blake3Hasher(blake3::Hasher);
 
 impl Hasher for Blake3Hasher {
@@ -156,14 +158,14 @@ impl Hasher for Blake3Hasher {
     }
 }
 
-/// The thread that advances the engine's epoch. Dropping the ticker stops it.
+/// The thread that advances the engine's epoch. Dropping the ticker stops the thread.
 pub(crate) struct Ticker {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Ticker {
-    /// Starts the thread. It calls `on_tick` after each tick.
+    /// Starts the thread, which calls `on_tick` after each tick.
     pub(crate) fn start(engine: Engine, tick: Duration, on_tick: impl Fn() + Send + 'static) -> std::io::Result<Self> {
         let (stop, stopped) = channel::<()>();
         let thread = std::thread::Builder::new().name("plugin-epochs".into()).spawn(move || {

@@ -72,7 +72,7 @@ pub enum CallFailure {
         plugin: Arc<PluginIdentity>,
         /// The tool name that was called.
         name: String,
-        /// The names of the component's tools, for the message.
+        /// The names of the component's tools, which the message lists.
         available: String,
     },
     /// The host itself failed.

@@ -21,7 +21,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use wasmtime::{AsContext, AsContextMut, Engine, Store, StoreContext, StoreContextMut};
 
-/// Runs calls. Contains the state that all calls of a sandbox share.
+/// Runs calls, and contains the state that all calls of a sandbox share.
 pub(crate) struct CallRunner {
     pub(crate) admission: Admission,
     pub(crate) scheduler: Arc<Scheduler>,
@@ -133,7 +133,7 @@ fn new_store(state: CallState, (engine, metering): (&Engine, Metering), lifted: 
     store
 }
 
-/// A guest's store. Records the used fuel when it is dropped.
+/// The store of a guest. When the store is dropped, it records the used fuel.
 pub(crate) struct GuestStore {
     store: Store<CallState>,
     /// The fuel at the start of the call, if fuel is counted.
@@ -142,7 +142,7 @@ pub(crate) struct GuestStore {
 
 impl GuestStore {
     fn set_fuel(&mut self, fuel: u64) {
-        // This fails only if the engine does not count fuel.
+        // Setting the fuel fails only if the engine does not count fuel.
         if self.store.set_fuel(fuel).is_ok() {
             self.fuel = Some(fuel);
         }

@@ -87,7 +87,7 @@ pub(crate) enum NextTurn {
     NotWanted,
 }
 
-/// A turn in use. Dropping it ends the turn, even if the guest panics.
+/// A turn in use. Dropping this value ends the turn, even if the guest panics.
 struct Turn<'w, 'a> {
     waiter: &'w mut Waiter<'a>,
     started: Instant,
@@ -114,8 +114,8 @@ impl TurnPool {
 impl Waiter<'_> {
     /// Calls `run` in a turn. If no turn is free, returns `Poll::Pending` and wakes the guest later.
     ///
-    /// `run` also returns whether the guest needs another turn. If it does, the guest is queued again before the next
-    /// guest is woken, so that an agent with many guests has no advantage.
+    /// `run` also returns whether the guest needs another turn. If the guest needs another turn, it is queued again
+    /// before the next guest is woken, so that an agent with many guests has no advantage.
     pub(crate) fn take<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -197,8 +197,8 @@ mod tests {
         served
     }
 
-    // P8, row 35: uses real threads. Also checks that no wake-up is lost and that the number of polled guests never
-    // exceeds the number of turns.
+    // P8, row 35: this test uses real threads. It also checks that no wake-up is lost and that the number of polled
+    // guests never exceeds the number of turns.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn p8_row_35_agent_with_many_loops_gets_only_its_share() {
         let turns = Arc::new(TurnPool::new(2, TICK));

@@ -33,7 +33,7 @@ pub(crate) struct CallState {
 }
 
 impl CallState {
-    /// Creates the state and opens the granted file trees. Returns an error if a tree cannot be opened.
+    /// Creates the state and opens the granted directories. Returns an error if a directory cannot be opened.
     pub(crate) fn new(
         record: Arc<CallRecord>,
         capabilities: CallCapabilities,

@@ -60,8 +60,8 @@ impl Trial {
         TrialCounts { calls: all.calls.saturating_sub(written.calls), traps: all.traps.saturating_sub(written.traps) }
     }
 
-    /// Takes the part of the counts that is not stored yet, so that no other task stores it too. The caller must store
-    /// this part, or return it with [`Trial::give_back`].
+    /// Takes the part of the counts that is not stored yet, so that no other task also stores this part. The caller
+    /// must store this part, or return it with [`Trial::give_back`].
     pub fn take_unwritten(&self) -> TrialCounts {
         let now = self.counts.load(Ordering::Acquire);
         let (all, written) = (split(now), split(self.written.swap(now, Ordering::AcqRel)));
@@ -78,7 +78,8 @@ impl Trial {
     pub(crate) fn note<T>(&self, result: &Result<T, CallFailure>) {
         let traps = match result {
             Ok(_) => 0,
-            // The guest reported a limit on its requests. The guest does not cause the behaviour of external servers.
+            // The guest reported that a request reached a limit. This does not count as a failure, because the guest
+            // does not control external servers.
             Err(CallFailure::Limit { limit, .. }) if limit.is_request_limit() => 0,
             Err(CallFailure::Trap { .. } | CallFailure::Limit { .. } | CallFailure::InvalidResult { .. }) => 1,
             Err(_) => return,

@@ -79,7 +79,8 @@ impl TreeHandles {
         self.0.get(&handle).cloned()
     }
 
-    /// The directory of an open handle of the guest, with its tree. Fails if the handle is not a directory of a tree.
+    /// The directory to which an open handle of the guest refers, and the tree that contains the directory. Fails if
+    /// the handle is not a directory of a tree.
     pub(crate) fn base(&self, handle: u32, descriptor: &Descriptor) -> Result<OpenDirectory, TreeRefusal> {
         let tree = self.tree(handle).ok_or(TreeRefusal::NotPermitted)?;
         match descriptor {

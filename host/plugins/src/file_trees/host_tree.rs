@@ -1,4 +1,4 @@
-//! Access of the host itself to granted trees, for its file tools, for replays and for setting up a sandbox.
+//! The host's own access to granted trees, which it needs for its file tools, for replays and to set up a sandbox.
 
 use super::protected::ProtectedPaths;
 use super::quota::Quotas;
@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-/// The state of file trees that all calls of a sandbox share.
+/// The state of granted directories that all calls of a sandbox share.
 #[derive(Debug, Default)]
 pub(crate) struct TreeHost {
     pub(crate) roots: TreeRoots,
@@ -23,14 +23,14 @@ pub(crate) struct TreeHost {
 }
 
 impl TreeHost {
-    /// Opens granted trees before any guest runs, so that no guest can redirect their paths. Blocks. Returns the trees
-    /// that cannot be opened.
+    /// Opens granted trees before any guest runs, so that no guest can redirect their paths. Returns the trees that
+    /// cannot be opened. This call blocks the thread.
     pub(crate) fn open_all(&self, trees: &[TreeGrant]) -> Vec<TreeProblem> {
         let opened = self.roots.open(trees).into_iter().zip(trees);
         opened.filter_map(|(opened, tree)| Some(TreeProblem::new(tree, &opened.err()?))).collect()
     }
 
-    /// Opens a granted tree so that the host can read it. Blocks.
+    /// Opens a granted tree so that the host can read it. This call blocks the thread.
     pub(crate) fn tree(&self, tree: &TreeGrant) -> Result<HostTree, TreeProblem> {
         let opened = self.roots.open(std::slice::from_ref(tree)).into_iter().next();
         let missing = || TreeProblem::new(tree, &io::Error::from(io::ErrorKind::NotFound).into());

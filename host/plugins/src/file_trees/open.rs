@@ -40,7 +40,7 @@ impl OpenRequest {
         mode
     }
 
-    /// Opens the file or directory. This blocks, but never on a pipe or a device.
+    /// Opens the file or directory. This call blocks the thread, but never because of a pipe or a device.
     pub(crate) fn perform(self) -> Result<Descriptor, TreeRefusal> {
         self.check_flags()?;
         if self.writes() {
@@ -79,7 +79,7 @@ impl OpenRequest {
         Ok(())
     }
 
-    /// Opens the directory of `entry` itself, if the path does not name an entry in it.
+    /// Opens the directory of `entry` itself, because the path names no entry in that directory.
     fn open_parent(&self, entry: &Entry) -> Result<OwnedFd, TreeRefusal> {
         if self.writes() {
             return Err(Errno::ISDIR.into());

@@ -1,4 +1,4 @@
-//! Changes of granted trees. Each change applies to one name in an open parent directory, so that no guest can redirect
+//! Changes to granted trees. Each change applies to one name in an open parent directory, so that no guest can redirect
 //! the name between the check and the change. The check ensures that no protected file depends on the name.
 
 use super::protected::Protection;
@@ -25,7 +25,7 @@ pub(crate) struct OpenDirectory {
     pub(crate) tree: Arc<CallTree>,
 }
 
-/// A change of a tree.
+/// A change to a tree.
 pub(crate) enum TreeChange {
     MakeDirectory { base: OpenDirectory, path: String },
     RemoveDirectory { base: OpenDirectory, path: String },
@@ -52,7 +52,7 @@ impl Times {
 }
 
 impl TreeChange {
-    /// Performs the change. Blocks.
+    /// Performs the change. This call blocks the thread.
     pub(crate) fn make(self) -> Result<(), TreeRefusal> {
         match self {
             TreeChange::MakeDirectory { base, path } => {
@@ -75,7 +75,7 @@ impl TreeChange {
                 Ok(())
             }
             TreeChange::Symlink { base, target: to, path } => {
-                // A link with `..` could lead out of the tree, at the latest after the link was moved.
+                // A link whose target contains `..` could lead out of the tree, at once or after the link was moved.
                 if to.starts_with('/') || to.split('/').any(|component| component == "..") {
                     return Err(TreeRefusal::NotPermitted);
                 }
@@ -189,8 +189,8 @@ struct Target {
 }
 
 impl Target {
-    /// Finds the entry that a path names. Fails with `without_name`, like the system call, if the path names the
-    /// directory itself instead of an entry in it, as `.` does.
+    /// Finds the entry that a path names. If the path names the directory itself instead of an entry in it, as `.`
+    /// does, this function fails with the error `without_name`. The system call returns the same error.
     fn find(base: &OpenDirectory, path: &str, without_name: Errno) -> Result<Self, TreeRefusal> {
         base.check_writable()?;
         let entry = resolve::resolve(&base.directory, path, FinalLink::Keep)?;
@@ -227,7 +227,7 @@ impl OpenDirectory {
 }
 
 impl CallTree {
-    /// Writes to an open file if the quota allows it. Blocks.
+    /// Writes to an open file if the quota allows it. This call blocks the thread.
     pub(crate) fn write_at(
         &self,
         file: &File,
@@ -252,7 +252,7 @@ impl CallTree {
         Ok(written?)
     }
 
-    /// Changes the size of an open file. Blocks.
+    /// Changes the size of an open file. This call blocks the thread.
     pub(super) fn set_size(&self, file: &File, size: u64) -> Result<(), TreeRefusal> {
         self.check(Access::ReadWrite)?;
         let mut counted = self.usage.lock();
@@ -270,7 +270,7 @@ impl CallTree {
         }
     }
 
-    /// Sets the times of an open file or directory. Blocks.
+    /// Sets the times of an open file or directory. This call blocks the thread.
     fn set_times(&self, file: &File, times: Times) -> Result<(), TreeRefusal> {
         self.check(Access::ReadWrite)?;
         let protection = self.protected.now();

@@ -1,18 +1,18 @@
-//! The error for a granted file tree that cannot be opened.
+//! The error for a granted directory that cannot be opened.
 
 use super::TreeError;
 use crate::grants::TreeGrant;
 use crate::grants::manifest::Access;
 
-/// A granted file tree that cannot be opened.
+/// A granted directory that cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("the granted directory {guest:?} ({}) cannot be opened: {reason}", host.display())]
 pub struct TreeProblem {
-    /// Path of the tree as the user wrote it.
+    /// Path of the directory as the user wrote it.
     pub guest: String,
-    /// Path of the tree on the host.
+    /// Path of the directory on the host.
     pub host: std::path::PathBuf,
-    /// Text of the line in agent.toml that grants the tree. Example: `read = ["docs"]`.
+    /// The line in agent.toml that grants the directory, for example `read = ["docs"]`.
     pub line: String,
     /// Error message of the operating system, or another reason.
     pub reason: String,

@@ -34,8 +34,8 @@ const MAX_DEPTH: usize = 1024;
 /// Maximum number of entries of protected folders that are compared with a file that has several names.
 const MAX_COMPARED: usize = 50_000;
 
-/// A special ending in [`ProtectedKind::CodeFiles`] that matches names without an ending, such as `tool`. It matches
-/// existing files, and new files that would be loaded instead of another file (`tool` instead of `tool.js`).
+/// A special ending in [`ProtectedKind::CodeFiles`] that matches names without an ending, such as `tool`. This ending
+/// matches existing files, and new files that would be loaded instead of another file (`tool` instead of `tool.js`).
 pub const NO_EXTENSION: &str = "/";
 
 /// A file or folder that plugins must not change.
@@ -43,7 +43,7 @@ pub const NO_EXTENSION: &str = "/";
 pub struct ProtectedPath {
     /// Path of the file or folder, which may not exist yet.
     pub path: PathBuf,
-    /// Description for users. Example: `the agent's configuration`.
+    /// Description for users, for example `the agent's configuration`.
     pub what: String,
     /// The part of the path that is protected.
     pub kind: ProtectedKind,
@@ -56,13 +56,13 @@ pub enum ProtectedKind {
     File,
     /// The folder with everything in it.
     Folder,
-    /// The folder with everything in it, which plugins must not read either.
+    /// The folder with everything in it. Plugins must not even read this folder.
     PrivateFolder,
     /// The files `*.toml` in the folder, which may define agents. The TOML files of well-known programs are not
     /// protected.
     AgentFiles,
     /// The files below the folder, at any depth, whose names in lower case have one of these endings. These files are
-    /// code that an interpreter loads from the folder. Example: `&[".py", ".pth", NO_EXTENSION]`.
+    /// code that an interpreter loads from the folder. The endings are, for example, `&[".py", ".pth", NO_EXTENSION]`.
     CodeFiles(&'static [&'static str]),
 }
 
@@ -111,17 +111,17 @@ impl ProtectedPaths {
     }
 }
 
-/// The protected files at one moment, by their identity. The user may replace folders at any time, so a value is not
-/// kept for long.
+/// The files that are protected at one moment, identified by device and inode. The user may replace folders at any
+/// time, so a value of this type is not kept for long.
 #[derive(Debug, Default)]
 pub(super) struct Protection {
-    /// Directory entries that must not change, including those that do not exist yet, with descriptions.
+    /// Directory entries that must not change, each with a description. Some of the entries do not exist yet.
     entries: HashMap<(FileId, String), String>,
     folders: HashMap<FileId, (String, PathBuf)>,
     files: HashMap<FileId, String>,
     /// Directories whose `*.toml` files define agents.
     agent_folders: HashSet<FileId>,
-    /// Directories below which files with certain endings are code, with these endings.
+    /// Directories that contain code at any depth, each with the endings of its code files.
     code_folders: HashMap<FileId, Vec<CodeFiles>>,
 }
 
@@ -188,8 +188,8 @@ impl Protection {
                 FileType::Directory => {
                     let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
                     current = Arc::new(openat(&current, &name, flags, Mode::empty())?);
-                    // `opened` contains only directories with a path of which every entry is protected. Kinds that
-                    // protect by name do not protect the entries on the path.
+                    // `opened` contains only directories whose path is completely protected. Kinds that protect by name
+                    // do not protect the entries on the path.
                     if let Some(walked) = walked.as_mut().filter(|_| !protected.kind.protects_by_name()) {
                         walked.push(&name);
                         if opened.len() < MAX_OPENED {
@@ -229,7 +229,7 @@ impl Protection {
         if let Some(what) = listed.or(everywhere).or(is_agents.then_some("an agent's configuration")) {
             return Err(protected(&name.to_string_lossy(), what));
         }
-        // On a case-insensitive file system, or with hard links, one file has several names.
+        // On a case-insensitive file system, or with hard links, one file can have several names.
         if let Ok(stat) = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
             self.check_identity(FileId::from(&stat))?;
         }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-/// Number of stored usages. If it is reached, the usages that no running call needs are dropped.
+/// Number of stored usages at which the usages that no running call needs are dropped.
 const MAX_TURNS: usize = 1024;
 
 /// Identifies a turn of an agent's session.
@@ -54,8 +54,8 @@ pub(super) struct TreeLimits {
     pub(super) entries: u64,
 }
 
-/// The number of bytes and entries that a turn has added to a tree. Negative if the turn has removed more than it
-/// added.
+/// The number of bytes and entries that a turn has added to a tree. These numbers are negative if the turn has removed
+/// more than it added.
 #[derive(Debug, Default)]
 pub(super) struct TreeUsage(Mutex<Counted>);
 
@@ -119,7 +119,8 @@ impl Counted {
         handles.push(Arc::downgrade(file));
     }
 
-    /// Records that the last name of a file was removed. Its bytes return to the quota when no guest has it open.
+    /// Records that the last name of a file was removed. The file's bytes return to the quota when no guest has the
+    /// file open.
     pub(super) fn removed(&mut self, id: FileId, bytes: u64) {
         let handles = self.open.remove(&id).unwrap_or_default();
         if handles.iter().any(is_open) {

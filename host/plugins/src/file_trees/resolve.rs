@@ -16,7 +16,7 @@ const MAX_LINKS: u32 = 40;
 /// Maximum size of a path that the operating system accepts, in bytes.
 const MAX_PATH_BYTES: usize = 4096;
 
-/// Flags that open a directory to access its entries. They do not require the permission to list the directory.
+/// Flags that open a directory to access its entries. These flags do not require the permission to list the directory.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) const SEARCH: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// Flags that open a directory to access its entries.
@@ -30,7 +30,7 @@ pub(crate) enum FinalLink {
     Keep,
 }
 
-/// The end of a resolved path.
+/// A resolved path: its parent directory and its last component.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// The directory that contains the last component.
@@ -101,7 +101,7 @@ fn push_front(todo: &mut VecDeque<OsString>, path: &[u8]) -> Result<(), TreeRefu
 struct Walk<'b> {
     base: BorrowedFd<'b>,
     current: OwnedFd,
-    /// The names from the base to the current directory. None of them is a link.
+    /// The names from the base to the current directory. None of these names is a link.
     trail: Vec<OsString>,
     links: u32,
 }

@@ -81,7 +81,7 @@ impl OpenTree {
     }
 }
 
-/// The open trees of a process, by the path that was granted.
+/// The open trees of a process, each under the path that was granted.
 #[derive(Debug, Default)]
 pub(crate) struct TreeRoots(Mutex<State>);
 

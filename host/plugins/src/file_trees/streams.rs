@@ -1,4 +1,5 @@
-//! Streams over files of granted trees. They fail after the grant is revoked, and count the bytes that they write.
+//! Streams over files of granted trees. The streams fail after the grant is revoked, and count the bytes that
+//! they write.
 
 use super::{CallTree, TreeRefusal};
 use crate::grants::manifest::Access;
@@ -21,7 +22,7 @@ pub(crate) enum WritePosition {
     End,
 }
 
-/// Writes all bytes. The caller has reserved the quota for them.
+/// Writes all bytes. The caller must have reserved quota for these bytes.
 pub(super) fn write(file: &File, bytes: &[u8], position: WritePosition) -> io::Result<usize> {
     match position {
         WritePosition::At(offset) => file.write_all_at(bytes, offset)?,
@@ -49,7 +50,7 @@ fn append(file: &File, bytes: &[u8]) -> io::Result<()> {
     file.write_all_at(bytes, file.metadata()?.len())
 }
 
-/// Converts to a standard error code, which the guest's library turns into a familiar message.
+/// Converts a refusal to a standard error code, for which the guest's library has a familiar message.
 impl From<TreeRefusal> for io::Error {
     fn from(refusal: TreeRefusal) -> Self {
         match refusal {

@@ -7,7 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub(crate) enum Class {
     /// An address on the internet.
     Public,
-    /// An address of this machine or of a private network. Only patterns with `private` allow it.
+    /// An address of this machine or of a private network. A pattern allows such an address only with the word
+    /// `private` or if the pattern names this address.
     Private(&'static str),
     /// An address that is allowed only if a pattern names exactly this address.
     Special(&'static str),

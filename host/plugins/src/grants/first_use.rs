@@ -1,11 +1,11 @@
-//! Finds the needs to ask the user about at the first use of a plugin: those in its manifest that are neither granted
-//! nor refused already (P6).
+//! Finds the needs that the user is asked about when a plugin is first used: the needs of its manifest that are neither
+//! granted nor already refused (P6).
 
 use super::manifest::Access;
 use super::{Grants, Need, UnmetNeed, files_advice};
 use std::collections::BTreeSet;
 
-/// Whether a call may change something, as its tool declares.
+/// Whether a call may change something, according to the traits of its tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CallEffect {
     /// The tool is marked as read-only.
@@ -26,7 +26,7 @@ pub fn needed(plugin: &str, unmet: &[UnmetNeed], granted: &Grants, effect: CallE
 }
 
 /// Needs of one agent's plugin that the user has refused since the host started. If a new version of the plugin has the
-/// same needs, the user is not asked about them again, but only about additional needs.
+/// same needs, the user is asked only about additional needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedNeeds {
     refused: BTreeSet<Need>,

@@ -9,9 +9,10 @@ use url::{Host, Url};
 
 /// A set of requests that is granted or asked for: `[private ][METHOD[,METHOD] ]SCHEME://HOST[:PORT][/PREFIX]`.
 ///
-/// Without a method, the pattern matches every method. Without a port, it matches the default port of the scheme; `*`
-/// matches every port. HOST is a name, `*.NAME` for all names below it, `*` for every name, or an IP address. `private`
-/// also allows addresses of this machine and of private networks. Example: `GET https://*.example.com/v1/`.
+/// Without a method, the pattern matches every method. Without a port, it matches the default port of the
+/// scheme; `*` matches every port. HOST is a name, `*.NAME` for all names below it, `*` for every name, or an
+/// IP address. The word `private` also allows addresses of this machine and of private networks. An example is
+/// `GET https://*.example.com/v1/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpPattern {
     network: NetworkReach,
@@ -19,10 +20,10 @@ pub struct HttpPattern {
     methods: Vec<String>,
     scheme: Scheme,
     host: HostPattern,
-    /// IP address that the text of the grant contains, if its host is an address.
+    /// The IP address that the grant itself names. None: the grant names no IP address.
     named: Option<IpAddr>,
     port: Port,
-    /// Prefix of the path. It starts with `/`, and `/` alone matches every path.
+    /// Prefix of the path. The prefix starts with `/`, and `/` alone matches every path.
     prefix: String,
 }
 
@@ -114,8 +115,8 @@ impl HttpPattern {
         }
     }
 
-    /// Whether the host is an address that is not public or a name of this machine. Examples: `127.0.0.1`, `[fe80::1]`,
-    /// `localhost`.
+    /// Whether the host is an address that is not public or a name of this machine. Such hosts are, for example,
+    /// `127.0.0.1`, `[fe80::1]` and `localhost`.
     pub fn is_inside(&self) -> bool {
         let address = self.named.or(match &self.host {
             HostPattern::Address(address) => Some(*address),
@@ -128,8 +129,8 @@ impl HttpPattern {
         }
     }
 
-    /// The requests that both patterns match: `self` is a grant, and `asked` comes from a manifest. None: there are
-    /// none.
+    /// The requests that both patterns match: `self` is a grant, and `asked` comes from a manifest. Returns None if no
+    /// request matches both patterns.
     fn intersect(&self, asked: &Self) -> Option<Self> {
         let methods: Vec<_> = match (self.methods.is_empty(), asked.methods.is_empty()) {
             (true, _) => asked.methods.clone(),
@@ -314,7 +315,7 @@ fn parse(text: &str) -> Result<HttpPattern, &'static str> {
     let url =
         Url::parse(&format!("{}://{parsable}", scheme.as_str())).map_err(|_| "its host, port or path is not valid")?;
     if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
-        return Err("it has more than a host, a port and a path");
+        return Err("it has more parts than a host, a port and a path");
     }
     if let Some(reason) = ambiguous_path(url.path()) {
         return Err(reason);

@@ -25,9 +25,10 @@ pub struct Manifest {
     pub version: String,
     /// Description for users, in one line.
     pub description: String,
-    /// Capabilities that the plugin needs. It gets only the capabilities that are also granted (P6).
+    /// Capabilities that the plugin needs. The plugin gets only the capabilities that are also granted (P6).
     pub asks: Asks,
-    /// A trial call that must succeed before a new version of the plugin is used. It runs without grants (P10).
+    /// A trial call that must succeed before a new version of the plugin is used. The trial call runs without
+    /// grants (P10).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
 }
@@ -51,7 +52,7 @@ fn no_arguments() -> Value {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Asks {
-    /// Access to file trees. None: the plugin opens no files.
+    /// Access to directories. None: the plugin opens no files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<Access>,
     /// Names of environment variables that the plugin reads.
@@ -73,16 +74,16 @@ pub struct Asks {
     /// Types of the service events that the plugin's tools ask the host to send when they return `pending`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<String>,
-    /// Whether the plugin reads the media of the conversation, by digest.
+    /// Whether the plugin reads media of the conversation, which it identifies by their digests.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub media: bool,
 }
 
-/// Access to a file tree.
+/// Access to a directory and everything below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
-    /// The tree may be listed and its files read.
+    /// Directories may be listed, and files may be read.
     Read,
     /// Files may also be created, changed and deleted.
     ReadWrite,
@@ -232,7 +233,7 @@ struct PluginToml {
     asks: Asks,
     #[serde(default)]
     canary: Option<Canary>,
-    /// The table that `agent-host plugin build` reads. It is not part of the component.
+    /// The table that `agent-host plugin build` reads. This table is not part of the component.
     #[serde(default, rename = "build")]
     _build: serde::de::IgnoredAny,
 }

@@ -8,11 +8,11 @@ use super::{GrantAdvice, Grants, Need, files_advice, http_denied, http_pattern, 
 pub struct PartialGrant {
     /// The need as written in the manifest.
     pub need: Need,
-    /// Description for users. Example: `reading and writing files`.
+    /// Description for users, for example `reading and writing files`.
     pub thing: String,
-    /// Description of the granted part for users. Example: `reading`.
+    /// Description of the granted part for users, for example `reading`.
     pub part: String,
-    /// How to grant the whole need.
+    /// Advice on how to grant the whole need.
     pub advice: GrantAdvice,
 }
 

@@ -92,7 +92,8 @@ impl PinnedGrants {
         }
     }
 
-    /// A tree of the configuration, with the access that the turn had to it or to a tree that contains it.
+    /// A tree of the configuration, with the access that the turn had to this tree or to a tree that contains
+    /// this tree.
     fn narrowing_tree(&self, current: &TreeGrant) -> Option<TreeGrant> {
         let containing = self.trees.iter().filter(|pinned| is_contained(&current.host, &pinned.host));
         let access = containing.map(|pinned| pinned.access).max()?.min(current.access);

@@ -11,7 +11,8 @@ const FORBIDDEN_METHODS: [&str; 3] = ["CONNECT", "TRACE", "TRACK"];
 /// Methods whose requests have no body.
 const METHODS_WITHOUT_BODY: [&str; 2] = ["GET", "HEAD"];
 
-/// Headers that apply to one connection only. The next hop removes them and can be told to remove further headers.
+/// Headers that apply to one connection only. The next hop removes these headers, and also the further headers that
+/// `connection` names.
 const CONNECTION_HEADERS: [&str; 8] =
     ["connection", "expect", "http2-settings", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 

@@ -4,7 +4,8 @@
 use super::{Grants, http_pattern, intersect_trees};
 
 impl Grants {
-    /// The kinds of grants of which `now` grants less than `self`. For each such kind, returns all grants of `self`.
+    /// Returns all grants of `self` that belong to a revoked kind. A kind of grants is revoked if `now` grants less of
+    /// that kind than `self`.
     #[must_use]
     pub fn revoked_by(&self, now: &Grants) -> Grants {
         let keeps_trees = intersect_trees(&self.trees, &now.trees) == self.trees;
@@ -64,7 +65,7 @@ mod tests {
     use crate::grants::TreeGrant;
     use crate::grants::manifest::Access;
 
-    // Row 48: all grants of a revoked kind are returned, and the kinds that remain are not returned.
+    // Row 48: all grants of a revoked kind are returned, and no grants of other kinds.
     #[test]
     fn row_48_revoked_grants_are_found_by_kind() {
         let tree = |access| TreeGrant { host: "/srv/docs".into(), guest: "docs".to_owned(), access };

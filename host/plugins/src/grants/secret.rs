@@ -1,5 +1,5 @@
-//! Secrets: the host adds them to requests to their hosts and removes them from every response (P7). Guests never see
-//! them.
+//! Secrets: the host adds them to requests to their hosts and removes them from every response (P7). Guests never
+//! see secrets.
 
 use super::http_pattern::HttpPattern;
 use agent_core::redaction::Redaction;
@@ -125,13 +125,14 @@ pub struct KnownSecrets {
     redaction: Redaction,
     /// Hosts that may receive a secret.
     hosts: Vec<HttpPattern>,
-    /// Hosts that receive secrets from the host itself and not in the requests of plugins. Example: a model provider.
+    /// Hosts that receive secrets from agent-host itself and not in the requests of plugins, for example a
+    /// model provider.
     given_to: Vec<String>,
-    /// Whether any server may receive some secret, for example because a program has it.
+    /// Whether a secret may reach any server, for example because a program knows the secret.
     anywhere: bool,
 }
 
-/// A server or program that receives a secret from the host itself and not in the request of a plugin.
+/// A server or program that receives a secret from agent-host itself and not in the request of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretHolder {
     /// Servers on this host, written as a name or an address in a URL.
@@ -163,7 +164,7 @@ impl KnownSecrets {
         combined
     }
 
-    /// The union of both sets.
+    /// The union of `self` and `other`.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let mut combined = Self { redaction: self.redaction.and(&other.redaction), ..self.clone() };

@@ -1,4 +1,5 @@
-//! The limits of single calls. One list contains their configuration keys, defaults, maximum values and documentation.
+//! The limits of single calls. One list contains the configuration keys, defaults, maximum values and documentation of
+//! these limits.
 
 use super::{
     GENERIC_LIFTED_BYTES, LIFTED_BESIDE_RESULT, LIFTED_BESIDE_TEXT, MAX_CORE_INSTANCES, MAX_MEMORIES, MAX_MEMORY,
@@ -132,7 +133,7 @@ pub const CALL_LIMITS: [Row; 27] = [
         "tool_wall_ms",
         30_000,
         120_000,
-        "Maximum duration of a tool call in milliseconds. The time that it waits in host calls counts.",
+        "Maximum duration of a tool call in milliseconds. This includes the time that the tool waits in host calls.",
         "5000",
         tool_time
     ),
@@ -307,7 +308,7 @@ pub const CALL_LIMITS: [Row; 27] = [
         "tree_mib",
         1_024,
         1..=1_048_576,
-        "Maximum growth of a writable file tree during one turn, in MiB. Removing files frees space again.",
+        "Maximum growth of a writable directory during one turn, in MiB. Removing files frees space again.",
         "4096",
         tree_bytes * MIB
     ),
@@ -315,8 +316,8 @@ pub const CALL_LIMITS: [Row; 27] = [
         "tree_entries",
         10_000,
         1..=100_000_000,
-        "Maximum number of files, folders and links that the calls of one turn may add to a writable file \
-         tree. Removing entries frees space for new ones.",
+        "Maximum number of files, folders and links that the calls of one turn may add to a writable \
+         directory. Removing entries frees space for new ones.",
         "100000",
         tree_entries * 1
     ),

@@ -19,7 +19,8 @@ pub(crate) const MAX_MEMORIES: usize = 16;
 /// operating system may count as used.
 pub(crate) const MAX_TABLE_ELEMENTS: usize = 20_000;
 
-/// Maximum number of output validators and media policies that run at once. Each of them runs for microseconds.
+/// Maximum number of output validators and media policies that run at once. Each call to one of them takes
+/// only microseconds.
 pub(crate) const MAX_PURE_CALLS: usize = 16;
 /// Maximum number of instances that run at once to check the types of a component or to read its tool definitions.
 pub(crate) const MAX_LOADING_INSTANCES: usize = 4;
@@ -37,7 +38,8 @@ pub struct HostLimits {
     pub queue: usize,
     /// Size of a guest's stack, in bytes.
     pub wasm_stack: usize,
-    /// Size of the stack that a guest shares with the host functions that it calls, in bytes. Larger than `wasm_stack`.
+    /// Size of the stack that a guest shares with the host functions that it calls, in bytes. The stack must be larger
+    /// than `wasm_stack`.
     pub async_stack: usize,
     /// Interval at which running guests are interrupted, so that other guests run and limits are checked.
     pub epoch_tick: Duration,
@@ -71,7 +73,7 @@ pub const HOST_LIMITS: [Row; 14] = [
         least: 512,
         most: 1_048_576,
         meaning: "Maximum total size of all guests' memories in MiB. Each call reserves its `memory_mib` when it \
-                  starts, and waits if not enough is left.",
+                  starts, and waits if not enough memory is free.",
         example: "4096",
         get: |limits| Some((limits.guest_memory / MIB) as u64),
         set: |limits, value| limits.guest_memory = value as usize * MIB,
@@ -216,7 +218,7 @@ pub const HOST_LIMITS: [Row; 14] = [
     },
 ];
 
-/// Minimum difference between `async_stack` and `wasm_stack`, in KiB. Host functions need this space.
+/// Minimum difference between `async_stack` and `wasm_stack`, in KiB. Host functions need this stack space.
 pub const HOST_STACK_KIB: u64 = 512;
 
 impl Default for HostLimits {

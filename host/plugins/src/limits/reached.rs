@@ -23,7 +23,7 @@ pub enum Limit {
     Tables(usize),
     /// Maximum number of memories.
     Memories(usize),
-    /// Size of the guest's stack, in bytes. Recursion exceeded it.
+    /// Size of the guest's stack, in bytes. The guest's recursion exceeded this size.
     Stack(usize),
     /// Maximum number of resource handles that may be open at once.
     Handles(usize),
@@ -49,9 +49,9 @@ pub enum Limit {
     ResponseBody(usize),
     /// Maximum duration of one HTTP request.
     RequestTime(Duration),
-    /// Maximum number of bytes that a turn may add to a file tree.
+    /// Maximum number of bytes that a turn may add to a granted directory.
     TreeBytes(u64),
-    /// Maximum number of files, folders and links that a turn may add to a file tree.
+    /// Maximum number of files, folders and links that a turn may add to a granted directory.
     TreeEntries(u64),
 }
 
@@ -76,7 +76,8 @@ impl fmt::Display for Limit {
             Limit::State(bytes) => write!(formatter, "{} of state", Bytes(*bytes)),
             Limit::Requests(count) => write!(formatter, "{count} requests in a call"),
             Limit::RequestsPerMinute(count, wait) => {
-                write!(formatter, "{count} requests per minute; the next one is allowed in {} s", wait.as_secs() + 1)
+                let seconds = wait.as_secs() + 1;
+                write!(formatter, "{count} requests per minute; the next request is allowed in {seconds} s")
             }
             Limit::RequestBody(bytes) => write!(formatter, "{} for a request's body", Bytes(*bytes)),
             Limit::ResponseBody(bytes) => write!(formatter, "{} for a response's body", Bytes(*bytes)),
@@ -84,14 +85,14 @@ impl fmt::Display for Limit {
             Limit::TreeBytes(bytes) => {
                 write!(
                     formatter,
-                    "{} more in a tree than at the start of the turn (`tree_mib`)",
+                    "{} more in a directory than at the start of the turn (`tree_mib`)",
                     Bytes(*bytes as usize)
                 )
             }
             Limit::TreeEntries(count) => {
                 write!(
                     formatter,
-                    "{count} more files and folders in a tree than at the start of the turn (`tree_entries`)"
+                    "{count} more files and folders in a directory than at the start of the turn (`tree_entries`)"
                 )
             }
         }

@@ -36,7 +36,7 @@ pub struct HttpPortResponse {
     pub status: u16,
     /// Names and values of the headers, in order.
     pub headers: Vec<(String, String)>,
-    /// Body of the response. It is incomplete if `ending` is [`BodyCompleteness::Broken`].
+    /// Body of the response. The body is incomplete if `ending` is [`BodyCompleteness::Broken`].
     pub body: Vec<u8>,
     /// Whether the body is complete.
     pub ending: BodyCompleteness,

@@ -55,7 +55,7 @@ pub struct ModelPortResponse {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelRefusal {
     /// The remaining budget is too small for the request.
-    #[error("the budget of the turn has {left} tokens left, which is too little")]
+    #[error("the budget of the turn has {left} tokens left, which are too few")]
     Budget {
         /// Number of tokens left in the budget.
         left: u64,

@@ -45,7 +45,7 @@ pub(crate) struct CallRecord {
     cpu: AtomicU64,
     /// Nanoseconds from `started` to the start of the current poll.
     polled: AtomicU64,
-    /// Nanoseconds that the guest has waited for the scheduler. They do not count as wall time.
+    /// Nanoseconds that the guest has waited for the scheduler. This time does not count as wall time.
     waited: AtomicU64,
     memory: AtomicU64,
     bytes_to_guest: AtomicU64,
@@ -54,7 +54,7 @@ pub(crate) struct CallRecord {
     key_value_operations: AtomicU64,
     fuel: OnceLock<u64>,
     model: Mutex<ModelUse>,
-    /// Whether the guest was interrupted. It continues when the scheduler selects it.
+    /// Whether the guest was interrupted. The guest continues when the scheduler selects it.
     interrupted: AtomicBool,
     limit: Mutex<Option<Limit>>,
     reported: Mutex<ReportedLimits>,
@@ -166,13 +166,16 @@ impl CallRecord {
     pub(crate) fn record_tree_limit(&self, limit: Limit) {
         let mut reported = lock(&self.reported);
         if reported.request.is_none() {
-            tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call, "a change of a tree was stopped at its limit: {limit}");
+            tracing::warn!(
+                target: "plugin", plugin = %self.plugin, call = %self.call,
+                "a change to a granted directory was stopped at its limit: {limit}"
+            );
             reported.request = Some(limit);
         }
     }
 
-    /// The limit that stopped a request or a change of a tree. It explains why the call failed, even if the guest
-    /// returns another error.
+    /// The limit that stopped a request or a change to a tree. This limit explains why the call failed, even if the
+    /// guest returns another error.
     pub(crate) fn request_limit(&self) -> Option<Limit> {
         lock(&self.reported).request
     }
@@ -182,12 +185,13 @@ impl CallRecord {
         lock(&self.reported).growth = Some(limit);
     }
 
-    /// Records that a memory or table has grown. An earlier refusal no longer matters then.
+    /// Records that a memory or table has grown. After a growth, an earlier refusal no longer matters.
     pub(crate) fn record_growth(&self) {
         lock(&self.reported).growth = None;
     }
 
-    /// The limit that was last reported to the guest. It may explain a crash for which no other limit is recorded.
+    /// The limit that was last reported to the guest. This limit may explain a crash for which no other limit
+    /// is recorded.
     pub(crate) fn reported_limit(&self) -> Option<Limit> {
         let reported = lock(&self.reported);
         reported.growth.or(reported.request)
@@ -293,7 +297,8 @@ impl CallRecord {
         poll
     }
 
-    /// Whether the last poll ended because the guest was interrupted and is ready to continue. Resets the flag.
+    /// Whether the last poll ended because the guest was interrupted and is ready to continue. This method resets the
+    /// flag of the interruption.
     pub(crate) fn take_interruption(&self) -> bool {
         self.interrupted.swap(false, Ordering::Relaxed)
     }

@@ -6,10 +6,10 @@ use crate::grants::manifest::Access;
 use agent_core::message::Digest;
 use serde::{Deserialize, Serialize};
 
-/// A file tree that was granted to a call.
+/// A directory that was granted to a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrantedTree {
-    /// Path under which the guest saw the tree.
+    /// Path under which the guest saw the directory.
     pub guest: String,
     /// Access that was granted to the call.
     pub access: Access,
@@ -42,14 +42,14 @@ pub enum InitialFileState {
         /// Target of the link.
         to: String,
     },
-    /// Another object, such as a pipe. Guests cannot open it.
+    /// An object of another kind, such as a pipe. Guests cannot open such an object.
     Other {
         /// Size, link count and times.
         stat: FileStat,
     },
 }
 
-/// The metadata of a file. Times are nanoseconds since 1970.
+/// The metadata of a file. All times are in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileStat {
     /// Size in bytes.
@@ -109,13 +109,13 @@ pub enum EntryKind {
     Directory,
     /// A symbolic link.
     Link,
-    /// Another object, such as a pipe.
+    /// An object of another kind, such as a pipe.
     Other,
     /// An entry that the call itself had created.
     Own,
 }
 
-/// The state of a path that the call changed, at the end of the call.
+/// The state that a changed path has at the end of the call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinalFileState {
@@ -125,7 +125,7 @@ pub enum FinalFileState {
     File {
         /// Size in bytes.
         size: u64,
-        /// Digest of the content. None: the call changed too many bytes to hash all of them.
+        /// Digest of the content. None: the changed files of the call have too many bytes to hash every file.
         content: Option<Digest>,
     },
     /// A directory.
@@ -142,6 +142,6 @@ pub enum FinalFileState {
         /// Path in that tree at the start of the call.
         from: String,
     },
-    /// Another object, such as a pipe.
+    /// An object of another kind, such as a pipe.
     Other,
 }

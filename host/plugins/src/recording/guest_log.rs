@@ -48,7 +48,7 @@ pub struct LostLog {
     pub bytes: u64,
 }
 
-/// A line of which the end has not been printed yet.
+/// A line whose end has not been printed yet.
 #[derive(Debug, Default)]
 struct Line {
     bytes: Vec<u8>,

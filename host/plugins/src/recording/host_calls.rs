@@ -73,14 +73,14 @@ pub enum HostCallResult {
     Keys {
         /// Name of the bucket, chosen by the plugin.
         bucket: String,
-        /// Last key before the page. Empty for the first page.
+        /// Last key before the page. The text is empty for the first page.
         after: String,
         /// Keys of the page, in order.
         keys: Vec<String>,
     },
-    /// The file trees of the call.
+    /// The granted directories of the call.
     Trees {
-        /// Trees in order. The number of a tree is its index in this list.
+        /// The directories, also called trees. The number of a tree is its index in this list.
         trees: Vec<GrantedTree>,
         /// Whether all changes of the call are recorded.
         changes: Extent,
@@ -103,14 +103,14 @@ pub enum HostCallResult {
         /// State of the path at the end of the call.
         left: FinalFileState,
     },
-    /// The first time that the call read from the clock.
+    /// The result of the call's first reading of the clock.
     Time {
-        /// Nanoseconds since 1970.
+        /// The time, in nanoseconds since 1970.
         nanoseconds: u64,
     },
     /// Secure random bytes, in the order in which the call read them.
     Random {
-        /// Bytes of all reads together.
+        /// The bytes of all reads, joined together.
         bytes: RecordedBytes,
     },
 }
@@ -119,7 +119,7 @@ pub enum HostCallResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestOutcome {
-    /// A response. It contains the part that the guest has read.
+    /// A response, with the part of its body that the guest has read.
     #[serde(rename = "came")]
     Received {
         /// Status code from 100 to 599.
@@ -149,8 +149,8 @@ pub enum FoundValue {
     Something,
 }
 
-/// Digest of the headers that the guest itself set. It does not depend on their order. Trace headers are ignored,
-/// because they differ between calls.
+/// Digest of the headers that the guest itself set. The digest does not depend on the order of the headers. Trace
+/// headers are ignored, because they differ between calls.
 pub(crate) fn digest_of_headers(headers: &hyper::HeaderMap) -> Digest {
     let of_call = |name: &str| ["traceparent", "tracestate"].contains(&name);
     let mut lines: Vec<_> = headers.iter().filter(|(name, _)| !of_call(name.as_str())).collect();
@@ -192,7 +192,7 @@ struct RecordedAnswers {
     entries: Vec<Entry>,
     left_out: usize,
     /// For each key that the call has read or written: whether the call knows the key's value or only whether the key
-    /// exists. Reading the same information again is not recorded.
+    /// exists. A repeated read of the same information is not recorded.
     known: HashMap<(String, String), KnownState>,
     written: BTreeMap<(String, String), Option<RecordedBytes>>,
     no_values: bool,
@@ -351,7 +351,7 @@ impl HostCallRecorder {
         }
     }
 
-    /// Records the time of the call's first reading of the clock. Later readings are not recorded.
+    /// Records the time of the call's first reading of the clock. Later readings of the clock are not recorded.
     pub(crate) fn time(&self, now: Duration) {
         if self.capacity > 0 {
             lock(&self.recorded).time.get_or_insert(now);
@@ -417,7 +417,7 @@ impl RecordedAnswers {
     }
 }
 
-/// Reserves `size` bytes. If they do not fit, returns false and increments `left_out`.
+/// Reserves `size` bytes. If these bytes do not fit, returns false and increments `left_out`.
 fn reserve(capacity: usize, (used, left_out): (&mut usize, &mut usize), size: usize) -> bool {
     let fits = used.saturating_add(size) <= capacity;
     match fits {

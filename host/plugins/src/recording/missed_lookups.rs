@@ -1,6 +1,6 @@
-//! Records lookups of the preopened trees and of the environment, for which WASI has no "denied" error. If a guest made
-//! such a lookup, the needs of its manifest that are not granted count as denied (P6, O3). Needs that were only guessed
-//! from a component's imports count as denied only if the call fails.
+//! Records lookups of the preopened directories and of the environment, for which WASI has no "denied" error. If a
+//! guest made such a lookup, the needs of its manifest that are not granted count as denied (P6, O3). Needs that were
+//! only guessed from a component's imports count as denied only if the call fails.
 
 use super::CallRecord;
 use crate::grants::UnmetNeed;
@@ -15,7 +15,7 @@ pub(crate) struct MissedLookups {
 }
 
 impl MissedLookups {
-    /// Records that the guest asked for its file trees and has none.
+    /// Records that the guest asked for its granted directories and has none.
     pub(crate) fn note_no_trees(&self) {
         self.trees.store(true, Ordering::Relaxed);
     }

@@ -12,6 +12,7 @@ pub struct ReplayInputs {
     /// Secure random bytes in the order in which the call read them. If the replayed call reads more bytes, it gets new
     /// random bytes.
     pub random: Vec<u8>,
-    /// The file trees as the call found them. None: the call did not use file trees.
+    /// The granted directories in the state in which the call found them. None: the call did not use
+    /// granted directories.
     pub trees: Option<Arc<ReplayTrees>>,
 }

@@ -5,7 +5,7 @@ use crate::sync::lock;
 use agent_core::change::Denial;
 use std::sync::{Arc, Mutex};
 
-/// Collects the denials of stopped calls, with the calls' ids, until they are taken.
+/// Collects the denials of stopped calls, each with the id of its call, until the denials are taken.
 #[derive(Debug, Default)]
 pub struct StoppedCalls(Mutex<Vec<(String, Denial)>>);
 
@@ -21,7 +21,7 @@ impl StoppedCalls {
     }
 }
 
-/// Records the denials of a running call when it is dropped, unless the call reports them itself.
+/// Records the denials of a running call when the call is dropped, unless the call reports its denials itself.
 pub(crate) struct DenialsOnDrop {
     record: Arc<CallRecord>,
     stopped: Option<Arc<StoppedCalls>>,

@@ -1,5 +1,5 @@
-//! A small component for the tests, written as text. It has a tool `noop`, a tool `spin` that never ends, and a tool
-//! `trap`. A call to any other tool also traps.
+//! A small component for the tests, written as text. The component has a tool `noop`, a tool `spin` that never ends,
+//! and a tool `trap`. A call to any other tool also traps.
 
 #![allow(dead_code, reason = "each test file uses only a part of this module")]
 

@@ -27,7 +27,7 @@ const IMPORT_SECTION: u8 = 10;
 /// Component types that are nested to this depth.
 fn nested_types(levels: usize) -> Vec<u8> {
     let mut contents = vec![1];
-    // Each type has one declaration, which is a type. The innermost type has no declaration.
+    // Each type contains one declaration, which declares the next inner type. The innermost type has no declaration.
     contents.extend([0x41, 1, 1].repeat(levels - 1));
     contents.extend([0x41, 0]);
     with_section(TYPE_SECTION, &contents)

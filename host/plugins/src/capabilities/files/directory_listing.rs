@@ -24,7 +24,7 @@ struct Entries {
     /// listing.
     remaining: Option<ReadDir>,
     next: VecDeque<Answer<DirectoryEntry>>,
-    /// The recording of the names. None: the names are not recorded.
+    /// The recording of the directory's names. None: the names are not recorded.
     recording: Option<NamesBeingRecorded>,
     /// The recorded directory, if its recorded listing is incomplete.
     incomplete: Option<TreePath>,
@@ -149,14 +149,14 @@ fn kind_of(found: DescriptorType) -> EntryKind {
 /// One batch of directory entries.
 #[derive(Default)]
 struct Batch {
-    /// The entries of the batch. Empty only at the end of the directory.
+    /// The entries of the batch. The batch is empty only at the end of the directory.
     entries: VecDeque<Answer<DirectoryEntry>>,
-    /// Number of entries whose names are not UTF-8. WASI cannot represent them, and an error would stop a guest's
-    /// library.
+    /// Number of entries whose names are not UTF-8. WASI cannot represent such names. They are left out, because the
+    /// library of a guest would stop at an error.
     unnamed: usize,
 }
 
-/// Reads up to `BATCH_ENTRIES` entries. Blocks.
+/// Reads up to `BATCH_ENTRIES` entries. This call blocks the thread.
 fn next_batch(mut remaining: ReadDir) -> (ReadDir, Batch) {
     let mut read = Batch::default();
     for entry in remaining.by_ref() {
@@ -171,7 +171,7 @@ fn next_batch(mut remaining: ReadDir) -> (ReadDir, Batch) {
     (remaining, read)
 }
 
-/// Converts an entry. None: its name is not UTF-8.
+/// Converts an entry. Returns None if the name of the entry is not UTF-8.
 fn directory_entry(entry: DirEntry) -> Option<Answer<DirectoryEntry>> {
     let type_ = entry.file_type().map_or(DescriptorType::Unknown, type_of);
     let name = entry.file_name().into_string().ok()?;

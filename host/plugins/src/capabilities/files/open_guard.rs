@@ -79,7 +79,7 @@ async fn open(
             let (thing, advice) = file_denied(&record.plugin.name, &clean(&path, SHOWN_PATH_BYTES));
             record.deny(thing, advice);
         } else {
-            // Every grant of a tree allows reading, so the path must lead out of the tree.
+            // Every grant of a tree allows reading. A refused read therefore means that the path leads out of the tree.
             files.call.deny_path_escape(&path);
         }
     }

@@ -1,5 +1,6 @@
 //! Functions that inspect a path without opening it. A path that leads out of its tree, usually through a symbolic
-//! link, is recorded as a separate denial. WASI has only one error code for such a path and for missing write access.
+//! link, is recorded as a separate denial. WASI uses the same error code for a path that leads out of its tree and for
+//! missing write access.
 
 use super::{Answer, FILESYSTEM, HasFiles, final_link};
 use crate::capabilities::CallContext;

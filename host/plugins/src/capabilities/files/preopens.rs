@@ -1,5 +1,5 @@
-//! The preopened file trees of a guest. The WASI function for them cannot return an error, so the host records that a
-//! guest without trees asked for them.
+//! The preopened directories of a guest. The WASI function that lists them cannot return an error, so the host records
+//! every such request of a guest without granted directories.
 
 use super::HasFiles;
 use std::sync::Arc;

@@ -38,12 +38,13 @@ pub(crate) fn size_of(body: &WasiBody) -> BodySize {
     if body.size_hint().lower() > 0 { BodySize::NonEmpty } else { BodySize::Unknown }
 }
 
-/// The guest's body and how far it was read. All copies of a repeatable request share it.
+/// The guest's body, and how much of the body was read. All copies of a repeatable request share this value.
 struct SharedRequestBody {
     body: WasiBody,
     yielded: bool,
     ended: bool,
-    /// Present if fields of the body must not override the request's method.
+    /// Stops the body if one of its fields could override the request's method. None: the fields of the body are
+    /// not checked.
     method_guard: Option<MethodGuard>,
 }
 
@@ -70,7 +71,7 @@ impl RequestBody {
         Self { shared: Arc::new(Mutex::new(shared)), policy, left: record.limits.request_body, number, record }
     }
 
-    /// A copy for a second attempt. It can be used only if no part of the body was read.
+    /// A copy for a second attempt. The copy can be used only if no part of the body was read.
     pub(crate) fn retry(&self) -> Self {
         let (shared, record) = (Arc::clone(&self.shared), Arc::clone(&self.record));
         Self { shared, policy: self.policy, left: record.limits.request_body, number: self.number, record }
@@ -139,7 +140,7 @@ impl Body for RequestBody {
 #[derive(Clone, Copy)]
 pub(crate) struct Deadline {
     at: Instant,
-    /// The limit that sets the deadline. None: the wall time of the call ends earlier.
+    /// The limit that sets the deadline. None: the wall-time limit of the call sets the deadline.
     limit: Option<Limit>,
 }
 
@@ -154,7 +155,7 @@ impl Deadline {
         self.at.saturating_duration_since(Instant::now())
     }
 
-    /// Records the limit if the deadline has passed because of it.
+    /// If the deadline has passed, records the limit that set the deadline.
     pub(crate) fn note(self, record: &CallRecord) {
         if let Some(limit) = self.limit.filter(|_| self.time_left().is_zero()) {
             record.record_request_limit(limit);
@@ -181,7 +182,7 @@ pub(crate) struct ResponseBody {
     ended: bool,
     number: RequestNumber,
     record: Arc<CallRecord>,
-    /// The connection that delivers the body. None after the body has ended.
+    /// The connection that delivers the body, or None after the body has ended.
     lease: Option<Lease>,
 }
 

@@ -38,8 +38,8 @@ impl NameResolver for SystemResolver {
 /// The network access that all plugins of a sandbox share.
 pub(crate) struct Network {
     resolver: Arc<dyn NameResolver>,
-    /// The TLS configuration. Created at the first HTTPS request, because reading the system's certificates takes some
-    /// time.
+    /// The TLS configuration, which is created at the first HTTPS request, because reading the system's certificates
+    /// takes some time.
     tls: OnceCell<Arc<ClientConfig>>,
     pub(crate) rates: Rates,
     pub(crate) pool: Arc<Pool>,
@@ -66,7 +66,7 @@ impl Network {
     }
 
     /// Connects to the server of the URL if the patterns admit every address of its name. If one address is refused, no
-    /// address is used, because the name is not trustworthy. Also returns the address of the connection.
+    /// address is used, because the name is not trustworthy. The result also contains the address of the connection.
     pub(crate) async fn connect(
         &self,
         url: &Url,

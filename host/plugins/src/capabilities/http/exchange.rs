@@ -37,7 +37,7 @@ pub(crate) type LeasedResponse = (Response<Incoming>, Lease);
 /// An attempt that ended without a response.
 struct FailedAttempt {
     error: AttemptError,
-    /// The request, if no part of it was sent. It can be sent again.
+    /// The request, if no part of the request was sent, so that it can be sent again.
     unsent: Option<Box<Request<RequestBody>>>,
 }
 
@@ -112,7 +112,7 @@ fn repeatable(request: &Request<RequestBody>) -> Repeatable {
     if is_repeatable { Repeatable::Yes } else { Repeatable::No }
 }
 
-/// A copy of the request. It can be used only if no part of the body was read.
+/// A copy of the request. The copy can be used only if no part of the body was read.
 fn copy(request: &Request<RequestBody>) -> Request<RequestBody> {
     let mut copy = Request::new(request.body().retry());
     *copy.method_mut() = request.method().clone();

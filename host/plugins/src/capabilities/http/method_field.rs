@@ -1,6 +1,6 @@
-//! Finds a field in a request's body that overrides the request's method (row 43). Some frameworks handle a POST
-//! request with the field `_method` as a DELETE request, for example. A grant that is limited to certain methods does
-//! not cover such a request.
+//! Finds a field in a request's body that overrides the request's method (row 43). For example, some frameworks handle
+//! a POST request as a DELETE request if its field `_method` contains `DELETE`. A grant that is limited to certain
+//! methods does not cover such a request.
 
 use crate::grants::request_rules::names_method;
 
@@ -23,7 +23,7 @@ impl MethodFieldSearch {
     }
 }
 
-/// A buffer with a maximum size. It records whether more bytes were pushed than it can store.
+/// A buffer with a maximum size. The buffer records whether more bytes were pushed than it can store.
 #[derive(Debug, Default)]
 struct BoundedBuffer {
     bytes: Vec<u8>,
@@ -44,7 +44,7 @@ impl BoundedBuffer {
         self.is_too_long = false;
     }
 
-    /// The stored text. Empty if too many bytes were pushed.
+    /// The stored text, or an empty text if too many bytes were pushed.
     fn text(&self) -> String {
         if self.is_too_long { String::new() } else { String::from_utf8_lossy(&self.bytes).into_owned() }
     }
@@ -89,7 +89,7 @@ enum JsonPosition {
     Between,
     InText,
     Escaped,
-    /// After a string. The string is a name if a colon follows.
+    /// The position after a string, which is a name if a colon follows.
     AfterText,
 }
 

@@ -32,7 +32,7 @@ use url::Url;
 use wasmtime_wasi_http::p2::bindings::http::types::ErrorCode;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
-/// The requests of one call.
+/// The HTTP requests of one call.
 pub(crate) struct Outgoing {
     record: Arc<CallRecord>,
     live_grants: Arc<LiveGrants>,
@@ -97,7 +97,7 @@ impl Outgoing {
         self.check_headers(&parts.headers)?;
         self.set_host_headers(&mut parts.headers, (&method, &url), &grants)?;
         self.trace.iter().for_each(|trace| add_trace_headers(trace, &mut parts.headers));
-        // Send the parsed path and query, because these were checked. They have no `.` or `..` segments.
+        // Send the parsed path and query, because only these were checked. A parsed path has no `.` or `..` segments.
         let target = &url[url::Position::BeforePath..];
         parts.uri = target.parse::<Uri>().map_err(|_| Error::HttpRequestUriInvalid)?;
         let body_policy = if has_body(&method) { BodyPolicy::Allowed } else { BodyPolicy::Forbidden };
@@ -154,8 +154,8 @@ impl Outgoing {
         }
     }
 
-    /// The guard for the body of a POST request, because frameworks may read a different method from it. None: all
-    /// methods are granted.
+    /// The guard for the body of a POST request, because frameworks may read a different method from the body. None:
+    /// all methods are granted.
     fn method_guard(&self, patterns: &[HttpPattern], (method, url): (&str, &Url)) -> Option<MethodGuard> {
         if method != "POST" || patterns.iter().any(HttpPattern::matches_every_method) {
             return None;
@@ -302,13 +302,14 @@ async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network
     record.answers.response_started(number, parts.status.as_u16(), &parts.headers);
     let between = options.between_bytes_timeout.unwrap_or(limits.request_time).max(Duration::from_millis(1));
     let body = ResponseBody::new(body, ResponseTimes { end, between }, (number, record)).with_connection(lease);
-    // The connection runs in its own task, so the driver has no work.
+    // The connection runs in its own task, so the driver that is returned here does nothing.
     let driver = std::future::ready(Ok(()));
     Ok((Response::from_parts(parts, body.boxed_unsync()), Box::new(driver)))
 }
 
-/// The headers of a response without secrets. Fails if a server that knows a secret compressed the response although
-/// the host asked it not to, because the host cannot find the secret in a compressed response.
+/// The headers of a response without secrets. The host cannot find a secret in a compressed response. Therefore this
+/// function fails if a server that knows a secret compressed its response although the host asked for an
+/// uncompressed response.
 pub(super) fn redacted_headers(headers: HeaderMap, url: &Url, record: &CallRecord) -> Result<HeaderMap, Error> {
     let is_plain = |value: &HeaderValue| {
         let value = value.as_bytes().trim_ascii();
@@ -352,7 +353,7 @@ fn without_secrets(headers: HeaderMap, redaction: &Redaction) -> Result<HeaderMa
     Ok(clean)
 }
 
-/// Description of a request for users. It omits the query, which often contains credentials.
+/// Description of a request for users. The description omits the query, which often contains credentials.
 fn description(method: &str, url: &Url) -> String {
     clean(&format!("{method} {}", &url[..url::Position::AfterPath]), 256)
 }
@@ -362,8 +363,8 @@ fn pattern_for(method: &str, url: &Url) -> String {
     clean(&format!("{method} {}", &url[..url::Position::BeforePath]), 256)
 }
 
-/// The text of a pattern that would allow a request to an address that is not public. It uses `private` if that
-/// suffices, and the address itself otherwise.
+/// The text of a pattern that would allow a request to an address that is not public. The pattern contains the word
+/// `private` if that word allows the address, and otherwise the address itself.
 fn private_pattern_for(method: &str, url: &Url, address: IpAddr) -> String {
     let private = format!("private {}", pattern_for(method, url));
     if private.parse().is_ok_and(|pattern: HttpPattern| pattern.admits(address).is_ok()) {

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use url::Url;
 use wasmtime_wasi::runtime::{AbortOnDropJoinHandle, spawn};
 
-/// Time after which the host closes an idle connection. Servers usually wait longer before they close it.
+/// Time after which the host closes an idle connection. Servers usually wait longer before they close an
+/// idle connection.
 const IDLE: Duration = Duration::from_secs(15);
 /// Interval at which the pool checks whether the grants of a connection still exist.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
@@ -106,7 +107,7 @@ impl Pool {
 
     fn next(&self, owner: &Owner, patterns: &[HttpPattern], repeatable: Repeatable) -> Option<Lease> {
         let mut idle = lock(&self.0);
-        // The server is least likely to close the most recent connection.
+        // The server is least likely to close the connection that was used most recently.
         let index = idle.iter().rposition(|idle| {
             let is_usable = repeatable == Repeatable::Yes || idle.since.elapsed() < FRESH;
             let is_admitted = patterns.iter().any(|pattern| pattern.admits(idle.lease.address).is_ok());

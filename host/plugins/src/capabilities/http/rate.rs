@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The times of the requests in the last minute, by agent and plugin. Plugins without requests have no entry.
+/// For each plugin of each agent, the times of its requests in the last minute. Plugins without requests have no entry.
 #[derive(Default)]
 pub(crate) struct Rates(Mutex<HashMap<(String, String), VecDeque<Instant>>>);
 

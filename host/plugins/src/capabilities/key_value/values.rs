@@ -114,7 +114,7 @@ impl Values {
         Err(Problem::Other(format!("a call may perform at most {KEY_VALUE_OPERATIONS} key-value operations")))
     }
 
-    /// Removes the agent's secrets from a value, because they are never stored (row 41).
+    /// Removes the agent's secrets from a value, because secrets are never stored (row 41).
     fn without_secrets(&self, value: Vec<u8>) -> Vec<u8> {
         self.record.secrets.redaction().bytes(&value, Edges::Whole).unwrap_or(value)
     }

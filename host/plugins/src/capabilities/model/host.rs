@@ -44,7 +44,8 @@ impl wit::Host for ModelView<'_> {
     }
 }
 
-/// Checks and converts the request to the model. Also returns the total size of its texts in bytes.
+/// Checks and converts the request to the model. The result also contains the total size of the request's texts
+/// in bytes.
 fn question_in(question: wit::Question) -> Result<(ModelPortRequest, usize), String> {
     let wit::Question { system, messages, output_schema, max_tokens } = question;
     let texts = messages.iter().map(|message| message.text.as_str());

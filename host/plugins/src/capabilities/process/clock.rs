@@ -9,9 +9,9 @@ use wasmtime_wasi::{HostMonotonicClock, HostWallClock};
 /// The wall clock of a call.
 pub(super) struct CallClock {
     pub(super) record: Arc<CallRecord>,
-    /// In a replay, the first time that the original call read.
+    /// In a replay, the result of the original call's first reading of the clock. None: the clock is not replayed.
     pub(super) recorded_start: Option<Duration>,
-    /// Time at which this call first read the clock.
+    /// The moment at which this call first read the clock.
     pub(super) first_read: OnceLock<Instant>,
 }
 

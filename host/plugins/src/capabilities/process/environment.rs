@@ -1,5 +1,5 @@
-//! Environment variables. The host records that a guest reads them, because variables that are not granted then count
-//! as denied.
+//! The environment variables of a guest. The host records that a guest reads its variables, because variables that are
+//! not granted then count as denied.
 
 use crate::capabilities::HasCall;
 use wasmtime::component::Linker;

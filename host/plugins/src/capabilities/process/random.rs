@@ -1,4 +1,4 @@
-//! Random numbers, counted against the limit. A replay returns the recorded numbers.
+//! The random numbers of a call, which count towards the call's limit. A replay returns the recorded numbers.
 
 use super::ProcessView;
 use crate::limits::Limit;
@@ -24,7 +24,7 @@ impl ProcessView<'_> {
         }
     }
 
-    /// The next random bytes that the original call read. None: there are no more recorded bytes.
+    /// The next random bytes that the original call read. Returns None if there are no more recorded bytes.
     fn replayed_random(&mut self, length: u64) -> Option<Vec<u8>> {
         let end = self.state.random_replayed.checked_add(usize::try_from(length).ok()?)?;
         let replay = self.state.inputs.replay.as_ref()?;

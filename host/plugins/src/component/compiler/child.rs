@@ -1,5 +1,5 @@
-//! The code that runs in the compiler process. It limits and confines the process before it reads, parses and compiles
-//! a component.
+//! The code that runs in the compiler process. This code limits and confines the process before a component is read,
+//! parsed and compiled.
 
 use super::confinement::{self, Confinement};
 use super::report::{BytesFacts, HEADER_BYTES, Header, MAX_REPORT, MAX_REQUEST, Report, Request, Verdict};
@@ -82,7 +82,7 @@ fn examine(engine: &Engine, component: &[u8], request: &Request) -> (Verdict, Ve
     }
 }
 
-/// Performs all steps before a component is compiled, for the fuzz targets. Returns the report as JSON.
+/// For the fuzz targets: performs all steps that precede the compilation of a component. Returns the report as JSON.
 #[cfg(fuzzing)]
 pub(crate) fn examine_bytes(component: &[u8], limits: crate::binary::structure::StructureLimits) -> String {
     let verdict = match BytesFacts::read(component, limits) {

@@ -37,8 +37,8 @@ mod limits {
     use super::Request;
     use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
 
-    /// Niceness of the child, from 0 to 19. With 5, the child gets about a third of the time of a process with normal
-    /// priority.
+    /// Niceness of the child, from 0 to 19. A child with niceness 5 gets about a third of the processor time of a
+    /// process with normal priority.
     const NICENESS: i32 = 5;
     /// Maximum number of open files. The engine opens no files, and the three pipes are already open.
     const OPEN_FILES: u64 = 64;
@@ -92,7 +92,8 @@ mod linux {
     pub(crate) fn close_inherited_descriptors() {
         let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
         let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        // The numbers are collected first, because reading the folder uses a descriptor, which must be closed before.
+        // The numbers are collected first, because reading the folder uses a descriptor of its own. The folder must be
+        // closed before the inherited descriptors are closed.
         let inherited: Vec<RawFd> = numbers.filter(|number| *number >= FIRST_INHERITED).collect();
         for number in inherited {
             close(number);
@@ -140,7 +141,8 @@ mod linux {
         let without_clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
         let without_clone3 = SeccompFilter::new(without_clone3, SeccompAction::Allow, missing, arch).ok()?;
         let programs: [BpfProgram; 2] = [without_clone3.try_into().ok()?, allowed.try_into().ok()?];
-        // The order matters: the second program no longer allows the system call that installs a program.
+        // The order of the two filter programs matters: the second program forbids the system call that installs a
+        // filter program.
         seccompiler::apply_filter(&programs[0]).ok()?;
         seccompiler::apply_filter(&programs[1]).ok()
     }

@@ -153,7 +153,7 @@ impl Header {
     }
 }
 
-/// The digest of the report and the code. The header contains their lengths.
+/// The digest of the report and the code. The header contains the lengths of the report and of the code.
 pub(super) fn digest(report: &[u8], code: &[u8]) -> [u8; 32] {
     *blake3::Hasher::new().update(report).update(code).finalize().as_bytes()
 }

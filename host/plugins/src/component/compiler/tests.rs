@@ -24,7 +24,7 @@ fn report() -> Vec<u8> {
     serde_json::to_vec(&report).expect("JSON")
 }
 
-// Row 11: a small component that compiles slowly is stopped after 20 s, and the largest component has 84 s.
+// Row 11: the time limit for compiling is 20 s for a small component and 84 s for the largest component.
 #[test]
 fn row_11_time_limit_grows_with_the_component() {
     let time = Duration::from_secs(20);

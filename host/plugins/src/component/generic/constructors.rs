@@ -13,14 +13,14 @@ const MAX_CONSTRUCTORS: usize = 8;
 /// A function that constructs a resource.
 #[derive(Clone, Debug)]
 pub(super) struct Constructor {
-    /// Name under which the component exports the function. Example: `[static]codec.from-config`.
+    /// Name under which the component exports the function, for example `[static]codec.from-config`.
     pub(super) function: String,
     pub(super) signature: Signature,
 }
 
 impl Constructor {
-    /// The name that the model uses to choose the constructor if there are several constructors. Example:
-    /// `from-config`.
+    /// The name that the model uses to choose the constructor if there are several constructors, for
+    /// example `from-config`.
     pub(super) fn key(&self) -> &str {
         key(&self.function)
     }
@@ -38,10 +38,9 @@ pub(super) fn key(function: &str) -> &str {
 /// The constructors of an interface's resources.
 #[derive(Default)]
 pub(super) struct Constructors {
-    /// The constructors of each resource, by the name of the resource. An error is the reason why the constructor
-    /// cannot be called.
+    /// Maps the name of each resource to its constructors. An error is the reason why the constructor cannot be called.
     by_resource: BTreeMap<String, Result<Vec<Constructor>, String>>,
-    /// The name of the resource that each function constructs, by the name of the function.
+    /// Maps the name of each constructing function to the name of the resource that it constructs.
     resource_made_by: BTreeMap<String, String>,
 }
 
@@ -100,7 +99,7 @@ impl Constructors {
             Some(Ok(constructors)) => Ok(constructors),
             Some(Err(reason)) => Err(format!("the constructor of `{resource}`: {reason}")),
             None => Err(format!(
-                "`{resource}` has no constructor, and no function makes one from data; a handle is valid only during its call"
+                "`{resource}` has no constructor, and no function makes it from data; a handle is valid only during its call"
             )),
         }
     }

@@ -23,7 +23,7 @@ impl Descriptions {
         let mut descriptions: Vec<(Shape, Option<TypeDocs>)> = Vec::new();
         for (interface, name, kind) in named.iter().take(MAX_TYPES) {
             // Other types have no name in the binary, so the documentation of one `u32`, for example, would be used for
-            // all of them.
+            // every `u32`.
             if !matches!(kind, Type::Record(_) | Type::Variant(_) | Type::Enum(_) | Type::Flags(_)) {
                 continue;
             }

@@ -88,7 +88,7 @@ struct Discovery {
 struct Candidate {
     interface: Option<String>,
     function: String,
-    /// Name of the function without the annotation. Example: `counter.increment`.
+    /// Name of the function without the annotation, for example `counter.increment`.
     bare_name: String,
     form: Form,
     signature: Signature,
@@ -278,7 +278,7 @@ fn candidate(
 }
 
 /// Returns the reason for skipping a function that a toolchain calls to set up a language runtime while it builds the
-/// component. A second call of such a function breaks the component.
+/// component. A second call to such a function breaks the component.
 fn toolchain_function(interface: Option<&str>, name: &str, function: &ComponentFunc) -> Option<&'static str> {
     let begins_with =
         |names: &[&str]| names.iter().copied().eq(function.params().map(|(name, _)| name).take(names.len()));
@@ -340,7 +340,7 @@ fn traits(imports: &[String]) -> Traits {
     Traits { read_only: is_pure, idempotent: is_pure, ..Traits::default() }
 }
 
-/// Checks that the host can compile the schemas. Returns their total size in bytes.
+/// Checks that the host can compile the schemas. Returns the total size of the schemas in bytes.
 fn check(definition: &ToolDefinition) -> Result<usize, String> {
     let mut bytes = 0;
     let schemas: [Option<&Value>; 2] = [Some(&definition.input_schema), definition.output_schema.as_ref()];

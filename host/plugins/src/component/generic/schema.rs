@@ -1,4 +1,4 @@
-//! Creates JSON Schemas for WIT types. They describe the JSON that the module `arguments` reads and the module
+//! Creates JSON Schemas for WIT types. The schemas describe the JSON that the module `arguments` reads and the module
 //! `results` writes.
 
 use super::constructors::Constructor;
@@ -6,7 +6,7 @@ use super::descriptions::{self, Descriptions};
 use super::shape::{Integer, Shape, Signature};
 use serde_json::{Map, Value, json};
 
-/// Floats that JSON numbers cannot represent. They are written as strings.
+/// Floats that JSON numbers cannot represent, and that are therefore written as strings.
 pub(super) const UNUSUAL_FLOATS: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
 
 /// The schema for a function's arguments: an object with a property for each parameter. Optional parameters may be
@@ -125,8 +125,8 @@ fn for_fields(fields: &[(String, Shape)], descriptions: &Descriptions) -> Value 
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
-/// The schema for the cases of a variant. A case without a payload is its name. A case with a payload is an object with
-/// one property.
+/// The schema for the cases of a variant. A case without a payload is represented by its name, and a case with a
+/// payload by an object with one property.
 fn for_cases(shape: &Shape, descriptions: &Descriptions) -> Value {
     let cases = shape.cases().unwrap_or_default();
     let bare: Vec<_> = cases.iter().filter(|(_, payload)| payload.is_none()).map(|(name, _)| *name).collect();

@@ -8,16 +8,16 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Maximum time to wait for another process. The other process may hang. Then this process compiles the component, too.
+/// Maximum time to wait for another process, which may hang. After this time, this process also compiles the component.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Time between two attempts to acquire the lock.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The lock on one component. Other processes wait until it is dropped.
+/// The lock on one component. Other processes wait until the lock is dropped.
 #[derive(Debug)]
 pub(super) struct CompileLock {
     path: PathBuf,
-    /// The lock file. It remains locked while it is open.
+    /// The lock file, which remains locked while it is open.
     _file: File,
 }
 

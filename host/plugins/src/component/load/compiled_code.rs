@@ -1,5 +1,5 @@
-//! Compiled code. The compiler process creates the code, the cache stores it, and the next start loads it from the
-//! cache.
+//! The compiled code of components. The compiler process creates the code, the cache stores it, and the next start
+//! loads it from the cache.
 
 use super::{blocking, reason};
 use crate::component::code_cache::CompiledCode;
@@ -36,7 +36,8 @@ impl Sandbox {
             return Err(LoadError::Quarantined { digest: entry.digest, reason: entry.reason });
         }
         let limits = CompileLimits::new(&self.shared.limits, bytes.len());
-        // Each compilation uses all processors, so only a few compilations run at once. Their total memory is limited.
+        // Each compilation uses all processors, so only a few compilations run at once. The total memory of these
+        // compilations is limited.
         let permit = Arc::clone(&self.shared.compiling).acquire_owned().await;
         let memory = Arc::clone(&self.shared.compile_memory).acquire_many_owned(limits.memory_mib()).await;
         let examined = match &self.shared.compiler {
@@ -177,7 +178,7 @@ fn deserialize(context: &EngineContext, code: &[u8]) -> wasmtime::Result<Compone
 }
 
 /// Stores compiled code and facts in the cache for the next start. While the returned file is open, the cache does not
-/// delete the entry. Returns None if nothing was stored. The plugin also works without a cache entry.
+/// delete the entry. Returns None if nothing was stored, because the plugin also works without a cache entry.
 pub(super) fn store_in_cache(
     context: &EngineContext,
     digest: &Digest,

@@ -133,9 +133,9 @@ impl Sandbox {
         loaded.map_err(|error| LoadError::Export { kind, reason: reason(&error) })
     }
 
-    /// Returns the result of a call that was made during loading. If the component used processor time until the time
-    /// limit, it would do so at every start, so it is put in quarantine. If the machine was too busy to run the
-    /// component, it is not put in quarantine.
+    /// Returns the result of a call that was made during loading. A component that uses processor time until its time
+    /// limit would do so at every start, so it is put in quarantine. A component that the machine was too busy to run
+    /// is not put in quarantine.
     fn check_started<T>(&self, new: &NewComponent, report: CallReport<T>) -> Result<T, LoadError> {
         let is_time_limit = |limit: &Limit| matches!(limit, Limit::WallTime(_) | Limit::CpuTime(_));
         if let (Err(failure @ CallFailure::Limit { limit, .. }), Some(quarantine)) =

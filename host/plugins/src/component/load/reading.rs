@@ -41,8 +41,8 @@ pub(super) fn digest_of_file(path: &Path, max_bytes: u64) -> Result<(Digest, u64
 }
 
 fn open(path: &Path, max_bytes: u64) -> Result<(File, u64), LoadError> {
-    // Opening some devices has side effects, so the file type is checked first. It is checked again after opening,
-    // because the file may have been replaced in the meantime.
+    // Opening some devices has side effects, so the file type is checked first. The type is checked again after
+    // opening, because the file may have been replaced in the meantime.
     check_regular(&path.metadata()?)?;
     let file = open_without_waiting(path)?;
     let metadata = file.metadata()?;
@@ -77,7 +77,7 @@ pub(super) fn check_size(size: u64, max_bytes: u64) -> Result<(), LoadError> {
 mod tests {
     use super::*;
 
-    // Opening a pipe can block forever, so the file type is checked before.
+    // Opening a pipe can block forever, so the file type is checked before the file is opened.
     #[cfg(unix)]
     #[test]
     fn pipes_and_directories_are_refused() {

@@ -1,5 +1,5 @@
-//! Calls the verifier. No other module calls it. The verifier is called before a component is compiled, linked or run,
-//! for exactly the bytes that will be used.
+//! Calls the verifier. No other module calls the verifier. The verifier is called before a component is compiled,
+//! linked or run, for exactly the bytes that will be used.
 
 use super::{blocking, read_component};
 use crate::component::load_error::LoadError;
@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The origin of a component. It determines how the component is verified.
+/// The origin of a component, which determines how the component is verified.
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
     /// The user named the component, or the component is already verified. The verifier is not called.

@@ -57,7 +57,7 @@ pub(crate) fn role_out(role: Role) -> wit::Role {
     }
 }
 
-/// Converts a part. None: plugins do not see parts of this kind.
+/// Converts a part of a message. Returns None for the kinds of parts that plugins do not see.
 fn part_out(part: &Part) -> Option<wit::Part> {
     Some(match part {
         Part::Text(text) => wit::Part::Text(text.clone()),

@@ -90,7 +90,7 @@ pub(crate) fn sections_in(
     bytes: usize,
 ) -> Result<Vec<Section>, RejectedResult> {
     if sections.len() > SECTIONS {
-        return invalid(format!("it returned {} sections, at most {SECTIONS} are allowed", sections.len()));
+        return invalid(format!("it returned {} sections; at most {SECTIONS} are allowed", sections.len()));
     }
     let mut budget = TextBudget::new(bytes);
     let mut names = BTreeSet::new();
@@ -118,7 +118,7 @@ pub(crate) fn sections_in(
 /// and in the same order.
 fn check_messages(messages: &[types::Message]) -> Result<(), RejectedResult> {
     if messages.len() > PROMPT_MESSAGES {
-        return invalid(format!("it returned {} messages, at most {PROMPT_MESSAGES} are allowed", messages.len()));
+        return invalid(format!("it returned {} messages; at most {PROMPT_MESSAGES} are allowed", messages.len()));
     }
     let (mut ids, mut open_calls) = (BTreeSet::new(), VecDeque::new());
     for (number, message) in (1..).zip(messages) {
@@ -317,7 +317,7 @@ mod tests {
         types::Part::ToolResult(types::ToolResult { call_id, name, content: vec![], is_error: false })
     }
 
-    // L2: a builder's messages are complete, and their ids cannot be confused with the host's.
+    // L2: a builder's messages are complete, and their ids cannot be confused with ids that the host assigned.
     #[tokio::test]
     async fn l2_messages_are_checked() {
         use types::Role::{Assistant, Tool, User};

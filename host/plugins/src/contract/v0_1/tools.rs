@@ -22,7 +22,7 @@ const VIOLATIONS: usize = 64;
 /// Checks and converts a component's tools (P2). The error message is for the plugin's author.
 pub(crate) fn definitions_in(definitions: Vec<wit::Definition>) -> Result<Vec<ToolDefinition>, String> {
     if definitions.len() > TOOLS {
-        return Err(format!("it has {} tools, at most {TOOLS} are allowed", definitions.len()));
+        return Err(format!("it has {} tools; at most {TOOLS} are allowed", definitions.len()));
     }
     let mut names = BTreeSet::new();
     let mut tools = Vec::with_capacity(definitions.len());
@@ -125,12 +125,13 @@ pub(crate) async fn done_in(
     Ok(ToolDone { content, structured: structured.transpose()? })
 }
 
-/// Capabilities that a call did not have.
+/// The missing grants that may explain the error of a call.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Missing<'a> {
     /// Needs of the manifest that are not granted.
     pub(crate) unmet: &'a [UnmetNeed],
-    /// Needs of the manifest that are not granted. For a component without a manifest, a guess from its imports.
+    /// Needs of the manifest that are not granted. For a component without a manifest, the needs are guessed from
+    /// its imports.
     pub(crate) guessed: &'a [UnmetNeed],
     /// Denials during the call.
     pub(crate) denials: &'a [Denial],
@@ -174,18 +175,19 @@ fn violations_in(violations: Vec<wit::Violation>, bytes: usize) -> Vec<Violation
 
 fn advice(unmet: &[UnmetNeed], denials: &[Denial]) -> String {
     let mut text = String::new();
-    // If a request was refused, its denial is the reason. Other patterns and secrets that are not granted are
-    // unrelated.
+    // If a request was refused, its denial is the reason. Other patterns and secrets that are not granted did not cause
+    // the error.
     let is_about_requests = |thing: &str| thing.starts_with("the request ");
     let refused_request = denials.iter().any(|denial| is_about_requests(&denial.thing));
-    // If a link leads out of a granted tree, the trees that are not granted are unrelated.
+    // If a link leads out of a granted directory, directories that are not granted did not cause the error.
     let left_tree = denials.iter().any(|denial| denial.thing.starts_with(FOLLOWING));
     let is_about_files = |thing: &str| matches!(thing, "reading files" | "reading and writing files");
     let is_unrelated = |thing: &str| {
         refused_request && (is_about_requests(thing) || thing.starts_with("the secret "))
             || left_tree && is_about_files(thing)
     };
-    // A denial is more specific than a need of the manifest, so it is shown if the same line grants both.
+    // A denial is more specific than a need of the manifest. Therefore only the denial is shown if the same line of
+    // agent.toml grants both.
     let is_in_denials = |advice: &GrantAdvice| denials.iter().any(|denial| denial.advice == *advice);
     let needs = unmet.iter().filter(|unmet| !is_unrelated(&unmet.thing) && !is_in_denials(&unmet.advice));
     let needs = needs.map(|unmet| (&unmet.thing, &unmet.advice));
@@ -266,7 +268,7 @@ mod tests {
         assert!(!shown(wit::Error::Failed("disk full".to_owned())).contains("grant"));
     }
 
-    // P2: invalid JSON in a result is a failure of the plugin, and a large result reaches its limit.
+    // P2: invalid JSON in a result is a failure of the plugin, and a result that is too large reaches the size limit.
     #[tokio::test]
     async fn p2_results_are_checked() {
         let media = SessionMedia { port: None, session: "s" };

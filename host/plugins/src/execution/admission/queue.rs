@@ -1,17 +1,17 @@
-//! The queue of a lane. The agent with the fewest permits is served first. If several agents have equally few, the
-//! agent that has not been served for the longest time is served first. An agent can never use so much that nothing is
-//! left for the next agent.
+//! The queue of a lane. The agent with the fewest permits is served first. If several agents have equally few permits,
+//! the agent that has not been served for the longest time is served first. An agent can never use so much of the lane
+//! that nothing is left for the next agent.
 
 use super::QueueFull;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The share of an agent in the permits, the memory and the queue, as a multiple of the amount that remains free. With
-/// 3, a single agent can use three quarters, and two agents can use three sevenths each. Something always remains free
-/// for another agent.
+/// the value 3, a single agent can use three quarters of the capacity, and two agents can use three sevenths each. Some
+/// capacity always remains free for another agent.
 const SHARE: usize = 3;
-/// Maximum number of smaller calls that may overtake a call that waits for memory. Later calls wait until this call is
-/// admitted.
+/// Maximum number of smaller calls that may overtake a call that waits for memory. After that, smaller calls wait until
+/// the large call is admitted.
 const MAX_PASSES: u32 = 32;
 
 /// The capacity of a lane.
@@ -77,7 +77,7 @@ struct Call<Notifier> {
 pub(super) enum Entry {
     /// The call may run with this much memory in MiB, which is at most the memory of the whole lane.
     Admitted { memory: u32 },
-    /// The call waits under this number.
+    /// The call waits in the queue under this number.
     Queued(u64),
 }
 
@@ -178,8 +178,8 @@ impl<Notifier> Queue<Notifier> {
         self.try_overtake(first).then_some(first)
     }
 
-    /// Whether a call of this agent may overtake the calls of other agents that wait for memory. If it may, counts the
-    /// overtaking for each of these calls.
+    /// Whether a call of this agent may overtake the calls of other agents that wait for memory. If the call may
+    /// overtake them, counts the overtaking for each of these calls.
     fn try_overtake(&mut self, overtaking: usize) -> bool {
         let fits: Vec<_> = (0..self.agents.len())
             .map(|index| {

@@ -7,17 +7,18 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// Minimum time that is counted for a turn, in nanoseconds. It makes polls that do nothing count, too.
+/// Minimum time that is counted for a turn, in nanoseconds. With this minimum, polls that do nothing also count.
 const MIN_TURN: u64 = 1_000;
-/// Maximum number of stored agents before agents that no longer affect the order are removed.
+/// Maximum number of stored agents. When more agents are stored, the agents that no longer affect the order
+/// are removed.
 const REMEMBERED_AGENTS: usize = 128;
 
 /// The turns of a lane. Some turns are in use, and some are offered to guests that were woken.
 pub(super) struct Order {
     /// Number of turns.
     count: usize,
-    /// Time that is counted for a turn until its real duration is known: one epoch tick, in nanoseconds. Because of it,
-    /// agents that have just got a turn come after the others.
+    /// Time that is counted for a turn until its real duration is known: one epoch tick, in nanoseconds. Because this
+    /// time is counted at once, an agent that has just got a turn comes after the other agents.
     usual: u64,
     in_use: usize,
     offers: Vec<Offer>,
@@ -32,7 +33,7 @@ pub(super) struct Order {
 
 struct Agent {
     name: Arc<str>,
-    /// Used time in nanoseconds.
+    /// Time that the agent's guests have used, in nanoseconds.
     used: u64,
     /// Number of turns that the agent's guests use or were offered.
     turns: usize,

@@ -110,8 +110,8 @@ pub(crate) fn names(root: &Dir, path: &str, limit: usize) -> io::Result<FoundNam
     Ok(FoundNames::Listed { names, read })
 }
 
-/// The state of a changed path. The content of a file is hashed if it has at most `bytes` bytes, which are then
-/// subtracted.
+/// The state of a changed path. The content of a file is hashed if the file has at most `bytes` bytes. The size of a
+/// hashed file is then subtracted from `bytes`.
 pub(crate) fn final_state_at(root: &Dir, path: &str, bytes: &mut u64) -> FinalFileState {
     match state_at(root, path) {
         Some(InitialFileState::Nothing) => FinalFileState::Nothing,

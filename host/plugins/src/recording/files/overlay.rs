@@ -79,8 +79,8 @@ impl Overlay {
     fn take_below(&mut self, location: &TreePath) -> BTreeMap<TreePath, Origin> {
         let at = |path| TreePath { tree: location.tree, path };
         let mut entries = self.0.split_off(&at(format!("{}/", location.path)));
-        // The paths below `location` start with `location/`. They end before `location0`, because `0` follows `/` in
-        // ASCII.
+        // The paths below `location` start with `location/`. In sorted order, these paths end before `location0`,
+        // because `0` follows `/` in ASCII.
         self.0.append(&mut entries.split_off(&at(format!("{}0", location.path))));
         entries
     }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     /// S6: files that the call created, and all files below created directories, have no original path. Other paths
-    /// keep theirs.
+    /// keep their original path.
     #[test]
     fn s6_created_paths_have_no_earlier_origin() {
         let mut overlay = Overlay::default();
@@ -113,8 +113,8 @@ mod tests {
         );
     }
 
-    /// S6: a moved path keeps its origin through several renames. So do files that the call created in a moved
-    /// directory.
+    /// S6: a moved path keeps its origin through several renames. A file that the call created in a moved directory
+    /// also keeps its origin.
     #[test]
     fn s6_renamed_paths_keep_their_origin() {
         let mut overlay = Overlay::default();

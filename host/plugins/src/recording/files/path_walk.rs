@@ -1,5 +1,5 @@
 //! Resolves a guest's path by components and through links, as the operating system does. Therefore each file is
-//! recorded under a single resolved path, and every directory on the way is recorded too.
+//! recorded under a single resolved path, and every directory on the way to the file is also recorded.
 
 pub(crate) use crate::file_trees::FinalLink;
 use crate::recording::file_records::InitialFileState;
@@ -163,7 +163,7 @@ impl PathWalk {
 mod tests {
     use super::*;
 
-    /// Resolves a path in a simulated tree. Also returns the paths that were looked up.
+    /// Resolves a path in a simulated tree. The result also contains the paths that were looked up.
     fn walk(path: &str, final_link: FinalLink) -> (PathTarget, Vec<String>) {
         let mut walk = PathWalk::new(TreePath::default(), path, final_link);
         let mut seen = Vec::new();

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// Target of links of which only the name is recorded. Such links are never followed.
+/// Target of the links for which only the name is recorded. Such links are never followed.
 const UNRECORDED_TARGET: &str = "unrecorded";
 
 /// The error if the recorded files could not be written to a temporary folder.
@@ -36,8 +36,8 @@ pub struct ReplayTrees {
     /// The recorded state of each changed path at the end of the call.
     pub(crate) left: BTreeMap<TreePath, FinalFileState>,
     pub(crate) changes: Extent,
-    /// For each recorded tree, the currently granted tree with the same name. It provides the files that are not
-    /// recorded.
+    /// For each recorded tree, the currently granted tree with the same name. The current tree provides the files that
+    /// are not recorded.
     pub(crate) current: Vec<Option<Arc<HostTree>>>,
 }
 
@@ -179,7 +179,7 @@ fn write_recorded(root: &Dir, path: &str, found: &InitialFileState) -> io::Resul
     }
 }
 
-/// Writes the entries of a directory of which only the names are recorded.
+/// Writes those entries of a directory for which only the name is recorded.
 fn write_names(root: &Dir, directory: &str, names: &[(String, EntryKind)]) -> io::Result<()> {
     for (name, kind) in names.iter().filter(|(name, _)| is_name(name)) {
         let path = if directory.is_empty() { name.clone() } else { format!("{directory}/{name}") };
@@ -228,7 +228,7 @@ mod tests {
         InitialFileState::Link { stat: FileStat::default(), to: to.into() }
     }
 
-    /// S6: files of which only the names are recorded are empty.
+    /// S6: a file for which only the name is recorded is empty.
     #[test]
     fn s6_recorded_files_are_written_and_deleted() {
         let names =

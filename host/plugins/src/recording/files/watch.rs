@@ -33,11 +33,11 @@ struct Watched {
     trees: Vec<GrantedTree>,
     /// In a replay, the record of the original call.
     replay: Option<Arc<ReplayTrees>>,
-    /// The directory of each tree. Empty until the guest asks for its trees.
+    /// The directory of each tree. The list is empty until the guest asks for its directories.
     roots: Vec<Arc<Dir>>,
     /// Paths of the guest's open handles.
     locations: HashMap<u32, TreePath>,
-    /// Known files, by their original paths (at the start of the call).
+    /// Known files, by the paths that they had at the start of the call.
     known: BTreeMap<TreePath, InitialFileState>,
     /// Kinds of the entries of listed directories.
     named: HashMap<TreePath, EntryKind>,
@@ -79,9 +79,9 @@ pub(crate) enum Opened {
 
 /// The source of a directory listing.
 pub(crate) enum ListingSource {
-    /// The current entries.
+    /// The current entries of the directory.
     Current,
-    /// The current entries, which are recorded.
+    /// The current entries of the directory, whose names are recorded.
     Recording(NamesBeingRecorded),
     /// The recorded names that still exist, followed by all other names. Contains the path of the directory if the
     /// original call did not read the whole directory.

@@ -236,7 +236,7 @@ fn p8_agents_share_the_time() {
     assert_eq!(share(&[("sleepers", 64, 10, 3), ("one", 1, 10, 0)]), [50, 50]);
     // The agent with short turns gets three times as many turns as the agent with long turns.
     assert_eq!(share(&[("long", 8, 12, 0), ("short", 8, 4, 0)]), [50, 50]);
-    // An agent that needs less than its share gets all the time that it needs. Its guest pauses for three turns and
-    // then waits for the end of a turn that has started.
+    // An agent that needs less than its share gets all the time that it needs. The only guest of this agent pauses for
+    // three turns and then waits for the end of a turn that has started.
     assert_eq!(share(&[("loops", 16, 10, 0), ("seldom", 1, 10, 3)]), [80, 20]);
 }

@@ -18,7 +18,7 @@ const MAX_REPORTED: usize = 32;
 /// The result of watching a call's files.
 #[derive(Default)]
 pub(crate) struct FilesOutcome {
-    /// The records of files. Empty in a replay.
+    /// The records of files. In a replay, this list is empty.
     pub(crate) answers: Vec<HostCallResult>,
     /// The differences between the changes of a replay and the changes of the recorded call.
     pub(crate) effects: Vec<String>,
@@ -63,7 +63,8 @@ fn effects(watched: &Watched, recorded: &ReplayTrees, left: &BTreeMap<TreePath, 
     reported.chain((more > 0).then(|| format!("leaves {more} more files different from the recorded call"))).collect()
 }
 
-/// The paths that differ from the recorded state at the end of the call, with a description of the difference.
+/// The paths whose state at the end of the call differs from the recorded state, each with a description of
+/// the difference.
 fn differing<'a>(
     recorded: &'a BTreeMap<TreePath, FinalFileState>,
     current: &'a BTreeMap<TreePath, FinalFileState>,
