@@ -33,8 +33,8 @@ pub enum MissedReply {
     Nothing,
     /// The missed events, in order.
     Events(Vec<Event>),
-    /// The complete reply so far, because the reader has received no part of it or some of the missed events are no
-    /// longer available.
+    /// The complete reply so far. It is sent if the reader has received no part of the reply, or if some of the missed
+    /// events are no longer available.
     Reply(PartialReply),
 }
 
@@ -99,8 +99,8 @@ struct RecentEvents {
     unseen: VecDeque<Event>,
     /// The latest provisional events after the last durable event.
     streamed: VecDeque<Event>,
-    /// The reply that results from all provisional events since the last durable event. Its length is limited by the
-    /// provider.
+    /// The reply that results from all provisional events since the last durable event. The length of the reply is
+    /// limited by the provider.
     reply: Option<PartialReply>,
 }
 
@@ -117,7 +117,8 @@ impl Watchers {
         Self { root: Some(root), ..Self::new() }
     }
 
-    /// Returns the sender for sessions that this session delegates to. It is always the sender of the root session.
+    /// Returns the sender for sessions that this session delegates to. The result is always the sender of the
+    /// root session.
     pub(crate) fn for_children(&self) -> ParentWatchers {
         self.root.clone().unwrap_or_else(|| self.sender.clone())
     }
@@ -162,8 +163,8 @@ impl Watchers {
         }
     }
 
-    /// Publishes the pieces of a reply as provisional events until the reply ends. Their positions follow the durable
-    /// event `after`.
+    /// Publishes the pieces of a reply as provisional events until the reply ends. The positions of these events follow
+    /// the durable event `after`.
     pub(crate) async fn stream(&self, after: &Event, mut deltas: Receiver<Delta>) {
         let mut number = 0;
         while let Some(delta) = deltas.recv().await {

@@ -1,5 +1,5 @@
-//! The outbox: effects outside of the session, which commits request. The effects are delivered after the commit, and
-//! the delivery is retried until it succeeds (D2, D6).
+//! The outbox stores effects outside of the session that a commit requests, such as events. The effects are delivered
+//! after the commit, and the delivery is retried until it succeeds (D2, D6).
 
 mod events;
 mod memories;

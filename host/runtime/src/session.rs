@@ -139,10 +139,11 @@ pub struct Session {
     pub(crate) denied: Vec<(Option<CallId>, Denial)>,
     /// Service requests of plugins that need an approval first. Contains only requests made in this process.
     pub(crate) held_requests: HeldRequests,
-    /// Calls that were restored from the stored state. Their arguments are checked again before the calls run.
+    /// Calls that were restored from the stored state. The arguments of these calls are checked again before the
+    /// calls run.
     pub(crate) unverified: HashSet<CallId>,
-    /// Connections to the MCP servers that were used to check a decision. They stay open until the turn continues and
-    /// acquires its own connections.
+    /// Connections to the MCP servers that were used to check a decision. The connections stay open until the turn
+    /// continues and acquires its own connections.
     pub(crate) held_servers: Option<AcquiredServers>,
     opened_at: u64,
     /// Trace of the event that contains the next input.
@@ -220,7 +221,7 @@ impl Session {
     }
 
     /// Returns an error if nothing is stored, which means that no turn of the session was ever started (L1).
-    #[expect(clippy::result_large_err, reason = "this is the error of every session operation, and it is rarely moved")]
+    #[expect(clippy::result_large_err, reason = "every session operation returns this error type, which is rarely moved")]
     pub(crate) fn require_stored_state(&self) -> Result<(), SessionError> {
         if self.revision > 0 {
             return Ok(());
@@ -250,7 +251,7 @@ impl Session {
         self.lease.clone()
     }
 
-    /// Returns the revision, which grows by one with each commit.
+    /// Returns the revision, which increases by one with each commit.
     pub fn revision(&self) -> u64 {
         self.revision
     }

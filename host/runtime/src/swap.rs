@@ -73,14 +73,16 @@ pub struct PluginWatcher {
     notices: Sender<Notice>,
     /// Plugins that passed their canary call, by file.
     accepted: BTreeMap<PathBuf, Arc<LoadedPlugin>>,
-    /// Versions that failed their canary call or use another plugin's name, by file. They are already reported.
+    /// Versions that failed their canary call or use another plugin's name, by file. These versions have already
+    /// been reported.
     refused: BTreeMap<PathBuf, Digest>,
     rollbacks: Vec<Rollback>,
     /// Versions that are in use now, by the name of the plugin.
     serving: BTreeMap<String, ChosenVersion>,
-    /// The last selection that some agents could not use. It is not offered again until the selection changes.
+    /// The last selection that some agents could not use. The same selection is not offered to the agents again.
     declined_selection: Option<BTreeMap<String, ChosenVersion>>,
-    /// Agent, plugin and version of each declined offer that is already reported. The version is `None` for a removed file.
+    /// Agent, plugin and version of each declined offer that has already been reported. The version is `None` for a
+    /// removed file.
     declined: BTreeSet<(String, String, Option<Digest>)>,
     /// Versions on trial, by the name of the plugin.
     trials: BTreeMap<String, VersionTrial>,
@@ -100,7 +102,8 @@ const STORE_PROBLEM: &str = "the store";
 struct ChosenVersion {
     path: PathBuf,
     plugin: Arc<LoadedPlugin>,
-    /// Digest of the rolled-back version in the plugin's file, if this version is used in its place.
+    /// Digest of the rolled-back version that the plugin's file contains. `None` if the file contains the
+    /// selected version.
     instead_of: Option<Digest>,
 }
 
@@ -452,7 +455,7 @@ impl PluginWatcher {
 
     async fn report_refused(&mut self, subject: String, reason: String) {
         // Users receive this message as a notice, so the log level is only `info`.
-        tracing::info!(subject, reason, "a change of the plugins was refused; the previous version stays in use");
+        tracing::info!(subject, reason, "a change to the plugins was refused; the previous version stays in use");
         let entry =
             AuditAction::Refused { directory: self.name.clone(), subject: subject.clone(), reason: reason.clone() };
         let stored = self.store.audit(vec![entry]).await;

@@ -32,7 +32,8 @@ pub struct PluginVersions {
     pub rolled_back: BTreeMap<String, Digest>,
     /// New versions that are on trial, by the name of the plugin.
     pub trials: BTreeMap<String, VersionTrial>,
-    /// Files whose version failed its canary when the agent was built, so that the host uses an earlier version.
+    /// Plugin files whose version failed its canary call when the agent was built. The host uses an earlier version of
+    /// these plugins.
     pub refused: BTreeMap<PathBuf, Digest>,
 }
 

@@ -15,7 +15,7 @@ pub const DEFAULT_COOLDOWN: Duration = Duration::from_secs(60);
 pub struct PlanningModels {
     /// The model that makes the plan and writes the answer.
     pub planner: Arc<dyn Provider>,
-    /// The model that carries out the steps.
+    /// The model that carries out the steps of the plan.
     pub executor: Arc<dyn Provider>,
 }
 
@@ -31,10 +31,10 @@ pub struct Models {
     /// The model that summarises messages that are removed from the prompt (L27). Default: the model that answers the
     /// user.
     pub summary: Option<Arc<dyn Provider>>,
-    /// The models that make a plan and carry it out (L24). Default: none, so turns run without a plan.
+    /// The models that make a plan and carry it out (L24). Default: none. Turns then run without a plan.
     pub planning: Option<PlanningModels>,
-    /// The embedding model that selects the tools that match the input best (L25). Default: none, so tools are compared
-    /// by their words.
+    /// The embedding model that selects the tools that match the input best (L25). Default: none. The words of the
+    /// input are then compared with the words of the tools.
     pub embedder: Option<Arc<Embedder>>,
     /// The output of a turn if no model replies. If the agent has an output schema, the text must be JSON that
     /// satisfies the schema. Default: none.
@@ -113,8 +113,9 @@ impl Models {
         available.and_then(|(index, _)| u32::try_from(index).ok())
     }
 
-    /// Returns the index of the model to ask after the model at `index` has failed. This is the next model that is not
-    /// cooling down, or the next model if all later models are cooling down. Returns `None` at the end of the chain.
+    /// Returns the index of the model to ask after the model at `index` has failed. The result is the next model
+    /// that is not cooling down, or the next model if all later models are cooling down. Returns `None` at the end
+    /// of the chain.
     pub(crate) fn next_after(&self, index: u32) -> Option<u32> {
         let next = index + 1;
         if next as usize >= self.chain.len() {

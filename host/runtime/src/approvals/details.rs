@@ -25,8 +25,8 @@ pub(crate) async fn add_event_details(
     for event in &mut change.events {
         match &mut event.kind {
             EventKind::ApprovalRequested { calls } => add_item_details(context, history, calls, &new_records).await?,
-            // The run does not store the arguments of calls. For a call that never ran, they are copied from the call's
-            // record.
+            // The run does not store the arguments of calls. For a call that never ran, the arguments are copied from
+            // the call's record.
             EventKind::ToolCall { call, arguments, attempt: 0, .. } if *arguments == Value::Null => {
                 let stored = history.load_calls(std::slice::from_ref(call)).await?;
                 let record = new_records.iter().chain(&stored).find(|record| record.id == *call);

@@ -32,7 +32,7 @@ struct LedgerState {
     finished: VecDeque<FinishedQuestion>,
 }
 
-/// A finished question. It must be committed before any data that depends on its answer.
+/// A finished question. The question must be committed before any data that depends on its answer.
 pub(crate) struct FinishedQuestion {
     pub(crate) input: Input,
     pub(crate) record: PluginModelRecord,

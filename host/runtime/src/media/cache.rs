@@ -19,7 +19,7 @@ pub(super) fn key(digest: &Digest, to: Dimensions) -> Key {
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     entries: HashMap<Key, Entry>,
-    /// Keys of the entries, in the order of their latest use. The keys of this map are values of `uses`.
+    /// Maps the value of `uses` at the latest use of an entry to the key of the entry.
     by_use: BTreeMap<u64, Key>,
     /// Number of uses of the cache so far.
     uses: u64,
@@ -35,8 +35,8 @@ struct Entry {
     last_use: u64,
 }
 
-/// Number of bytes that are counted for each entry in addition to its picture. They limit the number of entries that
-/// have no picture.
+/// Number of bytes that are counted for each entry in addition to its picture. The additional bytes limit the number of
+/// entries that have no picture.
 const ENTRY_BYTES: usize = 256;
 
 impl Cache {

@@ -28,7 +28,7 @@ pub(crate) enum StepRecordBody {
     Context(Box<ContextRecord>),
     /// The call of the context builder before a step.
     StepContext(Box<BuilderCallRecord<StepQuestion>>),
-    /// The prompt of a model call. Its texts and messages are stored as references.
+    /// The prompt of a model call. The texts and messages of the prompt are stored as references.
     Prompt(Box<PromptRecord>),
     /// The text at the end of a planning model's prompt.
     PlanPrompt(PlanPromptRecord),
@@ -164,7 +164,7 @@ pub(crate) struct ContextRecord {
     pub(crate) offered: Option<Vec<String>>,
 }
 
-/// A call of a context builder.
+/// A call to a context builder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(bound(deserialize = "Q: DeserializeOwned"))]
 pub(crate) struct BuilderCallRecord<Q> {

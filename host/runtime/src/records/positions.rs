@@ -5,7 +5,7 @@ use agent_core::message::{Digest, MessageId};
 use agent_store::{Store, StoreError, digest_of};
 use serde::{Deserialize, Serialize};
 
-/// The id of a message, and the number of model calls that have included it.
+/// The id of a message, and the number of model calls that have included the message.
 pub(crate) type MessagePosition = (MessageId, u32);
 /// The id of a message, and the number of model calls in the session before the first call that included the message.
 /// Unlike the count in [`MessagePosition`], this number never changes.

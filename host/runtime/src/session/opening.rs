@@ -181,7 +181,7 @@ impl Session {
             Ok(generation) => {
                 pinned::resumed_agent(&current, generation, pinned.as_ref()).map_err(|error| error.to_string())
             }
-            // Neither a decision about the turn nor its cancellation needs the plugins.
+            // The plugins are needed neither to decide about the turn nor to cancel the turn.
             Err(error) if purpose == OpenPurpose::Decide => {
                 tracing::info!(session = %self.run.session, %error, "the open turn's plugins are not loaded");
                 return Ok(());

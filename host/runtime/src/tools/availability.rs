@@ -6,7 +6,7 @@ pub enum Availability {
     /// The model can call the tool.
     Offered,
     /// The tool is hidden from the model, because it lacks a necessary grant or because the agent may not use it. A
-    /// call of the tool is refused with `message`.
+    /// call to the tool is refused with `message`.
     Withheld {
         /// Explanation for the model.
         message: String,

@@ -22,7 +22,7 @@ pub(crate) fn availability(
     }
 }
 
-/// Returns the message that a rule denies a tool. `because` is the configuration key of the rule.
+/// Returns the message for a call to a tool that a rule denies. `because` is the configuration key of the rule.
 pub(crate) fn denial_message(tool: &str, because: &str) -> String {
     format!("the agent's configuration denies `{tool}`: {because} = \"deny\"")
 }

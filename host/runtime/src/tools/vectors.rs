@@ -64,8 +64,8 @@ async fn load_vector(store: &dyn Store, key: &Digest) -> Result<Option<Vec<f32>>
     Ok(bytes.and_then(numbers))
 }
 
-/// Returns the host's own bucket. It cannot collide with a plugin's bucket, because no agent and no plugin has an empty
-/// name.
+/// Returns the host's own bucket. The host's bucket cannot collide with a plugin's bucket, because no agent and no
+/// plugin has an empty name.
 fn bucket() -> Bucket {
     Bucket { agent: String::new(), plugin: String::new(), name: "tool-embeddings".to_owned(), quota: u64::MAX }
 }

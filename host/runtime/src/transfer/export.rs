@@ -15,8 +15,8 @@ use tokio::io::{AsyncWrite, AsyncWriteExt, BufWriter};
 /// Maximum number of items that one query reads.
 const PAGE_SIZE: usize = 200;
 
-/// Number of bytes of a media item that are read at once. It is a multiple of three, so that the base64 of the chunks
-/// has no padding between the chunks.
+/// Number of bytes of a media item that are read at once. The number is a multiple of three, so that the base64 of the
+/// chunks has no padding between the chunks.
 const CHUNK_BYTES: u32 = 3 << 20;
 
 /// The numbers of exported items.

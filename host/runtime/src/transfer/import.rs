@@ -66,7 +66,7 @@ pub struct Imported {
 enum Claims {
     /// The claims are dropped. This host determines the source and the arguments itself.
     Forgotten,
-    /// The claims are kept. This is safe for a replay, because the imported session is not continued.
+    /// The claims are kept. The claims are harmless in a replay, because the imported session is not continued.
     Kept,
 }
 

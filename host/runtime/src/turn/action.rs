@@ -73,7 +73,8 @@ impl<'t> ActionContext<'t> {
         self.services.scope(self.run)
     }
 
-    /// Collects denials of a plugin that was not running for a tool call. They are committed with the next input (O3).
+    /// Collects denials of a plugin that was not running for a tool call. The denials are committed with the next
+    /// input (O3).
     pub(super) fn note_denials(&mut self, denials: &[agent_plugins::Denial]) {
         self.denied.extend(denials_in(denials).into_iter().map(|denial| (None, denial)));
     }

@@ -22,8 +22,8 @@ use tokio_util::sync::CancellationToken;
 /// The child sessions of one session that run in this process.
 pub(super) struct Children {
     tasks: JoinSet<(CallId, ChildOutcome)>,
-    /// Calls whose child was already started. A child that waits for an answer is not started again until the session is run
-    /// again.
+    /// Calls whose child session was already started. A child that waits for an answer is not started again until the
+    /// session is run again.
     started: HashSet<CallId>,
     /// Calls whose child turn was stopped because the parent's turn ends.
     stopped: HashSet<CallId>,

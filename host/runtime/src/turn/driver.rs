@@ -42,7 +42,7 @@ pub(super) struct Driver<'s> {
 }
 
 /// The result or request that a running call or a child session produced.
-#[expect(clippy::large_enum_variant, reason = "there is one value at a time, and none is stored")]
+#[expect(clippy::large_enum_variant, reason = "only one value exists at a time, and values are not stored")]
 enum DriverEvent {
     Result(ActionResult),
     /// A plugin requests a service.

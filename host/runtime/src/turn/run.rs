@@ -34,8 +34,8 @@ impl Session {
             return self.begin((input, None), TurnBounds::OfAgent, trace, cancel).await;
         }
         self.require_stored_state()?;
-        // The servers are released when this value is dropped. It is dropped when the turn ends or waits, on an error,
-        // and if the caller drops the future.
+        // The servers are released when this value is dropped. This value is dropped when the turn ends or waits, on an
+        // error, and if the caller drops the future.
         let _servers = match self.run.is_open() {
             true => self.connect(self.services.agent.clone(), &cancel).await?,
             false => None,
@@ -81,7 +81,8 @@ impl Session {
         }
         let (plugins, pinned) = (self.services.agent.pins(), Some(pinned::pins_of(&self.services.agent)));
         let components = plugins.iter().map(|pin| (pin.name.clone(), pin.digest.clone())).collect();
-        // The components are stored before the turn itself. Without the turn, this entry has no effect (row 38).
+        // The components are stored before the turn itself. If the turn is never stored, the stored components have no
+        // effect (row 38).
         self.services.store.record_turn_plugins(&self.services.agent.config().record_name(), components).await?;
         self.approvals().bind_rules().await?;
         let config = match bounds {

@@ -17,9 +17,10 @@ use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Author of a summary that the host extracted. It is stored in place of a model's name.
+/// Author of a summary that the host extracted. The constant is stored in place of a model's name.
 pub const EXTRACT: &str = "extract";
-/// Maximum size of the messages in a summary prompt, in bytes. It also applies to models with a larger context window.
+/// Maximum size of the messages in a summary prompt, in bytes. This maximum also applies to models with a larger
+/// context window.
 const MAX_PROMPT_BYTES: usize = 96 * 1024;
 /// Assumed number of bytes per token. The actual number is usually higher, so the request fits into the context window.
 const BYTES_PER_TOKEN: usize = 3;

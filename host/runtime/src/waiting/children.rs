@@ -125,7 +125,8 @@ async fn open_child_once(child: &ChildTurn, mode: OpenMode) -> Result<Session, S
     if session.state().delegated_by == child.new_run.delegated_by {
         return Ok(session);
     }
-    // This can happen if, for example, a document was imported under the subject that belongs to this call.
+    // The session can be a different session if, for example, a document was imported under the subject that belongs to
+    // this call.
     let subject = session.subject().to_owned();
     session.close().await?;
     let error = RestoreError::Inconsistent("the session with this call's subject was not delegated by this session");

@@ -1,4 +1,4 @@
-//! The tools that end a turn (L18). They are not executed: the loop itself handles their calls.
+//! The tools that end a turn (L18). These tools are not executed. The loop itself handles calls to them.
 
 use crate::tools::availability::Availability;
 use agent_core::loop_break::{LoopBreak, argument, name};
@@ -51,7 +51,7 @@ pub fn finishing_definitions(output_schema: Option<&Value>) -> Vec<(ToolDefiniti
     tools.into()
 }
 
-/// Returns how a call of this tool ends the loop. `None` if the tool does not end the loop.
+/// Returns how a call to this tool ends the loop. `None` if the tool does not end the loop.
 pub(crate) fn loop_break(definition: &ToolDefinition, source: &ToolSource) -> Option<LoopBreak> {
     LoopBreak::of_tool(&definition.name).filter(|_| *source == ToolSource::BuiltIn)
 }
