@@ -310,8 +310,8 @@ impl Agent {
         Self::build(self.configured.clone(), models.into(), self.parts())
     }
 
-    /// Returns this agent for work on behalf of this user. If the agent already has this user, it is returned
-    /// unchanged.
+    /// Returns this agent for work on behalf of this user. If the agent already has this user, it is
+    /// returned unchanged.
     pub(crate) fn for_user(self: &Arc<Self>, user: Option<&str>) -> Result<Arc<Self>, AgentError> {
         if self.config().user.as_deref() == user {
             return Ok(self.clone());

@@ -23,8 +23,8 @@ use agent_core::tool::Violation;
 use agent_store::{Store, StoreError, digest_of};
 use serde_json::Value;
 
-/// Maximum number of characters of the reason for a denial. A longer reason is truncated before the model is shown the
-/// reason.
+/// Maximum number of characters of the reason for a denial. A longer reason is truncated before the model is shown
+/// the reason.
 pub(crate) const REASON_CHARACTERS: usize = 2_000;
 
 /// A user's decision about one call that waits for an approval.
@@ -54,8 +54,8 @@ pub enum Verdict {
     },
 }
 
-/// The reason why a decision was rejected. If one of several decisions in a request is rejected, none of them is
-/// stored.
+/// The reason why a decision was rejected. If one of several decisions in a request is rejected, no decision of the
+/// request is stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApprovalError {
     /// The changed arguments violate the tool's schema (L8).

@@ -12,8 +12,8 @@ use tokio::sync::mpsc::Receiver;
 /// lag, and the watcher must read the missed events from the store.
 const CAPACITY: usize = 1024;
 
-/// A handle for watching a session, even while a turn runs. The handle is cheap to clone and does not keep the session
-/// open.
+/// A handle for watching a session, even while a turn runs. The handle is cheap to clone and does not keep the
+/// session open.
 #[derive(Clone)]
 pub struct SessionWatch(Arc<Watchers>);
 
@@ -21,15 +21,15 @@ pub struct SessionWatch(Arc<Watchers>);
 pub struct Subscription {
     /// The part of the current reply that the reader has missed.
     pub missed: MissedReply,
-    /// All events from now on. If durable events were published while nobody was watching, the latest of them come
-    /// first.
+    /// All events from now on. If durable events were published while nobody was watching, the receiver first returns
+    /// the latest of these events.
     pub events: broadcast::Receiver<Event>,
 }
 
 /// The part of the current reply that a reader has missed. A reader must get missed durable events from the store.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MissedReply {
-    /// No reply is being written, or the reader has already received all of it.
+    /// No model is writing a reply, or the reader has already received the complete reply.
     Nothing,
     /// The missed events, in order.
     Events(Vec<Event>),
@@ -94,8 +94,8 @@ pub(crate) struct Watchers {
 /// Recent events for watchers that subscribe later.
 #[derive(Default)]
 struct RecentEvents {
-    /// Durable events that were published while there was no watcher. The next watcher receives them. For example,
-    /// opening a session can publish events before anybody can watch it.
+    /// Durable events that were published while there was no watcher. The next watcher receives these events. For
+    /// example, opening a session can publish events before anybody can watch it.
     unseen: VecDeque<Event>,
     /// The latest provisional events after the last durable event.
     streamed: VecDeque<Event>,

@@ -132,8 +132,8 @@ async fn write_event(path: PathBuf, event: &OutgoingEvent) -> Result<(), OutboxE
     written.map_err(io::Error::other).and_then(|written| written).map_err(|error| OutboxError::File { path, error })
 }
 
-/// Writes a file atomically. Readers of the directory see either the complete file or no file, even after a power
-/// failure.
+/// Writes a file atomically. Readers of the directory see either the complete file or no file, even after a
+/// power failure.
 fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::read(path).is_ok_and(|existing| existing == bytes) {
         return Ok(());
@@ -174,8 +174,8 @@ pub(crate) enum DeferredDelivery {
 }
 
 /// Delivers the effects of a commit. If all effects are memories and a model call follows, the memories are not
-/// delivered now. The caller must deliver them during the model call, and the return value is
-/// [`DeferredDelivery::Memories`]. `run` is the state after the commit.
+/// delivered now. The return value is then [`DeferredDelivery::Memories`], and the caller must deliver the memories
+/// during the model call. `run` is the state after the commit.
 pub(crate) async fn deliver_after_commit(
     services: &SessionServices,
     run: &Run,

@@ -142,7 +142,7 @@ pub struct RecordedSession {
     records: TurnReader,
 }
 
-/// The actions of plugins in a turn, and the recorded answers to them.
+/// The actions of plugins in a turn, and the recorded answers to the plugins.
 pub struct RecordedTurn {
     /// The actions in the order in which they were performed.
     pub actions: Vec<PluginAction>,

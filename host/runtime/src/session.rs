@@ -180,8 +180,8 @@ impl Session {
         self.ended_at_opening
     }
 
-    /// Subscribes to the session's events from now on. The receiver first gets the latest durable events that nobody has
-    /// received yet.
+    /// Subscribes to the session's events from now on. The receiver first gets the latest durable events that nobody
+    /// has received yet.
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
         self.watchers.subscribe()
     }
@@ -240,8 +240,8 @@ impl Session {
         self.services.live.current()
     }
 
-    /// Returns the handle with which the agent can be changed. Turns that start after a change use the changed agent; an
-    /// open turn keeps the agent that it started with.
+    /// Returns the handle with which the agent can be changed. Turns that start after a change use the changed agent.
+    /// An open turn keeps the agent that the turn started with.
     pub fn live(&self) -> &LiveAgent {
         &self.services.live
     }
@@ -410,8 +410,8 @@ pub(crate) fn view_pieces(run: &Run, since: Option<&Run>) -> Vec<ViewPiece> {
     run.view_pieces(since).into_iter().map(|(number, items)| ViewPiece { number, items }).collect()
 }
 
-/// Returns the status that session lists show for a session with this snapshot. `None` if this host cannot read the
-/// snapshot.
+/// Returns the status that session lists show for a session with this snapshot. `None` if this host cannot read
+/// the snapshot.
 pub fn status_of(snapshot: &[u8]) -> Option<Status> {
     Run::restore(Some(snapshot)).ok().map(|run| status_of_run(&run, None))
 }

@@ -1,4 +1,4 @@
-//! Copies sessions: forks them after a message, exports them to a document, and imports such documents (D5).
+//! Copies sessions: forks a session after a message, exports a session to a document, and imports such documents (D5).
 
 mod document;
 mod export;

@@ -50,7 +50,7 @@ pub enum AskPolicy {
 /// Grants that a user gave to a plugin at its first use.
 #[derive(Clone, Debug, Default)]
 pub struct AnsweredGrants {
-    /// Grants that remain valid until the host exits, even if the configuration changes.
+    /// Grants that are valid until the host exits, even if the configuration changes.
     pub for_this_run: Grants,
     /// Permanent grants. These grants are written to the configuration, and a grant is revoked when it is removed from
     /// the configuration.
@@ -74,8 +74,8 @@ pub enum MemoryUse {
     /// stores how its turns ended and the results of its tools.
     #[default]
     User,
-    /// The agent recalls only the memories that it stored itself. The user's other agents may still recall the endings
-    /// of its turns.
+    /// The agent recalls only memories that the same agent has stored. The user's other agents may still recall the
+    /// endings of its turns.
     Agent,
     /// The agent neither recalls nor stores memories.
     Off,
@@ -110,8 +110,8 @@ pub struct AgentConfig {
     pub name: String,
     /// The agent's configuration file, if it has one. Approvals and rules are bound to this file (row 52).
     pub file: Option<PathBuf>,
-    /// The identity that rules with a tool's exact name are bound to. Default: the component or server that offers the
-    /// tool.
+    /// The identity that rules with a tool's exact name are bound to. Default: the component or server that offers
+    /// the tool.
     pub rule_binding: RuleBinding,
     /// Additional vetting of the agent's components, after the host's own vetting. Additional vetting allows a delegate
     /// to have stricter requirements than the host. Default: none.

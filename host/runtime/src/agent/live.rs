@@ -91,8 +91,8 @@ impl LiveAgent {
         }
     }
 
-    /// Returns the grants that a plugin had before they were revoked. For each kind of grant, the result contains the
-    /// grants before the latest revocation that affected this kind.
+    /// Returns the grants that a plugin had before revocations in this process. For each kind of grant, the result
+    /// contains the grants before the latest revocation that affected this kind.
     pub fn revoked(&self, plugin: &str) -> Grants {
         let revoked = self.0.revoked.lock().unwrap_or_else(PoisonError::into_inner);
         revoked.get(plugin).cloned().unwrap_or_default()

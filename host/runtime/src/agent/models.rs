@@ -28,8 +28,8 @@ pub struct Models {
     /// Duration for which a model is skipped after a call and all of its retries have failed, if another model is
     /// available. Default: 60 s.
     pub cooldown: Duration,
-    /// The model that summarises messages that are removed from the prompt (L27). Default: the model that answers the
-    /// user.
+    /// The model that summarises messages that are removed from the prompt (L27). Default: the model that answers
+    /// the user.
     pub summary: Option<Arc<dyn Provider>>,
     /// The models that make a plan and carry it out (L24). Default: none. Turns then run without a plan.
     pub planning: Option<PlanningModels>,
@@ -52,7 +52,7 @@ impl Models {
         Self { chain, retry, cooldown, summary, planning, embedder, fallback_text: None, cooling_until }
     }
 
-    /// Returns the models' secrets, each with the host that it is sent to.
+    /// Returns the models' secrets. Each secret is returned with the network host that receives the secret.
     pub(crate) fn secrets(&self) -> Vec<(Redaction, SecretHolder)> {
         let given_to = |host: Option<String>| host.map_or(SecretHolder::Anyone, SecretHolder::Host);
         let models = self.all().chain(&self.summary).map(|model| (model.secrets(), given_to(model.host())));
@@ -87,8 +87,8 @@ impl Models {
         &self.chain[0]
     }
 
-    /// Returns the model at this index in the chain, or the last model if the chain has become shorter since the turn
-    /// began.
+    /// Returns the model at this index in the chain, or the last model if the chain has become shorter since the
+    /// turn began.
     pub(crate) fn at(&self, index: u32) -> &Arc<dyn Provider> {
         self.chain.get(index as usize).unwrap_or(&self.chain[self.chain.len() - 1])
     }

@@ -41,8 +41,8 @@ fn approval_request_id(run: &Run, number: u64) -> String {
     run.unique_id(&format!("{REQUEST_ID_PREFIX}{number}"))
 }
 
-/// Returns the sequence number of the durable event that a request id refers to. Returns `None` unless the complete id
-/// matches. A request id has a random suffix, so only someone who has seen the request can answer it.
+/// Returns the sequence number of the durable event that a request id refers to. Returns `None` if the complete id does
+/// not match. A request id has a random suffix, so only someone who has seen the request can answer it.
 pub(crate) fn approval_request_number(run: &Run, request: &str) -> Option<u64> {
     let digits: String = request.strip_prefix(REQUEST_ID_PREFIX)?.chars().take_while(char::is_ascii_digit).collect();
     let number = digits.parse().ok()?;

@@ -38,8 +38,8 @@ impl ApprovalContext<'_> {
         Ok(Ruling { policy, because })
     }
 
-    /// Binds each rule with an exact tool name to the plugin or server that offers the tool now, unless the rule is
-    /// already bound.
+    /// Binds each rule with an exact tool name to the plugin or server that offers the tool now. Rules that are already
+    /// bound are not changed.
     pub(crate) async fn bind_rules(&self) -> Result<(), StoreError> {
         let agent = self.services.agent.clone();
         for name in agent.config().approvals.tools.keys() {

@@ -154,8 +154,8 @@ impl ApprovalContext<'_> {
         Ok(Some((held.clone(), request)))
     }
 
-    /// Returns the details of a held request. An approval request shows them to the user in place of the call's own
-    /// tool and arguments.
+    /// Returns the details of a held request. An approval request shows these details to the user in place of the
+    /// call's own tool and arguments.
     pub(super) async fn held_request_details(
         &self,
         item: &ApprovalItem,
@@ -207,8 +207,8 @@ impl ApprovalContext<'_> {
         Ok(Ok(ApprovalVerdict::Granted { edited: None, grant }))
     }
 
-    /// Checks all conditions of a request except for the user's approval: the plugin's current grant, the keys that are
-    /// reserved for the host, and the service's schema and rules.
+    /// Checks all conditions of a request other than the user's approval. The conditions are the plugin's current
+    /// grant, the keys that are reserved for the host, and the service's schema and rules.
     fn check_request(
         &self,
         record: &CallRecord,

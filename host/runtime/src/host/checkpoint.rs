@@ -1,5 +1,5 @@
-//! Named points before and after every commit and action. Tests kill the process at these points (row 27 of the
-//! threats).
+//! Named points before and after every commit and action. Tests kill the process at these points (row 27 of
+//! the threats).
 
 use std::fmt;
 use std::sync::Arc;

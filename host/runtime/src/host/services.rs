@@ -28,14 +28,13 @@ pub struct Host {
     pub downscaler: Downscaler,
     /// Function that is called at every checkpoint. Only tests set this field.
     pub checkpoint: Option<CheckpointObserver>,
-    /// Receives the questions about missing grants at a plugin's first use (P6). `None` if nobody can answer such
-    /// questions.
+    /// Receives the questions about missing grants at a plugin's first use (P6). `None` if nobody can answer
+    /// such questions.
     pub first_uses: Option<FirstUses>,
-    /// Answers the HTTP requests of plugins instead of the network. If `None`, requests are sent over the network.
+    /// Port that answers the HTTP requests of plugins. If `None`, the requests are sent over the network.
     pub http: Option<Arc<dyn HttpPort>>,
-    /// Token that is cancelled when the process shuts down. Turns then stop as they
-    /// would in a crash, and can be continued later. Such turns are not stored as
-    /// cancelled ([`TurnResult::Interrupted`](crate::TurnResult::Interrupted)).
+    /// Token that is cancelled when the process shuts down. Open turns then stop as in a crash, and can be continued
+    /// later. Such turns are not stored as cancelled ([`TurnResult::Interrupted`](crate::TurnResult::Interrupted)).
     pub leaving: CancellationToken,
 }
 

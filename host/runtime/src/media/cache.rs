@@ -1,5 +1,5 @@
-//! A cache of recently scaled pictures, so that a picture is not scaled again in every step. The size of the cache is
-//! limited.
+//! A cache of recently scaled pictures, so that a picture is not scaled again in every step. The size of the cache
+//! is limited.
 
 use agent_core::message::{Digest, Dimensions};
 use agent_models::MediaBytes;

@@ -181,7 +181,7 @@ pub(crate) struct BuilderCallRecord<Q> {
     pub(crate) cost: CallCost,
 }
 
-/// The host's answers to a context builder, and the accesses that it denied.
+/// The host's answers to a context builder, and the accesses that the host denied.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct BuilderSurroundings {
     pub(crate) answers: Option<Box<HostCallLog>>,
@@ -310,7 +310,7 @@ pub(crate) struct PolicyQuestion {
     pub(crate) messages: u32,
 }
 
-/// A picture that could not be scaled down, and the text that the model was shown instead.
+/// A picture that could not be scaled down, and the text that the model was shown in place of the picture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct UnscaledPicture {
     pub(crate) position: MediaPosition,

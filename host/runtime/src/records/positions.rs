@@ -20,8 +20,8 @@ const BLOCK_MESSAGES: u64 = 128;
 pub(crate) enum MessagePositions {
     /// Every message is listed individually.
     Each(Vec<MessagePosition>),
-    /// Most messages are listed in blocks. Each block is stored as a separate text, and later records refer to the same
-    /// blocks.
+    /// Most messages are listed in blocks. Each block is stored as a separate text, and later records refer to the
+    /// same blocks.
     Blocks {
         /// Number of model calls in the session so far. A message with the number `since` was not included in the first
         /// `since` of these calls.

@@ -190,7 +190,8 @@ impl HttpPort for RecordedHost {
 }
 
 impl State {
-    /// Returns the current value under a key (the inner `None` if there is no value), or `None` if the value is not recorded.
+    /// Returns the current value under a key (the inner `None` if there is no value), or `None` if the value is
+    /// not recorded.
     fn value(&mut self, value_key: &ValueKey) -> Option<Option<Vec<u8>>> {
         if let Some(written) = self.writes.get(value_key) {
             return Some(written.clone());
@@ -338,8 +339,8 @@ mod tests {
         assert_eq!(host.differences().effects, ["no longer stores a value under `a`"]);
     }
 
-    /// S6: if some answers were left out of the record, the recorded answers are compared, and all other requests are
-    /// reported.
+    /// S6: if some answers were left out of the record, the recorded answers are compared, and all other requests
+    /// are reported.
     #[tokio::test]
     async fn s6_incomplete_recordings_are_still_compared() {
         let host = RecordedHost::new(&HostCallLog { answers: vec![wrote("a", "1")], left_out: 1 });
@@ -362,8 +363,8 @@ mod tests {
         assert!(host.keys(&space(), "b", 10).await.is_err());
     }
 
-    /// S6: recorded requests are answered in any order. A request with side effects is answered only as often as it was
-    /// recorded.
+    /// S6: recorded requests are answered in any order. A request with side effects is answered only as often as it
+    /// was recorded.
     #[tokio::test]
     async fn s6_requests_are_answered_as_recorded() {
         let request = |method: &str, text: &str| HostCallResult::Request {

@@ -118,8 +118,8 @@ impl Session {
         }
     }
 
-    /// Continues where another process stopped: loads the plugins of the open turn and decides what happens to the calls that
-    /// were running. The agent settings in the stored turn can only narrow the configuration (P14).
+    /// Continues where another process stopped: loads the plugins of the open turn and decides what happens to the
+    /// calls that were running. The agent settings in the stored turn can only narrow the configuration (P14).
     async fn resume(&mut self, purpose: OpenPurpose) -> Result<(), SessionError> {
         if !self.run.is_open() {
             return Ok(());
@@ -245,8 +245,8 @@ fn uuid_at(time: SystemTime) -> Uuid {
     Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, since.as_secs(), since.subsec_nanos()))
 }
 
-/// Creates a random suffix for the ids of a session's calls, so that the ids differ from the call ids of other
-/// sessions.
+/// Creates a random suffix for the ids of a session's calls, so that the ids differ from the call ids of
+/// other sessions.
 pub(crate) fn new_id_ending() -> String {
     let mut ending = Uuid::new_v4().simple().to_string();
     ending.truncate(ID_SUFFIX_LENGTH);

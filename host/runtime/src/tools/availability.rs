@@ -14,7 +14,7 @@ pub enum Availability {
         advice: String,
     },
     /// The tool is hidden because its MCP server has changed the tool's definition since the turn began. New calls are
-    /// refused with `message`. Earlier calls are checked again when they are about to run.
+    /// refused with `message`. Earlier calls to the tool are checked again when they are about to run.
     Renewed {
         /// Explanation for the model.
         message: String,

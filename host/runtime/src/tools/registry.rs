@@ -56,8 +56,8 @@ pub struct Registry {
     offer: Arc<OfferedTools>,
     /// MCP servers that could not be reached, each with the reason. The tools of these servers are missing.
     absent: BTreeMap<String, String>,
-    /// Tools that an MCP server had when the turn began but no longer has. Maps the name of the tool to the name of the
-    /// server.
+    /// Tools that an MCP server had when the turn began but no longer has. Maps the name of the tool to the name of
+    /// the server.
     gone: BTreeMap<String, String>,
 }
 

@@ -1,5 +1,5 @@
-//! Applies the approval rules of an agent's configuration to its tools. A tool that a rule denies is not offered to the
-//! model.
+//! Applies the approval rules of an agent's configuration to its tools. A tool that a rule denies is not offered to
+//! the model.
 
 use super::availability::Availability;
 use agent_core::approval::{ApprovalPolicy, ApprovalRules};

@@ -1,5 +1,5 @@
-//! Imports a document into a new session. Each item is checked before it is stored, and only a few items are in memory at a time.
-//! The session is incomplete until all items are stored, and is removed if an item is refused.
+//! Imports a document into a new session. Each item is checked before it is stored, and only a few items are in memory
+//! at a time. The session is incomplete until all items are stored, and is removed if an item is refused.
 
 mod calls;
 mod history;
@@ -43,7 +43,8 @@ pub enum ImportAs {
 pub struct ImportOptions {
     /// Subject of the new session.
     pub subject: ImportAs,
-    /// The user who imports the session and owns it afterwards. The user in the document is only a claim and is ignored.
+    /// The user who imports the session and owns it afterwards. The user in the document is only a claim and
+    /// is ignored.
     pub user: Option<String>,
 }
 
@@ -89,8 +90,8 @@ pub async fn import_for(
     import_with(store, document.into(), options, Claims::Forgotten).await
 }
 
-/// Imports a document under its own subject to replay its plugin calls. The document's claims about the source of unfinished
-/// calls are kept, because the session is not continued.
+/// Imports a document under its own subject to replay its plugin calls. The document's claims about the source of
+/// unfinished calls are kept, because the session is not continued.
 pub async fn import_to_replay(
     store: &dyn Store,
     document: impl Into<SessionDocument>,
@@ -142,7 +143,7 @@ async fn refuse_existing(store: &dyn Store, session: &str) -> Result<(), StoreEr
     }
 }
 
-/// The members of the document that are not lists, after they were checked.
+/// The checked members of the document that are not lists.
 struct CheckedHead {
     session: DocumentSession,
     run: Run,

@@ -257,7 +257,7 @@ fn model_failure(context: &mut ActionContext<'_>, plan: &StepPlan, error: &Model
             context.model_retry.next_try = Some(Instant::now() + wait);
             AfterFailure::Retry { wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) }
         }
-        // Planning models have no replacements. If one of them fails, the loop continues without the plan.
+        // Planning models have no replacements. If a planning model fails, the loop continues without the plan.
         (None, _) if plan.role != ModelRole::Agent => AfterFailure::GiveUp,
         (None, next) => {
             if error.retryable() {

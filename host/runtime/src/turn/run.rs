@@ -107,7 +107,8 @@ impl Session {
 }
 
 /// Compiles additional code that some plugins need because of their limits. The compilation runs before the calls, so
-/// that it does not count towards their time limits. If the compilation fails, the call itself also reports the reason.
+/// that the compilation time does not count towards the time limits of the calls. If the compilation fails, the call
+/// itself also reports the reason.
 async fn prepare_plugins(services: &SessionServices, cancel: &CancellationToken) {
     for setup in services.agent.setups().values() {
         tokio::select! {

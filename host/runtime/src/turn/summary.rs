@@ -66,7 +66,7 @@ pub(super) async fn summarise(context: &mut ActionContext<'_>, plan: SummaryPlan
     Ok((Input::Summarised(Summarised { text, files, by, usage }), notes))
 }
 
-/// Returns the model that writes summaries, or `None` if the host extracts them.
+/// Returns the model that writes summaries, or `None` if the host extracts the summaries.
 fn writer(context: &ActionContext<'_>) -> Option<Arc<dyn Provider>> {
     let agent = &context.services.agent;
     if agent.config().summary == SummaryWriter::Extract {
@@ -150,8 +150,8 @@ fn instructions(limit: u32) -> String {
     )
 }
 
-/// Builds the prompt from the earlier summary and the messages. Each piece of a message is truncated to its share of
-/// `bytes`.
+/// Builds the prompt from the earlier summary and the messages. Each piece of a message is truncated to its share
+/// of `bytes`.
 fn prompt(earlier: Option<&HistorySummary>, messages: &[&StoredMessage], bytes: usize) -> String {
     let mut text = String::new();
     if let Some(earlier) = earlier {

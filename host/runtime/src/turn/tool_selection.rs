@@ -12,7 +12,8 @@ use agent_core::tool::ToolSource;
 use agent_core::{prompt, tokens};
 use agent_models::Embedder;
 
-/// Built-in tools that are selected like any other tool. All other built-in tools belong to the loop and are always offered.
+/// Built-in tools that are selected like any other tool. All other built-in tools belong to the loop and are
+/// always offered.
 const ORDINARY_BUILTINS: [&str; 2] = [builtins::name::LIST_DIRECTORY, builtins::name::READ_FILE];
 /// Built-in tools of the loop that a step of a plan may use.
 const PLANNABLE_BUILTINS: [&str; 2] = [builtins::name::READ_RESULT, builtins::name::MEMORY_SEARCH];
@@ -52,7 +53,7 @@ pub(super) async fn add_step_tools(services: &SessionServices, steps: Vec<PlanSt
 }
 
 /// Returns whether a step of a plan may call this tool. The loop itself follows the plan, so the tools of the loop are
-/// excluded, except for the tools that read data which is not in the prompt.
+/// excluded. The only exceptions are tools that read data which is not in the prompt.
 pub(super) fn may_be_planned(services: &SessionServices, tool: &OfferedTool) -> bool {
     PLANNABLE_BUILTINS.contains(&tool.author_name.as_str()) || !belongs_to_loop(services, &tool.author_name)
 }

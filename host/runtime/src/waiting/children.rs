@@ -82,8 +82,8 @@ impl Session {
             Ok(()) => current.for_user(agent.config().user.as_deref()),
             Err(error) => return Ok(Err(error)),
         };
-        // The child also receives later changes of its grants, unless it works for another user than the user in its
-        // configuration.
+        // The child also receives later changes to its grants. However, a child that works for a user other than the
+        // user in its configuration does not receive such changes.
         let live = |child: Arc<Agent>| match Arc::ptr_eq(&child, &current) {
             true => delegate.agent.clone(),
             false => child.into(),

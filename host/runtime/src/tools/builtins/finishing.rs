@@ -129,8 +129,8 @@ mod tests {
         assert!(matches!(disposition(Some(&schema), r#"{"result": {}}"#), Disposition::Breaks(LoopBreak::Complete)));
     }
 
-    /// L8, L12: the result argument is required. The validators and the output schema check later whether the result is
-    /// acceptable.
+    /// L8, L12: the result argument is required. The validators and the output schema check later whether the result
+    /// is acceptable.
     #[test]
     fn l18_an_invalid_result_is_left_to_the_output_check_of_l12() {
         let schema = json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}});

@@ -140,8 +140,8 @@ fn open(trees: &HostTrees, path: &str) -> Result<HostTreeEntry, ToolError> {
     opened.open(inner).map_err(|error| explain(path, &error))
 }
 
-/// Removes `.` and empty components from a path. Components `..` are kept, because the directory descriptor checks
-/// them.
+/// Removes `.` and empty components from a path. Components `..` are kept, because the directory descriptor
+/// checks them.
 fn normalized(path: &Path) -> PathBuf {
     path.components().filter(|component| *component != Component::CurDir).collect()
 }

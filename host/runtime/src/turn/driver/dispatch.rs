@@ -14,8 +14,8 @@ use agent_core::run::{Dispatch, DispatchedCall, Input, TurnError};
 
 /// The outcome of dispatching calls.
 pub(super) enum Dispatched {
-    /// At least one call now runs, waits for an answer from outside the host, or was blocked. The state of the run has
-    /// changed.
+    /// At least one call now runs, waits for an answer from outside the host, or was blocked. The state of the run
+    /// has changed.
     StateChanged,
     /// No call was dispatched. A call can be dispatched after a running call ends or a first-use question is answered.
     NotYet,
