@@ -17,7 +17,7 @@ const CAPACITY: usize = 1024;
 #[derive(Clone)]
 pub struct SessionWatch(Arc<Watchers>);
 
-/// The part of the current reply that a new reader has missed, and the events that follow it without a gap.
+/// The part of the current reply that a new reader has missed, and all later events, without a gap.
 pub struct Subscription {
     /// The part of the current reply that the reader has missed.
     pub missed: MissedReply,

@@ -209,8 +209,8 @@ impl PluginWatcher {
         files
     }
 
-    /// Runs the canary call with the limits of the agents. If the agents have different limits, one successful call is
-    /// sufficient, because the later calls of all agents count towards the version's trial.
+    /// Runs the canary call with the limits of the agents. If the agents have different limits, one successful canary
+    /// call is sufficient, because the later calls of all agents count towards the version's trial.
     async fn canary(&self, plugin: &Arc<LoadedPlugin>) -> Result<(), String> {
         let mut tried = Vec::new();
         let mut outcome = Ok(());
@@ -315,7 +315,8 @@ impl PluginWatcher {
         }
     }
 
-    /// Returns whether an agent cannot use the file's version. Such a version does not end a rollback.
+    /// Returns whether an agent cannot use the file's version. A version that an agent cannot use does not end
+    /// a rollback.
     fn is_declined(&self, file: &ChosenVersion) -> bool {
         let is_file = |(_, plugin, digest): &(String, String, Option<Digest>)| {
             plugin == file.plugin.name() && digest.as_ref() == Some(file.plugin.digest())

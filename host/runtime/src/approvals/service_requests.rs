@@ -257,7 +257,8 @@ impl ApprovalContext<'_> {
         }
     }
 
-    /// Returns the service that a request is for, with its name. `None` if no service of the agent has the event type.
+    /// Returns the service to which a request is sent, and the name of the service. `None` if no service of the agent
+    /// has the event type.
     fn service_of(&self, request: &ServiceRequest) -> Result<Option<(&str, &ServiceConfig)>, String> {
         let ServiceRequest { event_type, domain, .. } = request;
         let services = &self.services.agent.config().services;

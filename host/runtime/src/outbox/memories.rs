@@ -14,7 +14,7 @@ use agent_core::run::{Input, Run, Turn, TurnEnd, TurnError};
 use agent_core::tool::ToolSource;
 use agent_store::{OutboxFilter, Store, StoreError, StoredOutboxItem};
 
-/// Maximum number of characters of the question, and also of the answer, in a memory of the end of a turn.
+/// Maximum number of characters of the question in a memory of the end of a turn. The answer has the same maximum.
 const ANSWERED_CHARACTERS: usize = 2_000;
 /// Maximum number of characters of the question in a memory of tool calls.
 const ASKED_CHARACTERS: usize = 500;

@@ -29,7 +29,7 @@ pub enum OpenSession {
     ToDecide(String),
 }
 
-/// The purpose of opening a session.
+/// The purpose for which a session is opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OpenPurpose {
     Continue,

@@ -110,8 +110,8 @@ impl Registry {
         Self::build(None, tools.map(|(tool, source, availability)| (Cow::Owned(tool), source, availability)))
     }
 
-    /// Like [`Registry::new`], but shares unchanged parts with an earlier registry. Compiling a schema takes longer
-    /// than a tool call, and so does freeing a compiled schema.
+    /// Like [`Registry::new`], but shares unchanged parts with an earlier registry. Both the compilation of a schema
+    /// and the release of a compiled schema take longer than a tool call.
     pub(crate) fn build<'t>(
         earlier: Option<&Registry>,
         tools: impl IntoIterator<Item = (Cow<'t, ToolDefinition>, ToolSource, Availability)>,

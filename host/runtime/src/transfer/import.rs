@@ -208,7 +208,8 @@ struct Import {
     open: HashMap<CallId, OpenCall>,
     /// Calls of the open turn whose outcome is unknown.
     unknown: HashSet<CallId>,
-    /// Turn, role and tokens of the messages in the state's view. The value is `None` until the message has been read.
+    /// Turn, role and number of tokens of each message in the state's view. The value is `None` until the message has
+    /// been read.
     view: HashMap<MessageId, Option<(u32, Role, u32)>>,
     /// Number of model replies in the last turn.
     replies: u32,
@@ -356,8 +357,8 @@ fn describe_dropped(dropped: &DroppedClaims) -> Vec<String> {
     let mut add = |condition: bool, text: String| texts.extend(condition.then_some(text));
     let plural = if *approvals == 1 { "" } else { "s" };
     add(*approvals > 0, format!("{approvals} approval{plural}: the host asks again"));
-    let pins_dropped = "the open turn's grants, validators, policies, context builder and tools, and whatever its limits \
-                        allow beyond yours: your configuration decides";
+    let pins_dropped = "the open turn's grants, validators, policies, context builder and tools, and all limits \
+                        that are higher than yours: your configuration decides";
     add(*pins, pins_dropped.to_owned());
     add(*sections > 0, "the open turn's system sections: they come from your configuration".to_owned());
     add(*builder_state, "the state of the open turn's context builder".to_owned());
@@ -370,8 +371,8 @@ fn describe_dropped(dropped: &DroppedClaims) -> Vec<String> {
     );
     add(
         *summary,
-        "the summary of messages that were removed from the prompt, because the model would take it for the host's own \
-         text; the messages themselves are imported and can be searched"
+        "the summary of messages that were removed from the prompt, because the model would mistake it for a text \
+         of the host; the messages themselves are imported and can be searched"
             .to_owned(),
     );
     let plural = if *prompts == 1 { "" } else { "s" };

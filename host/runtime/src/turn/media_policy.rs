@@ -19,9 +19,9 @@ struct OutgoingMediaItem {
     stored_position: StoredPosition,
 }
 
-/// Position of a media item in the stored history: the message, the part of the message, and the index among the
-/// media of a tool result. Unlike the position in the outgoing prompt, it does not depend on how much of a result's
-/// text is shown.
+/// Position of a media item in the stored history: the message, the part of the message, and the index among the media
+/// of a tool result. Unlike the position in the outgoing prompt, this position does not depend on how much of a
+/// result's text is shown.
 type StoredPosition = (MessageId, u32, Option<u32>);
 
 /// The text that replaces a media item that is not sent, and whether the replacement is stored.

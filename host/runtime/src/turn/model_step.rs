@@ -108,7 +108,7 @@ async fn outgoing_prompt(context: &mut ActionContext<'_>, plan: &StepPlan) -> Re
     // Step sections are added at the end, so that the prompt before them is the same as in the previous step (L22).
     let step_parts: Vec<Part> = prompt::texts(&step_sections).into_iter().map(Part::Text).collect();
     let system = prompt::texts(&context.run.system_sections());
-    // The turn's own sections were stored when the turn started, but the session summary was not.
+    // The turn's own sections were stored when the turn started, but the session summary was not stored.
     notes.texts.extend(system.iter().filter(|_| context.run.summary.is_some()).cloned());
     let request = ModelRequest {
         model: context.model().info().model.clone(),

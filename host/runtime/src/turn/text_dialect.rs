@@ -41,7 +41,8 @@ impl StreamFilter {
     }
 }
 
-/// In the text dialect, writes the tools as sections of the turn's first message, and calls and results as text.
+/// If the agent uses the text dialect, writes the tools as sections of the turn's first message, and writes calls and
+/// results as text.
 pub(super) fn write_tools_as_text(context: &ActionContext<'_>, outgoing: &mut OutgoingPrompt) {
     if context.services.agent.config().tool_dialect == ToolDialect::Native {
         return;

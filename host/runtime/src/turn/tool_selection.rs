@@ -33,8 +33,8 @@ pub(super) async fn select_tools(services: &SessionServices, query: &str) -> Opt
     Some(names_at(services, nearest.chain(always).collect()))
 }
 
-/// Adds to each step the tools that the executor is offered: the tool that the planner named, and the tools that match
-/// the task best.
+/// Adds tools to each step of the plan. The executor is offered the tool that the planner named and the tools that
+/// match the task best.
 pub(super) async fn add_step_tools(services: &SessionServices, steps: Vec<PlanStep>) -> Vec<PlannedStep> {
     let tools = services.agent.registry().offered();
     let count = services.agent.config().offered_tools as usize;

@@ -56,8 +56,8 @@ pub(crate) fn loop_break(definition: &ToolDefinition, source: &ToolSource) -> Op
     LoopBreak::of_tool(&definition.name).filter(|_| *source == ToolSource::BuiltIn)
 }
 
-/// Removes the violations in the structured `result` of `task_completion`. The validators and the output schema check
-/// this result later, as they check every output (L12).
+/// Removes the violations that concern the structured argument `result` of `task_completion`. The validators and the
+/// output schema check this result later, as they check every output (L12).
 pub(crate) fn ignoring_result_violations(
     definition: &ToolDefinition,
     source: &ToolSource,

@@ -81,8 +81,8 @@ impl Driver<'_> {
                 None => forwarded_call(&self.session.services, &self.session.run, &record),
                 Some(_) => match self.session.approvals().forwarded_held_request(&record).await? {
                     Some(forwarded) => Some(forwarded),
-                    // The check before the dispatch could read the request, but now it cannot be read. The turn ends,
-                    // because the tool must not run a second time.
+                    // The check before the dispatch could read the request, but now the request cannot be read. The
+                    // turn ends, because the tool must not run a second time.
                     None => {
                         let message = format!("the service request of call {} can no longer be read", record.id);
                         return Ok(Err(TurnError::HostFailed { message }));
