@@ -33,8 +33,8 @@ pub enum MissedReply {
     Nothing,
     /// The missed events, in order.
     Events(Vec<Event>),
-    /// The complete reply so far. It is sent if the reader has received no part of the reply, or if some of the missed
-    /// events are no longer available.
+    /// The complete reply so far. The complete reply is returned if the reader has received no part of the reply, or if
+    /// some of the missed events are no longer available.
     Reply(PartialReply),
 }
 

@@ -98,7 +98,7 @@ async fn deliver_one(
             Ok(Delivery::Done)
         }
         (OutboxEffect::Remember { id, memory }, _) => {
-            // If the memory cannot be written, it stays pending, but the delivery does not fail (D4).
+            // If the memory cannot be written, the memory stays pending, but the delivery does not fail (D4).
             let Err(error) = write_memory(store, item, (id, memory)).await else { return Ok(Delivery::Done) };
             tracing::warn!(session = item.session, %error, "could not store the memory `{id}`; it stays in the outbox");
             Ok(Delivery::Pending)

@@ -362,7 +362,7 @@ fn media_of(denials: &[Denial]) -> MediaAccess {
     }
 }
 
-/// Returns whether the plugin of a call could read media. The error text of the call is searched as well, because it
+/// Returns whether the plugin of a call could read media. The error text of the call is searched too, because the text
 /// also names missing grants that the plugin did not try to use.
 fn media_of_call(record: &CallRecord) -> MediaAccess {
     let Some(result) = &record.result else { return MediaAccess::Readable };

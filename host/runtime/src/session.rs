@@ -221,7 +221,7 @@ impl Session {
     }
 
     /// Returns an error if nothing is stored, which means that no turn of the session was ever started (L1).
-    #[expect(clippy::result_large_err, reason = "every session operation returns this error type, which is rarely moved")]
+    #[expect(clippy::result_large_err, reason = "every session operation returns this type, which is rarely moved")]
     pub(crate) fn require_stored_state(&self) -> Result<(), SessionError> {
         if self.revision > 0 {
             return Ok(());

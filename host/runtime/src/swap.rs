@@ -79,7 +79,8 @@ pub struct PluginWatcher {
     rollbacks: Vec<Rollback>,
     /// Versions that are in use now, by the name of the plugin.
     serving: BTreeMap<String, ChosenVersion>,
-    /// The last selection that some agents could not use. The same selection is not offered to the agents again.
+    /// The last selection that some agents could not use. The selection is not offered to the agents again until the
+    /// selection changes.
     declined_selection: Option<BTreeMap<String, ChosenVersion>>,
     /// Agent, plugin and version of each declined offer that has already been reported. The version is `None` for a
     /// removed file.
@@ -259,7 +260,7 @@ impl PluginWatcher {
 
     /// Returns the file that owns a plugin name and therefore has the grants of that name. If a plugin with this name
     /// is in use and its file still exists, this file owns the name. Otherwise, a file owns the name only if no other
-    /// file has the same name, as at the start of a host.
+    /// file has the same name. The same rule applies at the start of a host.
     fn owning_file(&self, name: &str, paths: &[PathBuf]) -> Option<PathBuf> {
         let serving = self.serving.get(name).map(|chosen| &chosen.path);
         match (serving.filter(|path| paths.contains(path)), paths) {

@@ -70,12 +70,12 @@ pub enum RuleBinding {
 /// The part of the user's long-term memory that an agent uses (D4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryUse {
-    /// The agent recalls how turns of all of the user's agents ended, and the results of its own tools. The agent
+    /// The agent recalls the results of its own tools, and how turns of all of the user's agents ended. The agent
     /// stores how its turns ended and the results of its tools.
     #[default]
     User,
-    /// The agent recalls only memories that the same agent has stored. The user's other agents may still recall the
-    /// endings of its turns.
+    /// The agent recalls only memories that the same agent has stored. The user's other agents may still recall how
+    /// this agent's turns ended.
     Agent,
     /// The agent neither recalls nor stores memories.
     Off,

@@ -27,7 +27,7 @@ pub(super) type ActionResult = Result<(Input, CommitNotes), TurnError>;
 /// The parts of the session that an action borrows.
 pub(super) struct ActionContext<'t> {
     pub(super) services: &'t SessionServices,
-    /// The session's state. Only a commit changes it.
+    /// The session's state. Only a commit changes the state.
     pub(super) run: &'t Run,
     /// A cache of messages and calls, which an action may fill.
     pub(super) history: &'t mut LoadedHistory,

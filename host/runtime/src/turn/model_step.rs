@@ -229,8 +229,8 @@ fn prompt_record(context: &ActionContext<'_>, outgoing: &OutgoingPrompt) -> (Pro
     (record, blocks)
 }
 
-/// Checks whether the model is cooling down after failures and a later model is available. If so, returns a failure,
-/// and no request is sent to the model.
+/// If the model is cooling down after failures and a later model is available, returns a failure. No request is then
+/// sent to the model.
 fn skip_cooling_model(context: &ActionContext<'_>, plan: &StepPlan) -> Option<ModelFailure> {
     let models = context.services.agent.models();
     let index =

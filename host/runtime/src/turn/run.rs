@@ -22,7 +22,7 @@ impl Session {
     /// Starts a turn with the input or, without an input, continues the open turn. Returns when the turn ends or waits.
     ///
     /// Cancellation stops the turn within 100 ms and leaves a session that can continue (L29). When the process shuts
-    /// down ([`Host::leaving`](crate::Host::leaving)), the turn also stops within this time, but it stays open. MCP
+    /// down ([`Host::leaving`](crate::Host::leaving)), the turn also stops within 100 ms, but the turn stays open. MCP
     /// servers are connected for the duration of the call and released when the turn ends, fails or waits (I5).
     pub async fn run(
         &mut self,

@@ -94,9 +94,9 @@ impl Driver<'_> {
         Ok(Ok(ready))
     }
 
-    /// Selects the calls that may start now. Children count towards the limit of parallel calls. This method must
-    /// count the children, because the loop does not know about them. A sequential call is not started while children
-    /// run (L9).
+    /// Selects the calls that may start now. Children count towards the limit of parallel calls. This method must count
+    /// the children, because the loop has no information about child sessions. A sequential call is not started while
+    /// children run (L9).
     fn within_parallel_limit(&self, ready: Vec<ReadyCall>) -> Vec<ReadyCall> {
         let (session, children) = (&*self.session, self.children.len());
         let limit = session.run.turn.as_ref().map_or(1, |turn| turn.config.parallel_calls.max(1) as usize);
