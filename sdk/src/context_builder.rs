@@ -10,8 +10,8 @@ pub use generated::{
 /// A context builder. Export it with [`export_context_builder!`](crate::export_context_builder), or together with a
 /// [`StepContext`](crate::step_context::StepContext) with [`export_step_context!`](crate::export_step_context).
 pub trait ContextBuilder {
-    /// Creates the prompt of a turn. The host calls this function once per turn, before the first model call. It does
-    /// not call the function again when the turn is resumed. The default time limit is 2 s.
+    /// Creates the prompt of a turn. The host calls this function once per turn, before the first model call. The host
+    /// does not call the function again when the turn is resumed. The default time limit is 2 s.
     fn init(request: Request) -> Result<Prompt, Failure>;
 }
 
@@ -41,7 +41,7 @@ impl Default for Prompt {
 }
 
 impl Section {
-    /// Creates a section whose text is the same in every step. It belongs to the cached part of the prompt.
+    /// Creates a section whose text is the same in every step. The section belongs to the cached part of the prompt.
     pub fn fixed(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { name: name.into(), text: text.into(), stability: Stability::Fixed }
     }

@@ -1,4 +1,5 @@
-//! Converts positions in JSON texts to JSON pointers (RFC 6901). Errors for models use them to name the invalid value.
+//! Converts positions in JSON texts to JSON pointers (RFC 6901). Errors for models use these pointers to name the
+//! invalid value.
 
 /// Returns the JSON pointer to the value or key that a parser has reached after the first `consumed` bytes of `text`.
 /// The pointer to the top-level value is empty. The text need not be valid JSON.

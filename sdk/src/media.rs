@@ -19,7 +19,7 @@ pub fn open(digest: &str) -> Result<Medium, Error> {
     backend::open(digest).map(|inner| Medium { inner })
 }
 
-/// An open media item. Its bytes never change.
+/// An open media item. The bytes of a media item never change.
 pub struct Medium {
     inner: backend::Medium,
 }

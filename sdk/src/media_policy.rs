@@ -1,5 +1,5 @@
 //! Media policies, which decide how each media item of the conversation is sent to a provider. A policy gets only
-//! descriptions of the media items, not their bytes. It cannot call the host, except to write log lines.
+//! descriptions of the media items, not their bytes. The only host function that a policy can call is the log.
 
 use crate::bindings::media_policy::exports::agent_host::plugin::media_policy as generated;
 use crate::types::{Dimensions, Failure};

@@ -16,7 +16,8 @@ use crate::tool::ToolError;
 use crate::types::Role;
 use serde_json::Value;
 
-/// A question to the model. The model gets only this question. It gets no tools, media or messages of the conversation.
+/// A question to the model. The model gets only this question. The model gets no tools, and no media or messages of
+/// the conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
     system: Option<String>,
@@ -107,7 +108,7 @@ impl Question {
     }
 
     /// Sets a JSON Schema for the answer. The host sends the schema to the model, but does not check the answer. The
-    /// plugin must check it.
+    /// plugin must check the answer.
     #[must_use]
     pub fn output_schema(self, schema: Value) -> Self {
         Self { output_schema: Some(schema), ..self }

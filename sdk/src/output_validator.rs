@@ -1,5 +1,5 @@
-//! Output validators, which accept, correct or reject the output that would end a turn. A validator cannot call the
-//! host, except to write log lines.
+//! Output validators, which accept, correct or reject the output that would end a turn. The only host function that a
+//! validator can call is the log.
 
 use crate::bindings::output_validator::exports::agent_host::plugin::output_validator as generated;
 use crate::types::Failure;
@@ -36,8 +36,8 @@ impl Verdict {
         Self::AcceptAs(Output::Json(value.to_string()))
     }
 
-    /// Creates a verdict that rejects the output for one reason. `pointer` is a JSON pointer to the invalid value. It
-    /// is empty if the message describes the whole output.
+    /// Creates a verdict that rejects the output for one reason. `pointer` is a JSON pointer to the invalid value. The
+    /// pointer is empty if the message describes the whole output.
     pub fn reject(pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Reject(vec![Problem::new(pointer, message)])
     }

@@ -1,16 +1,16 @@
-//! Generates JSON Schemas (draft 2020-12) from Rust types. The schemas contain the schemas of all nested types. They
-//! use `$ref` only for recursive types, and only to refer to themselves.
+//! Generates JSON Schemas (draft 2020-12) from Rust types. The schemas contain the schemas of all nested types. A
+//! schema uses `$ref` only for recursive types, and such a reference stays within the schema.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
-/// Returns the schema of the JSON that can be deserialised as `T`. Use it for arguments.
+/// Returns the schema of the JSON that can be deserialised as `T`. Use this function for arguments.
 pub fn input<T: JsonSchema>() -> Value {
     generate::<T>(settings().for_deserialize())
 }
 
-/// Returns the schema of the JSON that serialising a `T` produces. Use it for results.
+/// Returns the schema of the JSON that serialising a `T` produces. Use this function for results.
 pub fn output<T: JsonSchema>() -> Value {
     generate::<T>(settings().for_serialize())
 }

@@ -1,5 +1,5 @@
-//! A test host for native tests of plugins. It provides media, configuration, a log and other services in memory. This
-//! module does not exist in components.
+//! A test host for native tests of plugins. The test host provides media, configuration, a log and other services in
+//! memory. This module does not exist in components.
 
 use crate::http::{Request, Response};
 use crate::log::Level;
@@ -42,8 +42,8 @@ impl Host {
         self
     }
 
-    /// Grants a directory. `path` is the path that the plugin uses. It must exist on this machine if the plugin opens
-    /// files in it.
+    /// Grants a directory. `path` is the path that the plugin uses. The directory must exist on this machine if the
+    /// plugin opens files in the directory.
     pub fn tree(mut self, path: impl Into<String>) -> Self {
         self.state.trees.push(path.into());
         self

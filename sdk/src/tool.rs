@@ -84,8 +84,8 @@ struct DefinitionParts {
 
 impl Tool {
     /// Creates a builder for a tool. `name` has 1 to 128 letters, digits, `_`, `-` and `.`, for example `table.filter`.
-    /// `description` is text for the model. Describe the effect of the tool, when to use the tool and its result. The
-    /// host sends at most 2 KiB of the description to the model.
+    /// `description` is text for the model. It should describe the effect and the result of the tool, and when to use
+    /// the tool. The host sends at most 2 KiB of the description to the model.
     #[allow(clippy::new_ret_no_self, reason = "a tool can be created only together with its function")]
     pub fn new(name: impl Into<Cow<'static, str>>, description: impl Into<Cow<'static, str>>) -> ToolBuilder {
         ToolBuilder {
@@ -136,7 +136,7 @@ impl ToolBuilder {
         self
     }
 
-    /// Declares that the tool changes nothing. The host may run its calls at any time and may repeat them.
+    /// Declares that the tool changes nothing. The host may run and repeat calls to the tool at any time.
     pub fn read_only(self) -> Self {
         self.with_traits(Traits::READ_ONLY)
     }
@@ -161,13 +161,12 @@ impl ToolBuilder {
         self.with_traits(Traits::OPEN_WORLD)
     }
 
-    /// Declares that a user must approve each call. The host rejects the call if it cannot ask a user.
+    /// Declares that a user must approve each call. The host rejects the call if no user can be asked.
     pub fn needs_approval(self) -> Self {
         self.with_traits(Traits::NEEDS_APPROVAL)
     }
 
-    /// Sets the priority. Of the calls in one reply, the host runs only those with the highest priority. The default is
-    /// 0.
+    /// Sets the priority. The host runs only those calls in a reply that have the highest priority. The default is 0.
     pub fn priority(mut self, priority: i32) -> Self {
         self.definition.priority = priority;
         self

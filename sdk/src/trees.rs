@@ -52,7 +52,8 @@ pub fn read(path: &str, limit: u64) -> Result<Vec<u8>, ToolError> {
     // Reserve the memory in one step, because growing the buffer would temporarily need three times as much memory.
     let mut bytes = Vec::with_capacity(length as usize + 1);
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|failure| error(path, &failure))?;
-    // The length in the metadata may be outdated. It is 0 for files without a length, such as those in `/proc`.
+    // The length in the metadata may be outdated. The length is 0 for files that do not report a length, such as files
+    // in `/proc`.
     if bytes.len() as u64 > limit {
         return Err(too_large(bytes.len() as u64));
     }

@@ -1,5 +1,6 @@
-//! Checks that the generated bindings match the contract, and generates new bindings if they do not. The bindings are
-//! generated in advance because the generator takes longer to compile than all other dependencies of a plugin.
+//! Checks that the generated bindings match the contract, and generates new bindings if the bindings do not match.
+//! The bindings are generated in advance because the generator takes longer to compile than all other dependencies of
+//! a plugin.
 
 use std::path::{Path, PathBuf};
 use wit_bindgen_core::wit_parser::Resolve;
@@ -123,7 +124,7 @@ impl Bindings {
     }
 }
 
-/// S7, P12: the bindings match the contract. After a change of the contract or wit-bindgen, copy the files that this
+/// S7, P12: the bindings match the contract. After a change to the contract or to wit-bindgen, copy the files that this
 /// test generates. The message of the failed test contains the commands.
 #[test]
 fn s7_bindings_match_the_contract() {

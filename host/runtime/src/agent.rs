@@ -91,8 +91,8 @@ pub struct Agent {
     servers: McpServers,
     catalogue: Option<Arc<Catalogue>>,
     registry: Arc<Registry>,
-    /// MCP servers whose tools are left out because one of the tools has a name that is already taken. Each entry
-    /// contains the conflict.
+    /// MCP servers whose tools are left out because one of these tools has the same name as another tool. Each entry
+    /// maps the name of a server to its name conflict.
     servers_left_out: BTreeMap<String, RegistryError>,
     /// The tools that the turn began with, if the turn began in an earlier process.
     pinned_tools: Option<Arc<PinnedTools>>,
@@ -101,22 +101,23 @@ pub struct Agent {
     secrets: Arc<KnownSecrets>,
 }
 
-/// The parts of an agent except for its configuration and models.
+/// The parts of an agent other than its configuration and its models.
 struct Parts {
     generation: Generation,
     versions: Arc<PluginVersions>,
     servers: McpServers,
     catalogue: Option<Arc<Catalogue>>,
     pinned_tools: Option<Arc<PinnedTools>>,
-    /// The previous registry, if there is one. Its unchanged parts are reused.
+    /// The previous tool registry, if there is one. The new registry reuses the unchanged parts of the
+    /// previous registry.
     known: Option<Arc<Registry>>,
-    /// Secrets of earlier configurations. A plugin or server that received them may still disclose them.
+    /// Secrets of earlier configurations. A plugin or server that received such a secret may still disclose the secret.
     secrets: Arc<KnownSecrets>,
 }
 
 impl Agent {
     /// Checks the configuration against the plugins and builds the registry of tools. Does not contact the MCP servers.
-    /// Their tools are added when a turn begins.
+    /// The tools of the MCP servers are added when a turn begins.
     pub fn new(config: AgentConfig, models: impl Into<Models>, generation: Generation) -> Result<Self, AgentError> {
         let servers = McpServers::new(config.mcp.iter().cloned())?;
         let (versions, catalogue, pinned_tools, known) = (Arc::default(), None, None, None);
@@ -236,7 +237,7 @@ impl Agent {
         agent
     }
 
-    /// Returns the parts of this agent. They are used to build a changed agent that shares the MCP servers.
+    /// Returns the parts of this agent. The parts are used to build a changed agent that shares the MCP servers.
     fn parts(&self) -> Parts {
         Parts {
             generation: self.generation.clone(),
@@ -274,8 +275,8 @@ impl Agent {
         self.catalogue.as_ref()
     }
 
-    /// Returns the MCP servers whose tools are left out because one of the tools has a name that is already taken (row
-    /// 55).
+    /// Returns the MCP servers whose tools are left out because one of these tools has the same name as another tool
+    /// (row 55).
     pub(crate) fn servers_left_out(&self) -> &BTreeMap<String, RegistryError> {
         &self.servers_left_out
     }
@@ -309,8 +310,8 @@ impl Agent {
         Self::build(self.configured.clone(), models.into(), self.parts())
     }
 
-    /// Returns this agent for work on behalf of this user. If the agent already has this user, it is returned
-    /// unchanged.
+    /// Returns this agent for work on behalf of this user. If the agent already has this user, it is
+    /// returned unchanged.
     pub(crate) fn for_user(self: &Arc<Self>, user: Option<&str>) -> Result<Arc<Self>, AgentError> {
         if self.config().user.as_deref() == user {
             return Ok(self.clone());
@@ -324,7 +325,7 @@ impl Agent {
         &self.models
     }
 
-    /// Returns the bounds of a turn. They include the fallback output, which is used if no model replies.
+    /// Returns the bounds of a turn. The bounds include the fallback output, which is used if no model replies.
     pub(crate) fn bounds(&self) -> LoopConfig {
         let (user, announced) = (self.config().user.clone(), self.config().outbox.announced);
         let fallback = self.fallback().unwrap_or_default();
@@ -440,7 +441,7 @@ impl Agent {
     }
 }
 
-/// The sources of an agent's tools except for its configuration.
+/// The sources of an agent's tools other than the agent's configuration.
 struct ToolSources<'f> {
     generation: &'f Generation,
     catalogue: Option<&'f Catalogue>,
@@ -448,9 +449,9 @@ struct ToolSources<'f> {
     earlier: Option<&'f Registry>,
 }
 
-/// Builds the registry. An MCP server that offers a tool name which is already taken is left out, and is returned
-/// together with the conflict. If the server already had the name in the previous registry, it is not left out, and the
-/// conflict is an error (row 55).
+/// Builds the registry. An MCP server that offers a tool name which another tool already has is left out, and is
+/// returned together with the name conflict. A server that already had the name in the previous registry is not left
+/// out, and the conflict is an error (row 55).
 fn registry_without_conflicting_servers(
     configured: &Configured,
     sources: &ToolSources<'_>,

@@ -23,8 +23,8 @@ use agent_core::tool::Violation;
 use agent_store::{Store, StoreError, digest_of};
 use serde_json::Value;
 
-/// Maximum number of characters of the reason for a denial. A longer reason is truncated before the model is shown the
-/// reason.
+/// Maximum number of characters of the reason for a denial. A longer reason is truncated before the model is shown
+/// the reason.
 pub(crate) const REASON_CHARACTERS: usize = 2_000;
 
 /// A user's decision about one call that waits for an approval.
@@ -54,8 +54,8 @@ pub enum Verdict {
     },
 }
 
-/// The reason why a decision was rejected. If one of several decisions in a request is rejected, none of them is
-/// stored.
+/// The reason why a decision was rejected. If one of several decisions in a request is rejected, no decision of the
+/// request is stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApprovalError {
     /// The changed arguments violate the tool's schema (L8).
@@ -78,7 +78,7 @@ pub enum ApprovalError {
         /// Configuration key of the rule that denies the tool.
         because: String,
     },
-    /// The decision changes the data of a plugin's service request, which is not possible.
+    /// The decision changes the data of a plugin's service request, but this data cannot be changed.
     #[error(
         "the request of {call} to the service `{tool}` can be allowed or denied, but not changed: the plugin that made \
          it has already run"
@@ -114,8 +114,8 @@ pub fn digest_of_arguments(arguments: &Value) -> Digest {
     digest_of(canonical_json(arguments).as_bytes())
 }
 
-/// Stores the permanent approvals that earlier commits put in the outbox. This includes approvals of a process that
-/// crashed before it could store them.
+/// Stores the permanent approvals that earlier commits put in the outbox. Approvals of a process that crashed before it
+/// could store them are stored too.
 pub async fn remember_grants(store: &dyn Store, session: Option<&str>) -> Result<(), StoreError> {
     // The default configuration has no outbox directory, so no event file is written and only the store can fail.
     match outbox::deliver(store, &OutboxConfig::default(), session, &|_| {}).await {

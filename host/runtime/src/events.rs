@@ -12,29 +12,29 @@ use tokio::sync::mpsc::Receiver;
 /// lag, and the watcher must read the missed events from the store.
 const CAPACITY: usize = 1024;
 
-/// A handle for watching a session, even while a turn runs. The handle is cheap to clone and does not keep the session
-/// open.
+/// A handle for watching a session, even while a turn runs. The handle is cheap to clone and does not keep the
+/// session open.
 #[derive(Clone)]
 pub struct SessionWatch(Arc<Watchers>);
 
-/// The part of the current reply that a new reader has missed, and the events that follow it without a gap.
+/// The part of the current reply that a new reader has missed, and all later events, without a gap.
 pub struct Subscription {
     /// The part of the current reply that the reader has missed.
     pub missed: MissedReply,
-    /// All events from now on. If durable events were published while nobody was watching, the latest of them come
-    /// first.
+    /// All events from now on. If durable events were published while nobody was watching, the receiver first returns
+    /// the latest of these events.
     pub events: broadcast::Receiver<Event>,
 }
 
 /// The part of the current reply that a reader has missed. A reader must get missed durable events from the store.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MissedReply {
-    /// No reply is being written, or the reader has already received all of it.
+    /// No model is writing a reply, or the reader has already received the complete reply.
     Nothing,
     /// The missed events, in order.
     Events(Vec<Event>),
-    /// The complete reply so far, because the reader has received no part of it or some of the missed events are no
-    /// longer available.
+    /// The complete reply so far. The complete reply is returned if the reader has received no part of the reply, or if
+    /// some of the missed events are no longer available.
     Reply(PartialReply),
 }
 
@@ -94,13 +94,13 @@ pub(crate) struct Watchers {
 /// Recent events for watchers that subscribe later.
 #[derive(Default)]
 struct RecentEvents {
-    /// Durable events that were published while there was no watcher. The next watcher receives them. For example,
-    /// opening a session can publish events before anybody can watch it.
+    /// Durable events that were published while there was no watcher. The next watcher receives these events. For
+    /// example, opening a session can publish events before anybody can watch it.
     unseen: VecDeque<Event>,
     /// The latest provisional events after the last durable event.
     streamed: VecDeque<Event>,
-    /// The reply that results from all provisional events since the last durable event. Its length is limited by the
-    /// provider.
+    /// The reply that results from all provisional events since the last durable event. The length of the reply is
+    /// limited by the provider.
     reply: Option<PartialReply>,
 }
 
@@ -117,7 +117,8 @@ impl Watchers {
         Self { root: Some(root), ..Self::new() }
     }
 
-    /// Returns the sender for sessions that this session delegates to. It is always the sender of the root session.
+    /// Returns the sender for sessions that this session delegates to. The result is always the sender of the
+    /// root session.
     pub(crate) fn for_children(&self) -> ParentWatchers {
         self.root.clone().unwrap_or_else(|| self.sender.clone())
     }
@@ -162,8 +163,8 @@ impl Watchers {
         }
     }
 
-    /// Publishes the pieces of a reply as provisional events until the reply ends. Their positions follow the durable
-    /// event `after`.
+    /// Publishes the pieces of a reply as provisional events until the reply ends. The positions of these events follow
+    /// the durable event `after`.
     pub(crate) async fn stream(&self, after: &Event, mut deltas: Receiver<Delta>) {
         let mut number = 0;
         while let Some(delta) = deltas.recv().await {

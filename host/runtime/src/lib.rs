@@ -1,8 +1,8 @@
 //! Runs agent sessions: drives the loop of `agent-core` with plugins, models, MCP servers and the store. Only this
 //! crate performs the actions of the loop.
 //!
-//! Each module imports only modules that come before it in this list: `records`, `tools`, `media`, `events`, `agent`, `host`,
-//! `history`, `outbox`, `approvals`, `session`, `waiting`, `turn`, `swap`, `transfer`, `replay`.
+//! Each module imports only modules that come before it in this list: `records`, `tools`, `media`, `events`, `agent`,
+//! `host`, `history`, `outbox`, `approvals`, `session`, `waiting`, `turn`, `swap`, `transfer`, `replay`.
 
 pub mod agent;
 pub mod approvals;

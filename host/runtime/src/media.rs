@@ -45,8 +45,8 @@ pub(crate) fn describe_without_storing(medium: NewMediaItem) -> Result<Media, Po
     Ok(Media { digest: digest_of(&bytes), mime_type, size: bytes.len() as u64, dimensions, name })
 }
 
-/// Maximum size of a media item that is sent to a provider or scaled down for it, in bytes. The host keeps the complete
-/// item in memory.
+/// Maximum size, in bytes, of a media item that is sent to a provider or scaled down for a provider. The host keeps the
+/// complete item in memory.
 pub const MAX_SENT_BYTES: u64 = 64 << 20;
 
 /// Provides the bytes of the media in one model request. The media policy may require scaled-down versions.
@@ -136,8 +136,8 @@ const SIGNATURES: &[(&str, &[u8])] = &[
     ("application/pdf", b"%PDF-"),
 ];
 
-/// Describes a new media item. The error is a text that explains why the media type is invalid or does not match the
-/// bytes.
+/// Describes a new media item. The error is a text that explains why the media type is invalid or does not match
+/// the bytes.
 pub fn describe(bytes: &[u8], mime_type: &str, name: Option<String>) -> Result<MediaDescription, String> {
     let mime_type = mime_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let valid = mime_type.split_once('/').is_some_and(|(kind, subtype)| {
@@ -161,8 +161,8 @@ pub fn describe(bytes: &[u8], mime_type: &str, name: Option<String>) -> Result<M
     Ok(MediaDescription { mime_type, dimensions, name })
 }
 
-/// Detects the media type from the first bytes: PNG, JPEG, GIF, WebP or PDF. `None` if the bytes match none of these
-/// types.
+/// Detects the media type from the first bytes: PNG, JPEG, GIF, WebP or PDF. `None` if the bytes match none of
+/// these types.
 pub fn media_type_from_bytes(bytes: &[u8]) -> Option<&'static str> {
     if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") {
         return Some("image/webp");

@@ -1,5 +1,5 @@
-//! The outbox: effects outside of the session, which commits request. The effects are delivered after the commit, and
-//! the delivery is retried until it succeeds (D2, D6).
+//! The outbox stores effects outside of the session that a commit requests, such as events. The effects are delivered
+//! after the commit, and the delivery is retried until it succeeds (D2, D6).
 
 mod events;
 mod memories;
@@ -98,7 +98,7 @@ async fn deliver_one(
             Ok(Delivery::Done)
         }
         (OutboxEffect::Remember { id, memory }, _) => {
-            // If the memory cannot be written, it stays pending, but the delivery does not fail (D4).
+            // If the memory cannot be written, the memory stays pending, but the delivery does not fail (D4).
             let Err(error) = write_memory(store, item, (id, memory)).await else { return Ok(Delivery::Done) };
             tracing::warn!(session = item.session, %error, "could not store the memory `{id}`; it stays in the outbox");
             Ok(Delivery::Pending)
@@ -132,8 +132,8 @@ async fn write_event(path: PathBuf, event: &OutgoingEvent) -> Result<(), OutboxE
     written.map_err(io::Error::other).and_then(|written| written).map_err(|error| OutboxError::File { path, error })
 }
 
-/// Writes a file atomically. Readers of the directory see either the complete file or no file, even after a power
-/// failure.
+/// Writes a file atomically. Readers of the directory see either the complete file or no file, even after a
+/// power failure.
 fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::read(path).is_ok_and(|existing| existing == bytes) {
         return Ok(());
@@ -174,8 +174,8 @@ pub(crate) enum DeferredDelivery {
 }
 
 /// Delivers the effects of a commit. If all effects are memories and a model call follows, the memories are not
-/// delivered now. The caller must deliver them during the model call, and the return value is
-/// [`DeferredDelivery::Memories`]. `run` is the state after the commit.
+/// delivered now. The return value is then [`DeferredDelivery::Memories`], and the caller must deliver the memories
+/// during the model call. `run` is the state after the commit.
 pub(crate) async fn deliver_after_commit(
     services: &SessionServices,
     run: &Run,

@@ -33,7 +33,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Wall-time limit of any call. The plugin's own limit is shorter.
+/// Maximum wall time of a call. The plugin's own limit is shorter.
 const CALL_TIME_LIMIT: Duration = Duration::from_secs(120);
 /// Number of model tokens that are granted to a plugin whose model calls are recorded.
 const REPLAY_MODEL_TOKENS: u64 = 1_000_000;
@@ -116,7 +116,7 @@ pub enum ReplayedOutcome {
 pub struct Replayed {
     /// The output of the plugin.
     pub outcome: ReplayedOutcome,
-    /// Requests of the plugin that are not in the record. They were denied.
+    /// Requests of the plugin that are not in the record. These requests were denied.
     pub unrecorded: Vec<Denial>,
     /// Descriptions of the differences between the side effects of the replayed action and the recorded side effects.
     pub effects: Vec<String>,
@@ -142,7 +142,7 @@ pub struct RecordedSession {
     records: TurnReader,
 }
 
-/// The actions of plugins in a turn, and the recorded answers to them.
+/// The actions of plugins in a turn, and the recorded answers to the plugins.
 pub struct RecordedTurn {
     /// The actions in the order in which they were performed.
     pub actions: Vec<PluginAction>,
@@ -267,8 +267,9 @@ impl RecordedSession {
         Ok(Surroundings { host, model: turn.model.clone(), allowance, ports })
     }
 
-    /// Adds the differences between the plugin's requests and effects and the recorded requests and effects.
-    /// `recorded_denials` are the denials in the record of the action. They are not reported again.
+    /// Compares the requests and effects of the replayed action with the recorded requests and effects, and adds the
+    /// differences. `recorded_denials` are the denials in the record of the action. Recorded denials are not
+    /// reported again.
     fn with_differences(
         &self,
         mut replayed: Replayed,
@@ -297,7 +298,7 @@ impl RecordedSession {
         let surroundings = self.surroundings_of(&record.id.0, (recorded_turn, recorded), allowance).await?;
         let mut config = AgentConfig::new(&self.session.agent);
         config.plugins.insert(plugin.name().to_owned(), surroundings.allowance.clone());
-        // The agent is needed only for its tool registry. Its model is never called.
+        // The agent is needed only for its tool registry. The agent's model is never called.
         let offline_model =
             Providers::new(Vec::new()).model("offline", Path::new("")).expect("the offline model is built in");
         let agent = Agent::new(config, offline_model, Generation::new([plugin.clone()]))?;
@@ -361,7 +362,7 @@ fn media_of(denials: &[Denial]) -> MediaAccess {
     }
 }
 
-/// Returns whether the plugin of a call could read media. The error text of the call is searched as well, because it
+/// Returns whether the plugin of a call could read media. The error text of the call is searched too, because the text
 /// also names missing grants that the plugin did not try to use.
 fn media_of_call(record: &CallRecord) -> MediaAccess {
     let Some(result) = &record.result else { return MediaAccess::Readable };
@@ -371,8 +372,8 @@ fn media_of_call(record: &CallRecord) -> MediaAccess {
     }
 }
 
-/// Adds the grants that the plugin had when the action was recorded, if they have no side effects. These are the access
-/// to the session's media, and the event type of the recorded service request.
+/// Adds those recorded grants of the plugin that have no side effects: the access to the session's media, and the event
+/// type of the recorded service request.
 fn with_recorded_grants(
     allowance: &PluginAllowance,
     media: MediaAccess,

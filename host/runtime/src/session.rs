@@ -139,10 +139,11 @@ pub struct Session {
     pub(crate) denied: Vec<(Option<CallId>, Denial)>,
     /// Service requests of plugins that need an approval first. Contains only requests made in this process.
     pub(crate) held_requests: HeldRequests,
-    /// Calls that were restored from the stored state. Their arguments are checked again before the calls run.
+    /// Calls that were restored from the stored state. The arguments of these calls are checked again before the
+    /// calls run.
     pub(crate) unverified: HashSet<CallId>,
-    /// Connections to the MCP servers that were used to check a decision. They stay open until the turn continues and
-    /// acquires its own connections.
+    /// Connections to the MCP servers that were used to check a decision. The connections stay open until the turn
+    /// continues and acquires its own connections.
     pub(crate) held_servers: Option<AcquiredServers>,
     opened_at: u64,
     /// Trace of the event that contains the next input.
@@ -179,8 +180,8 @@ impl Session {
         self.ended_at_opening
     }
 
-    /// Subscribes to the session's events from now on. The receiver first gets the latest durable events that nobody has
-    /// received yet.
+    /// Subscribes to the session's events from now on. The receiver first gets the latest durable events that nobody
+    /// has received yet.
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
         self.watchers.subscribe()
     }
@@ -220,7 +221,7 @@ impl Session {
     }
 
     /// Returns an error if nothing is stored, which means that no turn of the session was ever started (L1).
-    #[expect(clippy::result_large_err, reason = "this is the error of every session operation, and it is rarely moved")]
+    #[expect(clippy::result_large_err, reason = "every session operation returns this type, which is rarely moved")]
     pub(crate) fn require_stored_state(&self) -> Result<(), SessionError> {
         if self.revision > 0 {
             return Ok(());
@@ -239,8 +240,8 @@ impl Session {
         self.services.live.current()
     }
 
-    /// Returns the handle with which the agent can be changed. Turns that start after a change use the changed agent; an
-    /// open turn keeps the agent that it started with.
+    /// Returns the handle with which the agent can be changed. Turns that start after a change use the changed agent.
+    /// An open turn keeps the agent that the turn started with.
     pub fn live(&self) -> &LiveAgent {
         &self.services.live
     }
@@ -250,7 +251,7 @@ impl Session {
         self.lease.clone()
     }
 
-    /// Returns the revision, which grows by one with each commit.
+    /// Returns the revision, which increases by one with each commit.
     pub fn revision(&self) -> u64 {
         self.revision
     }
@@ -409,8 +410,8 @@ pub(crate) fn view_pieces(run: &Run, since: Option<&Run>) -> Vec<ViewPiece> {
     run.view_pieces(since).into_iter().map(|(number, items)| ViewPiece { number, items }).collect()
 }
 
-/// Returns the status that session lists show for a session with this snapshot. `None` if this host cannot read the
-/// snapshot.
+/// Returns the status that session lists show for a session with this snapshot. `None` if this host cannot read
+/// the snapshot.
 pub fn status_of(snapshot: &[u8]) -> Option<Status> {
     Run::restore(Some(snapshot)).ok().map(|run| status_of_run(&run, None))
 }

@@ -73,14 +73,17 @@ pub struct PluginWatcher {
     notices: Sender<Notice>,
     /// Plugins that passed their canary call, by file.
     accepted: BTreeMap<PathBuf, Arc<LoadedPlugin>>,
-    /// Versions that failed their canary call or use another plugin's name, by file. They are already reported.
+    /// Versions that failed their canary call or use another plugin's name, by file. These versions have already
+    /// been reported.
     refused: BTreeMap<PathBuf, Digest>,
     rollbacks: Vec<Rollback>,
     /// Versions that are in use now, by the name of the plugin.
     serving: BTreeMap<String, ChosenVersion>,
-    /// The last selection that some agents could not use. It is not offered again until the selection changes.
+    /// The last selection that some agents could not use. The selection is not offered to the agents again until the
+    /// selection changes.
     declined_selection: Option<BTreeMap<String, ChosenVersion>>,
-    /// Agent, plugin and version of each declined offer that is already reported. The version is `None` for a removed file.
+    /// Agent, plugin and version of each declined offer that has already been reported. The version is `None` for a
+    /// removed file.
     declined: BTreeSet<(String, String, Option<Digest>)>,
     /// Versions on trial, by the name of the plugin.
     trials: BTreeMap<String, VersionTrial>,
@@ -100,7 +103,8 @@ const STORE_PROBLEM: &str = "the store";
 struct ChosenVersion {
     path: PathBuf,
     plugin: Arc<LoadedPlugin>,
-    /// Digest of the rolled-back version in the plugin's file, if this version is used in its place.
+    /// Digest of the rolled-back version that the plugin's file contains. `None` if the file contains the
+    /// selected version.
     instead_of: Option<Digest>,
 }
 
@@ -206,8 +210,8 @@ impl PluginWatcher {
         files
     }
 
-    /// Runs the canary call with the limits of the agents. If the agents have different limits, one successful call is
-    /// sufficient, because the later calls of all agents count towards the version's trial.
+    /// Runs the canary call with the limits of the agents. If the agents have different limits, one successful canary
+    /// call is sufficient, because the later calls of all agents count towards the version's trial.
     async fn canary(&self, plugin: &Arc<LoadedPlugin>) -> Result<(), String> {
         let mut tried = Vec::new();
         let mut outcome = Ok(());
@@ -256,7 +260,7 @@ impl PluginWatcher {
 
     /// Returns the file that owns a plugin name and therefore has the grants of that name. If a plugin with this name
     /// is in use and its file still exists, this file owns the name. Otherwise, a file owns the name only if no other
-    /// file has the same name, as at the start of a host.
+    /// file has the same name. The same rule applies at the start of a host.
     fn owning_file(&self, name: &str, paths: &[PathBuf]) -> Option<PathBuf> {
         let serving = self.serving.get(name).map(|chosen| &chosen.path);
         match (serving.filter(|path| paths.contains(path)), paths) {
@@ -312,7 +316,8 @@ impl PluginWatcher {
         }
     }
 
-    /// Returns whether an agent cannot use the file's version. Such a version does not end a rollback.
+    /// Returns whether an agent cannot use the file's version. A version that an agent cannot use does not end
+    /// a rollback.
     fn is_declined(&self, file: &ChosenVersion) -> bool {
         let is_file = |(_, plugin, digest): &(String, String, Option<Digest>)| {
             plugin == file.plugin.name() && digest.as_ref() == Some(file.plugin.digest())
@@ -452,7 +457,7 @@ impl PluginWatcher {
 
     async fn report_refused(&mut self, subject: String, reason: String) {
         // Users receive this message as a notice, so the log level is only `info`.
-        tracing::info!(subject, reason, "a change of the plugins was refused; the previous version stays in use");
+        tracing::info!(subject, reason, "a change to the plugins was refused; the previous version stays in use");
         let entry =
             AuditAction::Refused { directory: self.name.clone(), subject: subject.clone(), reason: reason.clone() };
         let stored = self.store.audit(vec![entry]).await;

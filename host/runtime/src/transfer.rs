@@ -1,4 +1,4 @@
-//! Copies sessions: forks them after a message, exports them to a document, and imports such documents (D5).
+//! Copies sessions: forks a session after a message, exports a session to a document, and imports such documents (D5).
 
 mod document;
 mod export;
@@ -36,12 +36,12 @@ pub enum TransferError {
         /// Subject of the session.
         session: String,
     },
-    /// The session cannot be cut at the requested message.
+    /// The session cannot be forked at the requested message.
     #[error("session `{session}` cannot be forked at this message: {place}")]
     CannotCut {
         /// Subject of the session.
         session: String,
-        /// The reason why the session cannot be cut at this message, and the messages at which it can be cut.
+        /// The reason why the session cannot be forked at this message, and the messages at which it can be forked.
         place: CutError,
     },
     /// The input is not an exported session.

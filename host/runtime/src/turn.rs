@@ -1,5 +1,5 @@
-//! Turns: the driver asks the run for the next action, performs it, and commits the outcome. Each action is a function that takes
-//! an [`ActionContext`](action::ActionContext) and returns the input to apply to the session.
+//! Turns: the driver asks the run for the next action, performs it, and commits the outcome. Each action is a function
+//! that takes an [`ActionContext`](action::ActionContext) and returns the input to apply to the session.
 
 mod action;
 mod calls;

@@ -16,7 +16,7 @@ const GUARD_DIGITS: u32 = 20;
 /// A rational number that is exact, or that approximates an irrational root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Number {
-    /// The exact value, or an approximation of it.
+    /// The exact value, or an approximation of the exact value.
     pub value: BigRational,
     /// Whether `value` is exact.
     pub exactness: Exactness,
@@ -88,7 +88,7 @@ impl Number {
         Self::from_operands(&self.value / &other.value, &[self, other])
     }
 
-    /// Remainder of the floored division. It has the sign of the divisor, so `-7 % 3` is 2.
+    /// Remainder of the floored division. The remainder has the sign of the divisor, so `-7 % 3` is 2.
     pub fn remainder(&self, other: &Number) -> Result<Number> {
         let quotient = self.divide(other)?.floor()?;
         self.subtract(&other.multiply(&quotient)?)
@@ -179,7 +179,8 @@ impl Number {
         Self::from_operands(step(&self.value), &[])
     }
 
-    /// Returns the square root. If the root is not a fraction, it is rounded to more than `digits` significant digits.
+    /// Returns the square root. If the root is not a fraction, the result is rounded to more than `digits`
+    /// significant digits.
     pub fn square_root(&self, digits: u32) -> Result<Number> {
         if self.value.is_negative() {
             return Err(NumberError::Domain("a negative number has no real square root".into()));
@@ -209,7 +210,7 @@ impl Number {
         Self::from_operands(BigRational::from_integer(product), &[])
     }
 
-    /// Returns the greatest common divisor of two integers. It is never negative.
+    /// Returns the greatest common divisor of two integers. The result is never negative.
     pub fn greatest_common_divisor(&self, other: &Number) -> Result<Number> {
         let mut larger = self.integer("each argument of gcd")?.abs();
         let mut smaller = other.integer("each argument of gcd")?.abs();
@@ -220,7 +221,7 @@ impl Number {
         Self::from_operands(BigRational::from_integer(larger), &[])
     }
 
-    /// Returns the least common multiple of two integers. It is never negative.
+    /// Returns the least common multiple of two integers. The result is never negative.
     pub fn least_common_multiple(&self, other: &Number) -> Result<Number> {
         let divisor = self.greatest_common_divisor(other)?;
         if divisor.value.is_zero() {

@@ -20,7 +20,7 @@ pub const MAX_LENGTH: usize = 4_000;
 /// Maximum nesting depth of parentheses, signs and powers.
 const MAX_DEPTH: u32 = 100;
 
-/// Maximum exponent of a number such as `1.5e300`, and maximum number of its digits.
+/// Maximum exponent of a number such as `1.5e300`. It is also the maximum number of digits of a number.
 const MAX_NUMBER_DIGITS: usize = 2_000;
 
 /// List of the functions with their arguments, for error messages and for the tool's description.
@@ -31,7 +31,7 @@ pub const FUNCTIONS: &str = "abs(x), min(x, …), max(x, …), floor(x), ceil(x)
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} (at character {position}: {excerpt})")]
 pub struct ExpressionError {
-    /// Position of the problem in the expression, in characters. The first character is 1.
+    /// Position of the problem in the expression, in characters. The first character has position 1.
     pub position: usize,
     /// Description of the problem, and how to fix it.
     pub message: String,
@@ -125,7 +125,7 @@ impl Parser<'_> {
             let position = self.take('!');
             value = self.located(position, value.factorial())?;
         }
-        // Skip white space, so that `power` recognises `**` after it.
+        // Skip white space, so that `power` recognises `**` after the white space.
         self.peek();
         Ok(value)
     }

@@ -88,8 +88,8 @@ fn read_bytes(mut file: File, size: u64, offset: u64, length: Option<u64>) -> Re
     let mut bytes = Vec::new();
     file.take(length).read_to_end(&mut bytes)?;
     let is_complete = offset + bytes.len() as u64 >= size;
-    // The range may start or end inside a character. Such a character is left out at the start of the range, and an
-    // incomplete character at the end is left for the next range.
+    // The range may start or end inside a character. An incomplete character at the start of the range is left out, and
+    // an incomplete character at the end is left for the next range.
     let begin = bytes.iter().take(3).take_while(|byte| offset > 0 && **byte & 0xC0 == 0x80).count();
     let text = match std::str::from_utf8(&bytes[begin..]) {
         Ok(text) => text,
@@ -169,7 +169,7 @@ fn footer(first: u64, next: u64, position: u64, size: u64, cut: u64) -> String {
 }
 
 /// Returns the line as text. If the line was cut, removes an incomplete last character. The error is the position of
-/// the first byte that is not text.
+/// the first byte that is not UTF-8 text.
 fn valid_text(line: &[u8], was_cut: bool) -> Result<&str, usize> {
     if let Some(at) = line.iter().position(|byte| *byte == 0) {
         return Err(at);
@@ -183,7 +183,8 @@ fn valid_text(line: &[u8], was_cut: bool) -> Result<&str, usize> {
     }
 }
 
-/// Skips all bytes up to the end of a line. Returns their number, and whether the line ends with a line break.
+/// Skips all bytes up to the end of a line. Returns the number of skipped bytes, and whether the line ends with a
+/// line break.
 fn skip_line(reader: &mut impl BufRead) -> io::Result<(u64, bool)> {
     let mut length = 0;
     loop {

@@ -21,7 +21,7 @@ const MAX_CONTEXT: u32 = 10;
 const MAX_FILE_SIZE: u64 = 4 * 1024 * 1024;
 /// Maximum total size of the files that are searched, in bytes.
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
-/// Length of the result in bytes from which no more matches are added.
+/// Length of the result, in bytes, at which no more matches are added.
 const MAX_TEXT: usize = 64 * 1024;
 /// Maximum length of a line in the result, in characters. Longer lines are cut.
 const MAX_LINE: usize = 400;

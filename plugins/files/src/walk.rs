@@ -1,5 +1,5 @@
 //! Visits the entries of a directory tree in the order of their names, up to a depth. Links are visited but not
-//! followed. If the target of a link is in the tree, it is visited under its own name.
+//! followed. If the target of a link is in the tree, the target is visited under its own name.
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::trees;
@@ -63,7 +63,7 @@ pub(crate) fn walk(
     Ok(skipped)
 }
 
-/// Reads the entries of one directory. They are sorted in reverse order, so that `pop` returns them in order.
+/// Reads the entries of one directory. The entries are sorted in reverse order, so that `pop` returns them in order.
 fn entries(path: &Path, prefix: &str, level: u32, skipped: &mut Skipped) -> std::io::Result<Vec<(u32, Entry)>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(path)? {

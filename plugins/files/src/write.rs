@@ -135,12 +135,12 @@ fn append(target: &Path, text: &str) -> io::Result<()> {
 fn create(target: &Path, text: &str) -> io::Result<()> {
     let file = File::create_new(target)?;
     write_and_sync(file, text).inspect_err(|_| {
-        // Remove the incomplete file, because it would look complete. An error of the removal is ignored.
+        // Remove the incomplete file, because it would look complete. An error during the removal is ignored.
         let _ = fs::remove_file(target);
     })
 }
 
-/// Replaces the file atomically: readers see the old or the new content, never a part of it.
+/// Replaces the file atomically: readers see either the old or the new content, and never a part of it.
 fn replace(target: &Path, text: &str) -> io::Result<()> {
     let (temporary, file) = create_temporary(target)?;
     write_and_sync(file, text).and_then(|()| fs::rename(&temporary, target)).inspect_err(|_| {
@@ -160,7 +160,7 @@ fn create_temporary(target: &Path) -> io::Result<(PathBuf, File)> {
         let temporary = target.with_file_name(format!(".{name}.{number}.tmp"));
         match File::create_new(&temporary) {
             Ok(file) => return Ok((temporary, file)),
-            // The file was left by a call that was stopped, or a parallel call uses it.
+            // The file was left by a call that was stopped, or a parallel call uses the file.
             Err(error) if error.kind() == ErrorKind::AlreadyExists && number < 100 => number += 1,
             Err(error) => return Err(error),
         }

@@ -66,7 +66,7 @@ fn l12_rejects_invented_quotes() {
     }
 }
 
-/// The results of failed calls are not sources. The feedback that repeats a rejected passage is not a source either.
+/// The results of failed calls are not sources. Feedback that repeats a rejected passage is not a source.
 #[test]
 fn errors_and_feedback_are_not_sources() {
     let answer = "It says \"the light went out in 1900\".";

@@ -5,7 +5,7 @@ use crate::header::Header;
 use agent_host_sdk::prelude::*;
 use image::{ColorType, ImageFormat};
 
-/// Maximum number of pixels of a picture. A call has at most 256 MiB, and a pixel takes at least 4 bytes.
+/// Maximum number of pixels of a picture. A call has at most 256 MiB of memory, and a pixel needs at least 4 bytes.
 pub(crate) const MAX_PIXELS: u64 = 64_000_000;
 /// Maximum memory that a call can have, in bytes.
 pub(crate) const MAX_MEMORY: u64 = 256 * 1024 * 1024;
@@ -19,8 +19,8 @@ pub(crate) fn check_pixels(title: &str, pixels: u64) -> Result<(), ToolError> {
     Err(ToolError::failed(format!("`{title}` claims {claimed} megapixels; the limit is {limit}")))
 }
 
-/// Rejects a picture if the call has not enough memory for decoding it, plus `result_bytes` for the result. Without
-/// this check, the call would run out of memory without a clear error.
+/// Rejects a picture if the call does not have enough memory for decoding the picture and for the result, which needs
+/// `result_bytes` bytes. Without this check, the call would run out of memory without a clear error.
 pub(crate) fn check_memory(title: &str, header: &Header, bytes: &[u8], result_bytes: u64) -> Result<(), ToolError> {
     let needed = decoding_bytes(header, bytes).saturating_add(result_bytes);
     let free = usize::try_from(needed).is_ok_and(|needed| Vec::<u8>::new().try_reserve_exact(needed).is_ok());

@@ -88,7 +88,7 @@ impl Header {
             return Err(ToolError::failed(format!("`{title}` has no pixels")));
         }
         budget::check_pixels(title, u64::from(width) * u64::from(height))?;
-        // If the EXIF data is invalid, the picture is not turned. Other programs do the same.
+        // If the EXIF data is invalid, the picture is not turned. Other programs also ignore invalid EXIF data.
         let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
         Ok(Self { format, width, height, colour: decoder.color_type(), orientation })
     }
@@ -111,8 +111,8 @@ impl Header {
     }
 }
 
-/// Returns the number of pixels that the first chunk of a PNG claims. This is checked first, because on 32 bits the
-/// decoder cannot be created for a picture with too many pixels.
+/// Returns the number of pixels that the first chunk of a PNG claims. This number is checked first, because on 32-bit
+/// targets the decoder cannot be created for a picture with too many pixels.
 fn claimed_by_png(format: ImageFormat, bytes: &[u8]) -> Option<u64> {
     let number_at = |offset: usize| bytes.get(offset..offset + 4)?.try_into().ok().map(u32::from_be_bytes);
     match (format, number_at(16), number_at(20)) {
@@ -139,7 +139,7 @@ pub(crate) fn names_of(format: ImageFormat) -> (ImageFormat, &'static str, &'sta
     FORMATS.into_iter().find(|(known, ..)| *known == format).unwrap_or(FORMATS[0])
 }
 
-/// Returns the limits for a decoder. They also limit data other than the pixels, such as colour profiles.
+/// Returns the limits for a decoder. The limits also apply to data other than the pixels, such as colour profiles.
 pub(crate) fn limits() -> Limits {
     let mut limits = Limits::default();
     limits.max_alloc = Some(budget::MAX_MEMORY);

@@ -42,8 +42,8 @@ impl Region {
         Ok(Self { x, y, width, height })
     }
 
-    /// Returns the position of this region of the upright picture in the stored picture. The size is that of the stored
-    /// picture.
+    /// Returns the position of this region of the upright picture in the stored picture. The last argument is the size
+    /// of the stored picture.
     pub(crate) fn stored(self, orientation: Orientation, (width, height): (u32, u32)) -> Self {
         let Self { x, y, width: across, height: down } = self;
         let (right, below) = (x + across, y + down);
@@ -86,7 +86,7 @@ fn range(
             format!("is outside of the picture, which has {whole_side} on this side"),
         ));
     }
-    // Both values are between 0 and the length of the side.
+    // After rounding and limiting, both values are between 0 and the length of the side.
     let (first, last) = (first.floor() as u32, last.ceil().min(f64::from(side)) as u32);
     Ok((first, (last - first).max(1)))
 }

@@ -1,5 +1,5 @@
-//! The tools `image.crop` and `image.scale`. They check the memory, decode the picture, crop or resample the stored
-//! pixels, turn them upright, and return the new picture.
+//! The tools `image.crop` and `image.scale`. The tools check the memory, decode the picture, crop or resample the
+//! stored pixels, turn the result upright, and return the new picture.
 
 use crate::budget::check_memory;
 use crate::deliver::{Format, deliver};
@@ -119,8 +119,8 @@ fn resampled(picture: DynamicImage, size: (u32, u32)) -> DynamicImage {
     }
 }
 
-/// Returns the memory for the new picture, in addition to the decoded picture. While the new picture is turned and
-/// encoded, it needs three times its size, but the decoded picture has been freed.
+/// Returns the memory for the new picture, in addition to the decoded picture. Turning and encoding the new picture
+/// needs three times its size, but the memory of the decoded picture has been freed by then.
 fn additional_bytes(header: &Header, new: u64) -> u64 {
     let decoded = header.pixels().saturating_mul(channels(header));
     new.max(new.saturating_mul(3).saturating_sub(decoded))

@@ -9,9 +9,9 @@ use agent_host_sdk::types::Dimensions;
 pub enum Rule {
     /// A base cost, and a cost for each tile of 512 pixels after scaling.
     Tiles {
-        /// Tokens for each image.
+        /// Number of tokens for each image.
         base: u64,
-        /// Tokens for each tile.
+        /// Number of tokens for each tile.
         tile: u64,
     },
     /// A cost for each patch of 32 pixels.
@@ -19,9 +19,9 @@ pub enum Rule {
         /// Maximum number of patches. A larger image is scaled down, by the service or by this plugin if the service
         /// would reject it.
         budget: u32,
-        /// Maximum length of a side. Longer sides are scaled down in the same way.
+        /// Maximum length of a side. An image with a longer side is scaled down in the same way.
         max_side: u32,
-        /// Tokens for 100 patches.
+        /// Number of tokens for 100 patches.
         multiplier: u64,
     },
 }
@@ -38,8 +38,8 @@ const fn patches(budget: u32, max_side: u32, multiplier: u64) -> Rule {
 pub const NEWEST: Rule = patches(MAX_PATCHES, MAX_SIDE, 120);
 
 /// Rules by model name. A model also matches if its name continues with `-`. The first match applies. The sources are
-/// "Model sizing behavior" and the tables of "Calculating costs" in the vision guide. Multipliers of 120 are known only
-/// from measurements and citations.
+/// the section "Model sizing behavior" and the tables in the section "Calculating costs" of the vision guide.
+/// Multipliers of 120 are known only from measurements and citations.
 const RULES: [(&str, Rule); 24] = [
     ("gpt-4o-mini", tiles(2_833, 5_667)),
     ("gpt-4o", tiles(85, 170)),
@@ -67,8 +67,8 @@ const RULES: [(&str, Rule); 24] = [
     ("gpt-5.6", NEWEST),
 ];
 
-/// Returns the rule of a model. Unknown models get the newest rule, which scales images down least, so that its cost is
-/// never too low.
+/// Returns the rule of a model. Unknown models get the newest rule, which scales images down least, so that the
+/// calculated cost is never too low.
 pub fn rule_of(model: &str) -> Rule {
     let name = model.rsplit('/').next().unwrap_or(model);
     let matches =

@@ -1,5 +1,5 @@
 //! A media policy for OpenAI's models: it masks media that the model has seen, and keeps new media within OpenAI's
-//! limits on number, size and cost. Its decisions depend only on the request.
+//! limits on number, size and cost. The decisions of the plugin depend only on the request.
 
 pub mod cost;
 pub mod limits;

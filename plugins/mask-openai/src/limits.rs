@@ -4,12 +4,13 @@
 //! that names GPT-5.6 (2026). *File guide*: OpenAI, "File inputs",
 //! `developers.openai.com/api/docs/guides/file-inputs` (2026).
 
-/// Maximum number of images in a request. Source: vision guide, "Image input requirements". The guide of 2025 has 500.
+/// Maximum number of images in a request. Source: vision guide, "Image input requirements". The maximum in the guide of
+/// 2025 is 500.
 pub const MAX_IMAGES: usize = 1_500;
 
-/// Maximum payload of a request, in bytes. Source: vision guide, "Image input requirements", with 512 MB in one request
-/// (50 MB in 2025). They are treated as decimal megabytes, and 12 MB are reserved for text and tools. Media are sent as
-/// base64, so three bytes count as four.
+/// Maximum payload of a request, in bytes. Source: vision guide, "Image input requirements", which allows 512 MB in one
+/// request (50 MB in 2025). The megabytes are treated as decimal, and 12 MB are reserved for text and tools. Media are
+/// sent as base64, so three bytes count as four.
 pub const MAX_PAYLOAD: u64 = 500_000_000;
 
 /// Accepted image types. Source: vision guide, "Image input requirements". OpenAI rejects animated GIFs, but the
@@ -26,9 +27,9 @@ pub const FILE_TYPE: &str = "application/pdf";
 
 /// Side of a tile, in pixels. Source: vision guide, "Tile-based image tokenization".
 pub const TILE: u32 = 512;
-/// Side of the square that an image is scaled down to fit into, in pixels. The source is that of [`TILE`].
+/// Side of the square that an image is scaled down to fit into, in pixels. The source is the same as for [`TILE`].
 pub const TILED_SQUARE: u32 = 2_048;
-/// Length of the shortest side after scaling, in pixels. The source is that of [`TILE`].
+/// Length of the shortest side after scaling, in pixels. The source is the same as for [`TILE`].
 pub const TILED_SHORTEST: u32 = 768;
 
 /// Side of a patch, in pixels. Source: vision guide, "Patch-based image tokenization".
@@ -45,7 +46,8 @@ pub const MAX_SIDE: u32 = 65_535;
 /// four times the cost of the text that replaces media.
 pub const SEEN_COST: u64 = 100;
 
-/// Images may use the tokens of the context window divided by this number. The number is chosen by this plugin.
+/// Divisor for the context window: images may use at most the tokens of the context window divided by this number. The
+/// number is chosen by this plugin.
 pub const WINDOW_SHARE: u64 = 4;
 
 /// An image of unknown size is treated as a square with this side, in pixels. The number is chosen by this plugin.

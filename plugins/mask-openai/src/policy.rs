@@ -16,7 +16,7 @@ pub fn decide(request: &Request) -> Vec<Decision> {
     let rule = rule_of(&request.model.name);
     let mut budget = RequestBudget::of(request);
     let mut decisions: Vec<Decision> = request.items.iter().map(|item| mask(&item.media)).collect();
-    // Media that the model has not seen come first, newest first, because the turn is about them.
+    // Media that the model has not seen come first, newest first, because the turn is about these media.
     let mut order: Vec<usize> =
         (0..request.items.len()).filter(|index| may_stay(&request.items[*index], rule)).collect();
     order.sort_by_key(|index| (request.items[*index].seen_count > 0, std::cmp::Reverse(*index)));

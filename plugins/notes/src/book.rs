@@ -82,7 +82,7 @@ impl Book {
     }
 }
 
-/// Returns the key of a note. It is padded with zeros, so that keys are sorted by number.
+/// Returns the key of a note. The key is padded with zeros, so that keys are sorted by number.
 fn key(number: u64) -> String {
     format!("{number:020}")
 }

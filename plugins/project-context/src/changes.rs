@@ -11,12 +11,13 @@ const MAX_BYTES: usize = 60_000;
 /// Maximum number of names that are listed for each kind of change.
 const MAX_NAMES: usize = 20;
 
-/// The stamps of the files in a tree. They are incomplete if they would exceed [`MAX_BYTES`].
+/// The stamps of the files in a tree. The list is incomplete if all stamps together would exceed [`MAX_BYTES`].
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Stamps {
     /// Path, size in bytes, and modification time in milliseconds since 1970.
     files: Vec<(String, u64, u64)>,
-    /// Whether `files` contains all files of the tree. If not, a file that is not in `files` may be an old file.
+    /// Whether `files` contains all files of the tree. If this value is false, a file that is not in `files` may be an
+    /// old file.
     complete: bool,
 }
 

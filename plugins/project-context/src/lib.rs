@@ -1,5 +1,5 @@
-//! A context builder for agents that work in a project folder. It adds the project's notes and tree to the prompt, and
-//! before each step the files that have changed.
+//! A context builder for agents that work in a project folder. It adds the project's notes and file tree to the prompt.
+//! Before each step, it adds the names of files that have changed.
 
 mod changes;
 mod notes;

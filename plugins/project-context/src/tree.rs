@@ -13,7 +13,7 @@ const MAX_IN_DIRECTORY: usize = 1_000;
 const MAX_DEPTH: usize = 6;
 /// Maximum number of entries of one directory that are drawn.
 const MAX_DRAWN: usize = 40;
-/// Names of directories with files that tools create. They are left out.
+/// Names of directories with files that tools create. These directories are left out.
 const EXCLUDED: [&str; 6] = ["target", "node_modules", "dist", "build", "vendor", "__pycache__"];
 
 /// The files and directories of the project.
@@ -63,7 +63,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Reads the entries of a directory. They are sorted in reverse order, so that `pop` returns them in order.
+    /// Reads the entries of a directory. The entries are sorted in reverse order, so that `pop` returns them in order.
     fn read_directory(&mut self, root: &Path, path: &str, level: usize) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for entry in fs::read_dir(root.join(path))? {

@@ -14,11 +14,11 @@ pub struct Candidate<'a> {
 /// The result of searching a reply for JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SearchResult<'a> {
-    /// The reply contains one part that is probably JSON. It may be invalid.
+    /// The reply contains one part that is probably JSON. This part may be invalid JSON.
     One(Candidate<'a>),
     /// The reply contains nothing that looks like JSON.
     None,
-    /// The reply contains several parts at the given byte offsets. Choosing one of them could change the meaning.
+    /// The reply contains several parts at the given byte offsets. The choice of one part could change the meaning.
     Several(Vec<usize>),
 }
 
@@ -92,9 +92,9 @@ fn block(reply: &str, start: usize, end: usize) -> Option<Candidate<'_>> {
     (text.starts_with(['{', '[']) || is_json(text)).then_some(Candidate { start: start + skipped, text })
 }
 
-/// Finds objects and arrays that are separate from the prose. They start after a line break or a colon, and end at the
-/// end of a line. An object or array inside a sentence may be an example or a reference, as in `see [1]`, and is
-/// ignored.
+/// Finds objects and arrays that are separate from the prose. Such objects and arrays start after a line break or a
+/// colon, and end at the end of a line. An object or array inside a sentence may be an example or a reference, as in
+/// `see [1]`, and is ignored.
 fn between_prose(whole: Candidate<'_>) -> SearchResult<'_> {
     let mut found: Vec<Candidate<'_>> = Vec::new();
     let mut offset = 0;

@@ -1,5 +1,5 @@
-//! An output validator for agents whose answers must be JSON. It repairs errors if the text has a single possible
-//! meaning, and explains all other errors.
+//! An output validator for agents whose answers must be JSON. The validator repairs errors if the text has a single
+//! possible meaning, and explains all other errors.
 
 pub mod candidate;
 pub mod duplicates;

@@ -6,9 +6,9 @@ const AROUND: usize = 20;
 /// A position in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Line number. The first line is 1.
+    /// Line number. The first line has number 1.
     pub line: usize,
-    /// Number of the character in the line. The first character is 1.
+    /// Number of the character in the line. The first character has number 1.
     pub column: usize,
 }
 

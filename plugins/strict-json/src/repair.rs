@@ -43,8 +43,8 @@ fn double_quoted(characters: &mut Peekable<Chars<'_>>, repaired: &mut String) ->
     Some(())
 }
 
-/// Replaces the single quotes of a string such as `'word'`. Returns None unless the string is at a position where JSON
-/// allows a string, and contains no quotes, escapes or line breaks.
+/// Replaces the single quotes of a string such as `'word'`. Returns None if the string is at a position where JSON does
+/// not allow a string, or if it contains quotes, escapes or line breaks.
 fn single_quoted(characters: &mut Peekable<Chars<'_>>, repaired: &mut String) -> Option<()> {
     if !repaired.trim_end().ends_with(['{', '[', ',', ':']) {
         return None;

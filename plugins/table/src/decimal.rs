@@ -10,8 +10,8 @@ const MAX_DIGITS: usize = 60;
 /// Maximum number of digits after the decimal point of a mean.
 pub const MEAN_DIGITS: u32 = 12;
 
-/// The number `unscaled / 10^scale`. It has no trailing zeros after the decimal point, so that equal numbers are equal
-/// values.
+/// The number `unscaled / 10^scale`. The number has no trailing zeros after the decimal point, so that equal numbers
+/// are equal values.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Decimal {
     unscaled: BigInt,

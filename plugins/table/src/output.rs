@@ -61,7 +61,8 @@ pub fn rows(table: &Table, columns: &[usize], format: OutputFormat, limit: u32, 
     Rows { rows: json, csv, row_count: table.rows.len(), left_out, bad_rows: table.bad_rows.clone(), notes }
 }
 
-/// A cell as JSON. A number stays a number only if parsing it as binary floating point gives the same number.
+/// Converts a cell to JSON. A number stays a JSON number only if a parser that uses binary floating point reads the
+/// same number.
 pub fn cell_json(cell: &Cell) -> Value {
     match cell {
         Cell::Empty => Value::Null,

@@ -101,9 +101,9 @@ pub enum TableError {
     /// The table has more than [`MAX_ROWS`] rows or [`MAX_COLUMNS`] columns.
     #[error("the table has more than {limit} {what}; use a part of it")]
     TooLarge {
-        /// The things that are too many: `rows` or `columns`.
+        /// The name of the limited quantity: `rows` or `columns`.
         what: &'static str,
-        /// The maximum number.
+        /// The maximum number of rows or columns.
         limit: usize,
     },
     /// The column does not exist.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 /// The maximum length of a pattern in bytes.
 const MAX_PATTERN: usize = 1_000;
 
-/// The maximum memory of a compiled pattern in bytes. It rejects patterns such as `(a{1000}){1000}`.
+/// The maximum memory of a compiled pattern in bytes. The limit rejects patterns such as `(a{1000}){1000}`.
 const MAX_COMPILED: usize = 1 << 20;
 
 /// The maximum total length of the shown matches in bytes.

@@ -10,7 +10,7 @@ use url::Url;
 
 /// The maximum size of a page in bytes.
 const MAX_PAGE: usize = 4 * 1024 * 1024;
-/// The maximum number of redirects to follow. The host checks each of them like a separate request.
+/// The maximum number of redirects to follow. The host checks each redirect like a separate request.
 const MAX_REDIRECTS: usize = 3;
 /// The maximum number of returned links.
 const MAX_LINKS: usize = 100;

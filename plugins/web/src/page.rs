@@ -1,5 +1,5 @@
-//! Converts HTML to readable text in paragraphs, without scripts, styles and navigation. It reads the HTML once, from
-//! start to end. Invalid HTML is not an error: the converter returns the text that it can read.
+//! Converts HTML to readable text in paragraphs, without scripts, styles and navigation. The converter reads the HTML
+//! once, from start to end. Invalid HTML is not an error: the converter returns the text that it can read.
 
 use crate::entities;
 use agent_host_sdk::prelude::*;
@@ -119,7 +119,7 @@ fn next_token(html: &str) -> Option<(Token<'_>, &str)> {
     Some((if is_close { Token::Close { name } } else { Token::Open { name, attributes } }, after))
 }
 
-/// Returns the index of the `>` that ends the tag. A `>` in quotes does not end it.
+/// Returns the index of the `>` that ends the tag. A `>` in quotes does not end the tag.
 fn end_of_tag(tag: &str) -> usize {
     let mut quote = None;
     for (at, byte) in tag.bytes().enumerate() {

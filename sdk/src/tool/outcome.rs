@@ -100,7 +100,7 @@ impl Done {
         self
     }
 
-    /// Adds a media item by its digest. It can be a media item of this session or one that this call has finished.
+    /// Adds a media item by its digest. The media item must belong to this session, or this call must have finished it.
     pub fn and_stored(mut self, digest: impl Into<String>) -> Self {
         self.content.push(Content::StoredMedia(digest.into()));
         self
@@ -115,14 +115,15 @@ impl Done {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns the parsed machine-readable result. If the result has none, returns the JSON content, provided that it
-    /// is the only content. Otherwise returns `None`.
+    /// Returns the parsed machine-readable result. If the result has no machine-readable result, returns the JSON
+    /// content if it is the only content, and otherwise `None`.
     pub fn value(&self) -> Option<Value> {
         let text = self.structured.as_deref().or_else(|| self.only_json())?;
         serde_json::from_str(text).ok()
     }
 
-    /// Uses the JSON content as the machine-readable result if the result has none and the JSON is the only content.
+    /// If there is no machine-readable result and the only content is JSON, the JSON becomes the
+    /// machine-readable result.
     pub(super) fn use_only_json_as_structured(&mut self) {
         if self.structured.is_none() {
             self.structured = self.only_json().map(str::to_owned);

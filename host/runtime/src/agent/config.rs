@@ -29,11 +29,11 @@ pub const DEFAULT_OFFERED_TOOLS: u32 = 15;
 pub struct PluginAllowance {
     /// Resources that the plugin may access. Default: none.
     pub grants: Grants,
-    /// Limits of each call of the plugin.
+    /// Limits of each call to the plugin.
     pub limits: CallLimits,
     /// Whether the user at the terminal is asked for missing grants at the plugin's first use.
     pub asking: AskPolicy,
-    /// Grants that users have given since the host started. They also apply to open turns.
+    /// Grants that users have given since the host started. These grants also apply to open turns.
     pub answered: AnsweredGrants,
 }
 
@@ -50,17 +50,17 @@ pub enum AskPolicy {
 /// Grants that a user gave to a plugin at its first use.
 #[derive(Clone, Debug, Default)]
 pub struct AnsweredGrants {
-    /// Grants that remain valid until the host exits, even if the configuration changes.
+    /// Grants that are valid until the host exits, even if the configuration changes.
     pub for_this_run: Grants,
-    /// Permanent grants. They are written to the configuration, and are revoked when they are removed from the
-    /// configuration.
+    /// Permanent grants. These grants are written to the configuration, and a grant is revoked when it is removed from
+    /// the configuration.
     pub for_good: Grants,
 }
 
 /// The identity that a rule with a tool's exact name is bound to (row 52).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RuleBinding {
-    /// The digest of the plugin's component, or the transport of the server.
+    /// The digest of the plugin's component, or the transport of the MCP server.
     #[default]
     Identity,
     /// The name of the plugin. This binding is meant for plugin development, where each build has another digest.
@@ -70,12 +70,12 @@ pub enum RuleBinding {
 /// The part of the user's long-term memory that an agent uses (D4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryUse {
-    /// The agent recalls how turns of all of the user's agents ended, and the results of its own tools. It stores
-    /// memories of both kinds.
+    /// The agent recalls the results of its own tools, and how turns of all of the user's agents ended. The agent
+    /// stores how its turns ended and the results of its tools.
     #[default]
     User,
-    /// The agent recalls only the memories that it stored itself. The user's other agents may still recall the endings
-    /// of its turns.
+    /// The agent recalls only memories that the same agent has stored. The user's other agents may still recall how
+    /// this agent's turns ended.
     Agent,
     /// The agent neither recalls nor stores memories.
     Off,
@@ -98,7 +98,7 @@ pub struct OutboxConfig {
     /// Directory in which each event is written to a file. If `None`, events stay in the store.
     pub directory: Option<PathBuf>,
     /// Whether the host sends an event when a turn ends, and whether it sends an event when calls need an approval
-    /// (I6). An approval request that was sent as an event can be answered by an event. A change of this setting
+    /// (I6). An approval request that was sent as an event can be answered by an event. A change to this setting
     /// applies to turns that begin later.
     pub announced: AnnouncedEvents,
 }
@@ -106,15 +106,15 @@ pub struct OutboxConfig {
 /// The configuration of one agent.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
-    /// Name of the agent. The subjects of its sessions begin with it.
+    /// Name of the agent. The subjects of the agent's sessions begin with this name.
     pub name: String,
     /// The agent's configuration file, if it has one. Approvals and rules are bound to this file (row 52).
     pub file: Option<PathBuf>,
-    /// The identity that rules with a tool's exact name are bound to. Default: the component or server that offers the
-    /// tool.
+    /// The identity that rules with a tool's exact name are bound to. Default: the component or server that offers
+    /// the tool.
     pub rule_binding: RuleBinding,
-    /// Additional vetting of the agent's components, after the host's own vetting. It allows a delegate to have
-    /// stricter requirements. Default: none.
+    /// Additional vetting of the agent's components, after the host's own vetting. Additional vetting allows a delegate
+    /// to have stricter requirements than the host. Default: none.
     pub vetting: Option<Arc<dyn ComponentVerifier>>,
     /// The user whose long-term memory the agent uses. If `None`, the agent uses no memory.
     pub user: Option<String>,
@@ -130,19 +130,19 @@ pub struct AgentConfig {
     pub summary: SummaryWriter,
     /// How the models call tools (L20). Default: the provider's native tool calls.
     pub tool_dialect: ToolDialect,
-    /// Maximum number of tools that are offered to the model. If the agent has more tools, those that match the input
-    /// best are offered (L25). Default: 15.
+    /// Maximum number of tools that are offered to the model. If the agent has more tools, only the tools that match
+    /// the input best are offered (L25). Default: 15.
     pub offered_tools: u32,
     /// Whether the output includes the session's messages (L13). Default: false.
     pub include_history: bool,
     /// JSON Schema of the output (L12). If `None`, the output is plain text.
     pub output_schema: Option<Value>,
-    /// Grants and limits, by the name of the plugin. A plugin that is not listed has no grants and the limits in
-    /// `limits`.
+    /// Grants and limits, by the name of the plugin. A plugin that is not listed has no grants, and the limits in
+    /// `limits` apply to its calls.
     pub plugins: BTreeMap<String, PluginAllowance>,
-    /// Limits of the calls of plugins that are not listed in `plugins`.
+    /// Limits of calls to plugins that are not listed in `plugins`.
     pub limits: CallLimits,
-    /// File trees that the host's own file tools may read. Default: none.
+    /// Directories that the host's own file tools may read. Default: none.
     pub host_trees: Vec<TreeGrant>,
     /// Name of the plugin that builds the context. If `None`, the host assembles the context.
     pub context_builder: Option<String>,

@@ -32,7 +32,8 @@ pub struct PluginVersions {
     pub rolled_back: BTreeMap<String, Digest>,
     /// New versions that are on trial, by the name of the plugin.
     pub trials: BTreeMap<String, VersionTrial>,
-    /// Files whose version failed its canary when the agent was built, so that the host uses an earlier version.
+    /// Plugin files whose version failed its canary call when the agent was built. The host uses an earlier version of
+    /// these plugins.
     pub refused: BTreeMap<PathBuf, Digest>,
 }
 
@@ -90,8 +91,8 @@ impl LiveAgent {
         }
     }
 
-    /// Returns the grants that a plugin had before they were revoked. For each kind of grant, the result contains the
-    /// grants before the latest revocation that affected this kind.
+    /// Returns the grants that a plugin had before revocations in this process. For each kind of grant, the result
+    /// contains the grants before the latest revocation that affected this kind.
     pub fn revoked(&self, plugin: &str) -> Grants {
         let revoked = self.0.revoked.lock().unwrap_or_else(PoisonError::into_inner);
         revoked.get(plugin).cloned().unwrap_or_default()

@@ -15,7 +15,7 @@ pub const DEFAULT_COOLDOWN: Duration = Duration::from_secs(60);
 pub struct PlanningModels {
     /// The model that makes the plan and writes the answer.
     pub planner: Arc<dyn Provider>,
-    /// The model that carries out the steps.
+    /// The model that carries out the steps of the plan.
     pub executor: Arc<dyn Provider>,
 }
 
@@ -28,13 +28,13 @@ pub struct Models {
     /// Duration for which a model is skipped after a call and all of its retries have failed, if another model is
     /// available. Default: 60 s.
     pub cooldown: Duration,
-    /// The model that summarises messages that are removed from the prompt (L27). Default: the model that answers the
-    /// user.
+    /// The model that summarises messages that are removed from the prompt (L27). Default: the model that answers
+    /// the user.
     pub summary: Option<Arc<dyn Provider>>,
-    /// The models that make a plan and carry it out (L24). Default: none, so turns run without a plan.
+    /// The models that make a plan and carry it out (L24). Default: none. Turns then run without a plan.
     pub planning: Option<PlanningModels>,
-    /// The embedding model that selects the tools that match the input best (L25). Default: none, so tools are compared
-    /// by their words.
+    /// The embedding model that selects the tools that match the input best (L25). Default: none. The words of the
+    /// input are then compared with the words of the tools.
     pub embedder: Option<Arc<Embedder>>,
     /// The output of a turn if no model replies. If the agent has an output schema, the text must be JSON that
     /// satisfies the schema. Default: none.
@@ -52,7 +52,7 @@ impl Models {
         Self { chain, retry, cooldown, summary, planning, embedder, fallback_text: None, cooling_until }
     }
 
-    /// Returns the models' secrets, each with the host that it is sent to.
+    /// Returns the models' secrets. Each secret is returned with the network host that receives the secret.
     pub(crate) fn secrets(&self) -> Vec<(Redaction, SecretHolder)> {
         let given_to = |host: Option<String>| host.map_or(SecretHolder::Anyone, SecretHolder::Host);
         let models = self.all().chain(&self.summary).map(|model| (model.secrets(), given_to(model.host())));
@@ -87,8 +87,8 @@ impl Models {
         &self.chain[0]
     }
 
-    /// Returns the model at this index in the chain, or the last model if the chain has become shorter since the turn
-    /// began.
+    /// Returns the model at this index in the chain, or the last model if the chain has become shorter since the
+    /// turn began.
     pub(crate) fn at(&self, index: u32) -> &Arc<dyn Provider> {
         self.chain.get(index as usize).unwrap_or(&self.chain[self.chain.len() - 1])
     }
@@ -113,8 +113,9 @@ impl Models {
         available.and_then(|(index, _)| u32::try_from(index).ok())
     }
 
-    /// Returns the index of the model to ask after the model at `index` has failed. This is the next model that is not
-    /// cooling down, or the next model if all later models are cooling down. Returns `None` at the end of the chain.
+    /// Returns the index of the model to ask after the model at `index` has failed. The result is the next model
+    /// that is not cooling down, or the next model if all later models are cooling down. Returns `None` at the end
+    /// of the chain.
     pub(crate) fn next_after(&self, index: u32) -> Option<u32> {
         let next = index + 1;
         if next as usize >= self.chain.len() {

@@ -123,7 +123,7 @@ pub(crate) fn resumed_agent(
     current.resumed(resumed_config, generation, tools)
 }
 
-/// Adds those of the current agent's context builder, validators and media policies that the turn began without.
+/// Adds the current agent's context builder, validators and media policies if the turn began without them.
 fn with_roles(generation: Generation, current: &Agent) -> Generation {
     let config = current.config();
     let named = config.context_builder.iter().chain(&config.validators).chain(config.media_policies.values());
@@ -157,7 +157,7 @@ pub(crate) async fn unknown_components(
 }
 
 fn grants_to_json(grants: &Grants) -> Value {
-    serde_json::to_value(grants.pinned()).expect("names and paths serialise")
+    serde_json::to_value(grants.pinned()).expect("names and paths can be serialised")
 }
 
 /// Reads pinned grants. If the JSON cannot be read, nothing is granted.

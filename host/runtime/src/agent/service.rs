@@ -44,8 +44,8 @@ impl ServiceConfig {
         }
     }
 
-    /// Returns the tool definition of the service. The schema may still contain the reserved field, which the registry
-    /// removes.
+    /// Returns the tool definition of the service. The schema may still contain the reserved field, which the
+    /// registry removes.
     pub(crate) fn definition(&self, name: &str) -> ToolDefinition {
         let mut input_schema = self.accepts.clone();
         if let Value::Object(schema) = &mut input_schema {

@@ -9,18 +9,18 @@ use agent_core::outgoing_event::OutgoingEvent;
 use agent_core::run::{Emission, Run};
 use serde_json::json;
 
-/// Type of the event that requests approvals. Its data contains the calls in the form that the session event
-/// `approval_requested` has.
+/// Type of the event that requests approvals. The event's data contains the calls in the same form as the session
+/// event `approval_requested`.
 pub const APPROVAL_REQUESTED: HostEventType = HostEventType::ApprovalRequested;
-/// Type of the event that answers an approval request. Its `parentid` is the `id` of the request, and its `subject` is
-/// the session.
+/// Type of the event that answers an approval request. The event's `parentid` is the `id` of the request, and its
+/// `subject` is the session.
 pub const APPROVAL_RESOLVED: HostEventType = HostEventType::ApprovalResolved;
 
 /// Prefix of the id of an approval request.
 const REQUEST_ID_PREFIX: &str = "approval_";
 
 /// Adds an outgoing event for each approval request in the change, if the agent is configured to send such events.
-/// `before` and `after` are the run before and after the change.
+/// `before` and `after` are the states of the run before and after the change.
 pub(crate) fn announce_approvals(services: &SessionServices, (before, after): (&Run, &Run), change: &mut Change) {
     let announced = after.turn.as_ref().map(|turn| turn.config.announced).unwrap_or_default();
     if announced.approvals == Emission::Silent {
@@ -41,8 +41,8 @@ fn approval_request_id(run: &Run, number: u64) -> String {
     run.unique_id(&format!("{REQUEST_ID_PREFIX}{number}"))
 }
 
-/// Returns the sequence number of the durable event that a request id refers to. Returns `None` unless the complete id
-/// matches. A request id has a random suffix, so only someone who has seen the request can answer it.
+/// Returns the sequence number of the durable event that a request id refers to. Returns `None` if the complete id does
+/// not match. A request id has a random suffix, so only someone who has seen the request can answer it.
 pub(crate) fn approval_request_number(run: &Run, request: &str) -> Option<u64> {
     let digits: String = request.strip_prefix(REQUEST_ID_PREFIX)?.chars().take_while(char::is_ascii_digit).collect();
     let number = digits.parse().ok()?;

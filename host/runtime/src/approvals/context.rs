@@ -25,7 +25,7 @@ pub(crate) struct ApprovalContext<'a> {
     pub(crate) services: &'a SessionServices,
     pub(crate) run: &'a Run,
     pub(crate) held_requests: &'a HeldRequests,
-    /// Calls that were loaded from the store. Their arguments are checked again before the calls run.
+    /// Calls that were loaded from the store. The arguments of these calls are checked again before the calls run.
     pub(crate) unverified: &'a HashSet<CallId>,
 }
 
@@ -153,7 +153,7 @@ fn warn_of_void_grants(grants: &[&LastingGrant], tool: &RegisteredTool, current:
     let mut of_tool = grants.iter().filter(|grant| grant.tool == *name && grant.arguments.is_none());
     let Some(earlier) = of_tool.next() else { return };
     let reason = match &earlier.scope {
-        None => "an older version of this host did not record its scope",
+        None => "an older version of this host did not record the scope of the earlier approval",
         Some(scope) if scope.identity != current.identity => {
             "the agent's file, the user, or the plugin or server that offers the tool has changed"
         }

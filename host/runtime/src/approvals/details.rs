@@ -1,5 +1,5 @@
-//! Adds the details of calls for the users who approve them, and notes for the model about calls whose arguments a user
-//! has changed.
+//! Adds details of calls to approval requests for users, and adds notes to call results for the model if a user has
+//! changed the arguments of a call.
 
 use super::context::ApprovalContext;
 use crate::history::LoadedHistory;
@@ -11,7 +11,7 @@ use agent_core::run::Input;
 use agent_store::StoreError;
 use serde_json::Value;
 
-/// Adds details from the calls' records to approval requests, so that users know which calls they allow.
+/// Adds details from the calls' records to approval requests. The details show users which calls they allow.
 pub(crate) async fn add_event_details(
     context: ApprovalContext<'_>,
     history: &mut LoadedHistory,
@@ -25,8 +25,8 @@ pub(crate) async fn add_event_details(
     for event in &mut change.events {
         match &mut event.kind {
             EventKind::ApprovalRequested { calls } => add_item_details(context, history, calls, &new_records).await?,
-            // The run does not store the arguments of calls. For a call that never ran, they are copied from the call's
-            // record.
+            // The run does not store the arguments of calls. For a call that never ran, the arguments are copied from
+            // the call's record.
             EventKind::ToolCall { call, arguments, attempt: 0, .. } if *arguments == Value::Null => {
                 let stored = history.load_calls(std::slice::from_ref(call)).await?;
                 let record = new_records.iter().chain(&stored).find(|record| record.id == *call);
@@ -38,7 +38,8 @@ pub(crate) async fn add_event_details(
     Ok(())
 }
 
-/// Adds details to the items of an approval request. `new_records` contains the records of calls that are not stored yet.
+/// Adds details to the items of an approval request. `new_records` contains the records of calls that are not
+/// stored yet.
 pub(crate) async fn add_item_details(
     context: ApprovalContext<'_>,
     history: &mut LoadedHistory,

@@ -13,7 +13,8 @@ use agent_core::tool::{ToolError, ToolSource};
 use agent_store::StoreError;
 use serde_json::Value;
 
-/// A dispatch that must not happen. The run receives `input` instead, and `denial` is recorded in the audit log (O3).
+/// A dispatch that must not happen. The run receives `input` in place of the dispatch, and `denial` is recorded in the
+/// audit log (O3).
 pub(crate) struct BlockedDispatch {
     pub(crate) input: Input,
     pub(crate) denial: Option<(Option<CallId>, Denial)>,
@@ -34,9 +35,9 @@ enum DecidedBy {
     Rules,
 }
 
-/// Returns the error for a call whose MCP server has changed the tool's definition since the model called it. This can
-/// happen when another process continues the turn (P10). If a user decides about the call and the arguments are still
-/// valid, there is no error, and the user is asked again about the current definition (row 19).
+/// Returns the error for a call whose MCP server has changed the tool's definition since the model called it. The
+/// definition can change when another process continues the turn (P10). If a user decides about the call and the
+/// arguments are still valid, there is no error, and the user is asked again about the current definition (row 19).
 fn changed_since(record: &CallRecord, tool: &RegisteredTool, decided_by: DecidedBy) -> Option<ToolError> {
     let Some(ToolSource::Mcp { server, definition: Some(called) }) = &record.source else { return None };
     if *called == tool.digest {

@@ -38,8 +38,8 @@ impl ApprovalContext<'_> {
         Ok(Ruling { policy, because })
     }
 
-    /// Binds each rule with an exact tool name to the plugin or server that offers the tool now, unless the rule is
-    /// already bound.
+    /// Binds each rule with an exact tool name to the plugin or server that offers the tool now. Rules that are already
+    /// bound are not changed.
     pub(crate) async fn bind_rules(&self) -> Result<(), StoreError> {
         let agent = self.services.agent.clone();
         for name in agent.config().approvals.tools.keys() {
@@ -64,8 +64,8 @@ impl ApprovalContext<'_> {
         ApprovalScope { identity: digest_of_json(&identity), grants: digest_of_json(&self.grants_in_force(tool)) }
     }
 
-    /// Returns the scope of an approval of a plugin's service request. It combines the scope for the service with the
-    /// requesting plugin, so that an approval of the model's own calls does not cover requests of a plugin.
+    /// Returns the scope of an approval of a plugin's service request. The scope combines the scope for the service
+    /// with the requesting plugin, so that an approval of the model's own calls does not cover requests of a plugin.
     pub(crate) fn request_scope(&self, service: &RegisteredTool, call: &CallRecord) -> ApprovalScope {
         let ApprovalScope { identity, grants } = self.approval_scope(service);
         let requesting_tool = self.services.agent.registry().get(&call.name);
@@ -162,8 +162,8 @@ fn program(agent: &Agent, tool: &RegisteredTool) -> Value {
 /// modification time.
 const MAX_HASHED_BYTES: u64 = 4 << 20;
 
-/// File extensions of scripts. A file with another extension counts as data, which the server itself may change, unless
-/// the file begins with `#!`.
+/// File extensions of scripts. A file with another extension counts as data, which the server itself may change.
+/// However, every file that begins with `#!` counts as code.
 const SCRIPT_EXTENSIONS: [&str; 18] = [
     "bash", "cjs", "cts", "fish", "jar", "js", "jsx", "lua", "mjs", "mts", "php", "pl", "ps1", "py", "pyz", "rb", "sh",
     "ts",
@@ -231,8 +231,8 @@ fn delegate_grants(agent: &Agent) -> Value {
     })
 }
 
-/// Returns grants as JSON: the form that an open turn pins, the values of the settings, and the resolved directories of
-/// the file trees.
+/// Returns grants as JSON. The JSON contains the grants in the form that an open turn pins, the values of the plugin's
+/// settings, and the resolved paths of the granted directories.
 fn grants_value(grants: &Grants) -> Value {
     json!({"pinned": grants.pinned(), "config": grants.config, "folders": trees_value(grants)})
 }

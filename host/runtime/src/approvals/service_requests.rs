@@ -31,18 +31,19 @@ const MAX_DATA_BYTES: usize = MAX_EVENT_BYTES - (64 << 10);
 /// Maximum number of characters that a denial quotes from a plugin's own text.
 const MAX_QUOTED_CHARACTERS: usize = 80;
 
-/// A request that a plugin may make: the outgoing event, and the service whose rules apply.
+/// A request that a plugin may make. Contains the outgoing event, and the service whose rules apply to the event.
 #[derive(Debug)]
 pub(crate) struct PermittedRequest {
     pub(crate) forwarded: ForwardedCall,
-    /// The service whose rules apply. If no service of the agent has this event type, the value is `None` and only the
-    /// plugin's grant is checked.
+    /// The service whose rules apply to the request. If no service of the agent has this event type, the value is
+    /// `None` and only the plugin's grant is checked.
     pub(crate) service: Option<Arc<RegisteredTool>>,
-    /// Denial for the part of the request that the host ignores, if any.
+    /// Denial for the part of the request that the host ignores. `None` if the host ignores no part.
     pub(crate) denial: Option<Denial>,
 }
 
-/// A permitted request, with the identity that a user must approve first, if any ([`LastingGrant::identity`]).
+/// A permitted request. If a user must approve the request first, it also contains the identity to
+/// approve ([`LastingGrant::identity`]).
 #[derive(Debug)]
 pub(crate) struct JudgedRequest {
     pub(crate) permitted: PermittedRequest,
@@ -101,7 +102,7 @@ impl ApprovalContext<'_> {
         Ok(self.run.grants.iter().chain(&lasting).any(|grant| self.is_remembered_for(grant, (service, scope), data)))
     }
 
-    /// Returns whether a request may be sent now after a user was asked to approve it.
+    /// Returns whether a request that a user was asked to approve may be sent now.
     pub(super) async fn held_request_status(
         &self,
         record: &CallRecord,
@@ -153,8 +154,8 @@ impl ApprovalContext<'_> {
         Ok(Some((held.clone(), request)))
     }
 
-    /// Returns the details of a held request. An approval request shows them to the user in place of the call's own
-    /// tool and arguments.
+    /// Returns the details of a held request. An approval request shows these details to the user in place of the
+    /// call's own tool and arguments.
     pub(super) async fn held_request_details(
         &self,
         item: &ApprovalItem,
@@ -171,8 +172,8 @@ impl ApprovalContext<'_> {
         }))
     }
 
-    /// Converts a user's verdict on a held request. An approval is bound to the service and to the request's data,
-    /// which cannot be changed because the plugin's tool has already run.
+    /// Converts a user's verdict on a held request to the verdict for the run. An approval is bound to the service and
+    /// to the request's data. The data cannot be changed, because the plugin's tool has already run.
     pub(crate) async fn decide_held_request(
         &self,
         (held, request): (UnapprovedRequest, ServiceRequest),
@@ -206,8 +207,8 @@ impl ApprovalContext<'_> {
         Ok(Ok(ApprovalVerdict::Granted { edited: None, grant }))
     }
 
-    /// Checks all conditions of a request except for the user's approval: the plugin's current grant, the keys that are
-    /// reserved for the host, and the service's schema and rules.
+    /// Checks all conditions of a request other than the user's approval. The conditions are the plugin's current
+    /// grant, the keys that are reserved for the host, and the service's schema and rules.
     fn check_request(
         &self,
         record: &CallRecord,
@@ -256,7 +257,8 @@ impl ApprovalContext<'_> {
         }
     }
 
-    /// Returns the service that a request is for, with its name. `None` if no service of the agent has the event type.
+    /// Returns the service to which a request is sent, and the name of the service. `None` if no service of the agent
+    /// has the event type.
     fn service_of(&self, request: &ServiceRequest) -> Result<Option<(&str, &ServiceConfig)>, String> {
         let ServiceRequest { event_type, domain, .. } = request;
         let services = &self.services.agent.config().services;

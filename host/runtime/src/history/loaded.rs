@@ -1,4 +1,4 @@
-//! The messages and calls that a session keeps in memory, so that a step reads only the missing messages and calls from
+//! The messages and calls that a session keeps in memory. A step reads only the missing messages and calls from
 //! the store.
 
 use agent_core::change::{Body, CallChange, CallRecord, CallResult, Change};

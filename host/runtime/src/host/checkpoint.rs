@@ -1,11 +1,11 @@
-//! Named points before and after every commit and action. Tests kill the process at these points (row 27 of the
-//! threats).
+//! Named points before and after every commit and action. Tests kill the process at these points (row 27 of
+//! the threats).
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A point that the runtime has reached. Its display form is, for example, `before-commit:reply` or
-/// `after-call:text.count`.
+/// A point that the runtime has reached. The display form of a checkpoint is, for example, `before-commit:reply`
+/// or `after-call:text.count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checkpoint<'a> {
     /// A new state has been computed but not stored yet. Contains the name of the input.

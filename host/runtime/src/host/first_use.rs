@@ -11,11 +11,11 @@ use tokio::sync::{mpsc, oneshot};
 pub type FirstUses = mpsc::Sender<FirstUse>;
 
 /// A question about the first use of a plugin that lacks grants. The agent's configuration neither gives nor refuses
-/// these grants. The receiver answers by changing the [agent](FirstUse::agent). The turn continues when this value is
-/// dropped.
+/// these grants. The receiver answers by changing the [agent](FirstUse::agent). The turn continues when this value
+/// is dropped.
 pub struct FirstUse {
-    /// The agent that uses the plugin. [`LiveAgent::answer`] adds grants to this agent. The grants also apply to open
-    /// turns.
+    /// The agent that uses the plugin. [`LiveAgent::answer`] adds grants to this agent. The grants also apply to
+    /// open turns.
     pub agent: LiveAgent,
     /// Subject of the session.
     pub session: String,
@@ -41,8 +41,8 @@ impl FirstUse {
         !self.answered.is_closed()
     }
 
-    /// Returns the grants that the plugin had before they were revoked. For the revoked kinds of grants, the question
-    /// may not ask for more than these grants (row 48).
+    /// Returns the grants that the plugin had before revocations in this process. For the revoked kinds
+    /// of grants, the question may not ask for more than these grants (row 48).
     pub fn revoked(&self) -> Grants {
         self.agent.revoked(&self.plugin.name)
     }

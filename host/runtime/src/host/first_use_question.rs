@@ -43,7 +43,7 @@ impl SessionServices {
         };
         let wait = async move {
             if sender.send(question).await.is_ok() {
-                // No value is ever sent on this channel. It is closed when the question is dropped.
+                // No value is ever sent on this channel. The channel is closed when the question is dropped.
                 let _ = answer.await;
             }
         };

@@ -32,7 +32,7 @@ struct LedgerState {
     finished: VecDeque<FinishedQuestion>,
 }
 
-/// A finished question. It must be committed before any data that depends on its answer.
+/// A finished question. The question must be committed before any data that depends on its answer.
 pub(crate) struct FinishedQuestion {
     pub(crate) input: Input,
     pub(crate) record: PluginModelRecord,
@@ -52,8 +52,8 @@ impl ModelLedger {
         self.lock().finished.pop_front()
     }
 
-    /// Reserves tokens of the plugin's budget for a question with `prompt` tokens and an answer of at most `max_answer`
-    /// tokens.
+    /// Reserves tokens of the plugin's budget for a question with `prompt` tokens and an answer of at most
+    /// `max_answer` tokens.
     fn reserve(
         self: &Arc<Self>,
         asker: &ModelCaller,
@@ -99,8 +99,8 @@ struct ReservedTokens {
     answer: u64,
     record: PluginModelRecord,
     texts: Vec<String>,
-    /// Number of tokens to charge to the budget, and the usage that the provider reported. `None` until the question is
-    /// finished.
+    /// Number of tokens to charge to the budget, and the usage that the provider reported. `None` until the question
+    /// is finished.
     outcome: Option<(u64, Usage)>,
 }
 

@@ -26,15 +26,15 @@ pub struct Host {
     pub sandbox: Sandbox,
     /// Scales pictures down for models.
     pub downscaler: Downscaler,
-    /// Function that is called at every checkpoint. Only tests set it.
+    /// Function that is called at every checkpoint. Only tests set this field.
     pub checkpoint: Option<CheckpointObserver>,
-    /// Receives the questions about missing grants at a plugin's first use (P6). `None` if nobody can answer such
-    /// questions.
+    /// Receives the questions about missing grants at a plugin's first use (P6). `None` if nobody can answer
+    /// such questions.
     pub first_uses: Option<FirstUses>,
-    /// Answers the HTTP requests of plugins instead of the network. If `None`, requests are sent over the network.
+    /// Port that answers the HTTP requests of plugins. If `None`, the requests are sent over the network.
     pub http: Option<Arc<dyn HttpPort>>,
-    /// Token that is cancelled when the process shuts down. Turns then stop as they would in a crash, and can be
-    /// continued later. They are not stored as cancelled ([`TurnResult::Interrupted`](crate::TurnResult::Interrupted)).
+    /// Token that is cancelled when the process shuts down. Open turns then stop as in a crash, and can be continued
+    /// later. Such turns are not stored as cancelled ([`TurnResult::Interrupted`](crate::TurnResult::Interrupted)).
     pub leaving: CancellationToken,
 }
 
@@ -43,7 +43,7 @@ pub struct Host {
 pub(crate) struct SessionServices {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) sandbox: Sandbox,
-    /// The agent of the open turn. It stays the same until the turn ends.
+    /// The agent of the open turn. This agent stays the same until the turn ends.
     pub(crate) agent: Arc<Agent>,
     /// The current agent, which the next turn will use. The open turn cannot have more grants than this agent.
     pub(crate) live: LiveAgent,
@@ -118,8 +118,8 @@ impl SessionServices {
 
     /// Returns the filter for the memories that the session may recall, or `None` if it may recall no memories. Tool
     /// results are recalled only by the agent that called the tools, because the results depend on its grants. A
-    /// delegated session recalls no memories, because its task contains everything that it needs (L16). Memories of the
-    /// session itself are excluded, because they are in its history.
+    /// delegated session recalls no memories, because the task contains everything that the session needs (L16).
+    /// Memories of the session itself are excluded, because the history already contains their content.
     pub(crate) fn recall_filter(&self) -> Option<MemoryFilter> {
         let config = self.agent.config();
         let user = config.user.clone().filter(|_| self.delegated_by.is_none())?;
@@ -150,8 +150,8 @@ impl SessionServices {
         }
     }
 
-    /// Returns a plugin of the turn with its current grants (P6, P10). These are the grants that the turn began with
-    /// and the grants that users have given since then, without the grants that have been revoked.
+    /// Returns a plugin of the turn with its current grants (P6, P10). The current grants are the grants that the turn
+    /// began with and the grants that users have given since then, without the grants that have been revoked.
     pub(crate) fn current_setup<'s>(&self, pinned: &'s PluginSetup) -> Cow<'s, PluginSetup> {
         let current = self.live.current();
         let name = pinned.plugin().name();
@@ -170,8 +170,8 @@ impl SessionServices {
         }
     }
 
-    /// Returns the file trees that the host's own file tools may read. These are the trees that the turn began with,
-    /// without the trees that have been revoked.
+    /// Returns the directories that the host's own file tools may read. The result contains the directories that were
+    /// granted when the turn began, without directories whose grant has been revoked.
     pub(crate) fn current_host_trees(&self) -> Vec<TreeGrant> {
         intersect_trees(&self.agent.config().host_trees, &self.live.current().config().host_trees)
     }

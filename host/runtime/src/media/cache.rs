@@ -1,5 +1,5 @@
-//! A cache of recently scaled pictures, so that a picture is not scaled again in every step. The size of the cache is
-//! limited.
+//! A cache of recently scaled pictures, so that a picture is not scaled again in every step. The size of the cache
+//! is limited.
 
 use agent_core::message::{Digest, Dimensions};
 use agent_models::MediaBytes;
@@ -19,7 +19,7 @@ pub(super) fn key(digest: &Digest, to: Dimensions) -> Key {
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     entries: HashMap<Key, Entry>,
-    /// Keys of the entries, in the order of their latest use. The keys of this map are values of `uses`.
+    /// Maps the value of `uses` at the latest use of an entry to the key of the entry.
     by_use: BTreeMap<u64, Key>,
     /// Number of uses of the cache so far.
     uses: u64,
@@ -35,8 +35,8 @@ struct Entry {
     last_use: u64,
 }
 
-/// Number of bytes that are counted for each entry in addition to its picture. They limit the number of entries that
-/// have no picture.
+/// Number of bytes that are counted for each entry in addition to its picture. The additional bytes limit the number of
+/// entries that have no picture.
 const ENTRY_BYTES: usize = 256;
 
 impl Cache {

@@ -48,7 +48,7 @@ fn label(media: &Media) -> String {
     format!("[{}; {}]", about(media), media.digest)
 }
 
-/// Returns the name, type and size of a media item as a text.
+/// Returns a text with the name, type and size of a media item.
 pub(crate) fn about(media: &Media) -> String {
     let name = visible_name(media.name.as_deref().unwrap_or("unnamed"), MAX_NAME_CHARACTERS);
     let size = match media.dimensions {

@@ -42,12 +42,12 @@ pub(crate) enum Unscalable {
 pub(super) enum Reduced {
     /// The picture is small enough already.
     Fits,
-    /// The scaled picture to send instead.
+    /// The scaled picture, which is sent in place of the original.
     Scaled(MediaBytes),
 }
 
-/// Scales a picture to at most this size. The proportions are kept, and the EXIF orientation is applied. Of an
-/// animation, only the first frame is kept. The result is a PNG if it has transparent pixels, and otherwise a JPEG.
+/// Scales a picture to at most this size. The proportions are kept, and the EXIF orientation is applied. Only the first
+/// frame of an animation is kept. The result is a PNG if it has transparent pixels, and otherwise a JPEG.
 pub(super) fn reduced(bytes: &[u8], to: Dimensions) -> Result<Reduced, Unscalable> {
     let format = image::guess_format(bytes).map_err(|_| Unscalable::Format)?;
     if !matches!(format, ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::Gif | ImageFormat::WebP) {
@@ -88,8 +88,8 @@ fn unreadable(error: image::ImageError) -> Unscalable {
     Unscalable::Unreadable(error.to_string())
 }
 
-/// Estimates the memory per pixel that decoding uses, in bytes. It consists of the `decoded` bytes per pixel, and of
-/// the memory that the decoder or the conversion to 8 bits per channel needs in addition.
+/// Estimates the memory per pixel that decoding uses, in bytes. The estimate is the sum of the `decoded` bytes per
+/// pixel and the additional memory for the decoder or for the conversion to 8 bits per channel.
 fn working_bytes(format: ImageFormat, decoded: u64, bytes: &[u8]) -> u64 {
     match format {
         // The decoder keeps all coefficients in memory before it produces the first pixel.
@@ -151,8 +151,8 @@ fn encoded(picture: DynamicImage) -> Result<MediaBytes, image::ImageError> {
     Ok(MediaBytes { mime_type: mime_type.to_owned(), bytes: bytes.into() })
 }
 
-/// Whether any pixel is transparent. The alpha channel alone is not sufficient, because many screenshots have an alpha
-/// channel but no transparent pixels.
+/// Whether any pixel is transparent. A check for an alpha channel is not sufficient, because many screenshots have an
+/// alpha channel but no transparent pixels.
 fn is_transparent(picture: &DynamicImage) -> bool {
     let color = picture.color();
     let channels = usize::from(color.channel_count());

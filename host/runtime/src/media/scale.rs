@@ -1,5 +1,5 @@
-//! Scales pictures down for a model (P4), in blocking threads. Only a few pictures are scaled at the same time (row
-//! 34).
+//! Scales pictures down for a model (P4), in blocking threads. Only a few pictures are scaled at the same time
+//! (row 34).
 
 use super::ReadError;
 use super::cache::{Cache, Key, key};
@@ -60,8 +60,8 @@ impl From<ReadError> for ScaleError {
     }
 }
 
-/// Scales pictures down for all sessions of a host, and caches the latest results. Clones share the cache and the
-/// permits.
+/// Scales pictures down for all sessions of a host, and caches the latest results. Clones share the cache and
+/// the permits.
 #[derive(Clone, Debug)]
 pub struct Downscaler {
     permits: Arc<Semaphore>,

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 /// Adds the event about the end of a turn, if the agent is configured to send such events. `before` and `after` are the
-/// run before and after the change.
+/// states of the run before and after the change.
 pub(crate) async fn announce_end(
     services: &SessionServices,
     history: &mut LoadedHistory,
@@ -40,8 +40,8 @@ pub(crate) async fn announce_end(
     Ok(())
 }
 
-/// Adds the cost of a turn to the data of an event. Only used for turns without an output, because an output contains
-/// its cost.
+/// Adds the cost of a turn to the data of an event. This function is used only for turns without an output, because an
+/// output already contains the cost of its turn.
 fn with_cost(mut data: Value, cost: TurnCost) -> Value {
     if let (Value::Object(data), Value::Object(cost)) = (&mut data, json!(cost)) {
         data.extend(cost);

@@ -1,5 +1,5 @@
-//! Memories of a turn for the user's long-term memory (D4). They describe the interactions with tools and the end of
-//! the turn. A memory is committed as an outbox effect together with the change that it describes (D6), so it is
+//! Memories of a turn for the user's long-term memory (D4). The memories describe the interactions with tools and the
+//! end of the turn. A memory is committed as an outbox effect together with the change that it describes (D6), so it is
 //! written once, and a failed write is retried.
 
 use crate::agent::MemoryUse;
@@ -14,7 +14,7 @@ use agent_core::run::{Input, Run, Turn, TurnEnd, TurnError};
 use agent_core::tool::ToolSource;
 use agent_store::{OutboxFilter, Store, StoreError, StoredOutboxItem};
 
-/// Maximum number of characters of the question, and also of the answer, in a memory of the end of a turn.
+/// Maximum number of characters of the question in a memory of the end of a turn. The answer has the same maximum.
 const ANSWERED_CHARACTERS: usize = 2_000;
 /// Maximum number of characters of the question in a memory of tool calls.
 const ASKED_CHARACTERS: usize = 500;
@@ -49,8 +49,8 @@ impl ResultOrigin {
 }
 
 /// Adds the memories of a change. After all calls of a reply have their results, one memory describes these calls.
-/// Another memory describes the end of a turn that was answered or reached its limit. `before` and `after` are the run
-/// before and after the change.
+/// Another memory describes the end of a turn that was answered or reached its limit. `before` and `after` are the
+/// states of the run before and after the change.
 pub(crate) async fn add_memories(
     services: &SessionServices,
     history: &mut LoadedHistory,

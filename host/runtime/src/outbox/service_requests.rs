@@ -44,7 +44,7 @@ impl ServiceContract {
 pub(crate) struct ForwardedCall {
     /// The answer that the call waits for, with the outgoing event.
     pub(crate) awaits: Awaited,
-    /// JSON text of the schemas for the answer. It must be stored with the commit.
+    /// JSON text of the schemas for the answer. The text must be stored with the commit.
     pub(crate) contract: Option<String>,
 }
 

@@ -28,7 +28,7 @@ pub(crate) enum StepRecordBody {
     Context(Box<ContextRecord>),
     /// The call of the context builder before a step.
     StepContext(Box<BuilderCallRecord<StepQuestion>>),
-    /// The prompt of a model call. Its texts and messages are stored as references.
+    /// The prompt of a model call. The texts and messages of the prompt are stored as references.
     Prompt(Box<PromptRecord>),
     /// The text at the end of a planning model's prompt.
     PlanPrompt(PlanPromptRecord),
@@ -164,7 +164,7 @@ pub(crate) struct ContextRecord {
     pub(crate) offered: Option<Vec<String>>,
 }
 
-/// A call of a context builder.
+/// A call to a context builder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(bound(deserialize = "Q: DeserializeOwned"))]
 pub(crate) struct BuilderCallRecord<Q> {
@@ -181,7 +181,7 @@ pub(crate) struct BuilderCallRecord<Q> {
     pub(crate) cost: CallCost,
 }
 
-/// The host's answers to a context builder, and the accesses that it denied.
+/// The host's answers to a context builder, and the accesses that the host denied.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct BuilderSurroundings {
     pub(crate) answers: Option<Box<HostCallLog>>,
@@ -310,7 +310,7 @@ pub(crate) struct PolicyQuestion {
     pub(crate) messages: u32,
 }
 
-/// A picture that could not be scaled down, and the text that the model was shown instead.
+/// A picture that could not be scaled down, and the text that the model was shown in place of the picture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct UnscaledPicture {
     pub(crate) position: MediaPosition,

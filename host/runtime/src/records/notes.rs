@@ -1,4 +1,4 @@
-//! Data that is committed together with a change of the session (D1).
+//! Data that is committed together with a change to the session (D1).
 
 use super::StepRecordBody;
 use agent_core::change::Denial;
@@ -14,7 +14,7 @@ pub(crate) struct CommitNotes {
     pub(crate) records: Vec<StepRecord>,
     /// Texts that the records refer to by digest.
     pub(crate) texts: Vec<String>,
-    /// Denials that are not part of a call's result. They are committed before the change.
+    /// Denials that are not part of a call's result. These denials are committed before the change.
     pub(crate) denials: Vec<(Option<CallId>, Denial)>,
     /// The host's answers to the plugin of a finished call.
     pub(crate) host_answers: Option<(CallId, Box<HostCallLog>)>,

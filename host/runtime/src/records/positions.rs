@@ -5,7 +5,7 @@ use agent_core::message::{Digest, MessageId};
 use agent_store::{Store, StoreError, digest_of};
 use serde::{Deserialize, Serialize};
 
-/// The id of a message, and the number of model calls that have included it.
+/// The id of a message, and the number of model calls that have included the message.
 pub(crate) type MessagePosition = (MessageId, u32);
 /// The id of a message, and the number of model calls in the session before the first call that included the message.
 /// Unlike the count in [`MessagePosition`], this number never changes.
@@ -20,8 +20,8 @@ const BLOCK_MESSAGES: u64 = 128;
 pub(crate) enum MessagePositions {
     /// Every message is listed individually.
     Each(Vec<MessagePosition>),
-    /// Most messages are listed in blocks. Each block is stored as a separate text, and later records refer to the same
-    /// blocks.
+    /// Most messages are listed in blocks. Each block is stored as a separate text, and later records refer to the
+    /// same blocks.
     Blocks {
         /// Number of model calls in the session so far. A message with the number `since` was not included in the first
         /// `since` of these calls.

@@ -38,7 +38,7 @@ struct State {
 struct AnsweredRequest {
     /// Method and URL without the query.
     shown: String,
-    /// Digest of the headers, or `None` if they were not recorded.
+    /// Digest of the headers, or `None` if the headers were not recorded.
     headers: Option<Digest>,
     answer: RequestOutcome,
 }
@@ -46,7 +46,7 @@ struct AnsweredRequest {
 /// The differences between a replayed call and the recorded call.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Differences {
-    /// Requests of the replayed call that are not recorded. They were denied.
+    /// Requests of the replayed call that are not recorded. These requests were denied.
     pub(super) unrecorded: Vec<String>,
     /// Descriptions of the differences in the side effects.
     pub(super) effects: Vec<String>,
@@ -64,7 +64,7 @@ impl RecordedHost {
                     let answered = AnsweredRequest { shown: format!("{method} {url}"), headers, answer };
                     state.requests.entry(asked.to_string()).or_default().push_back(answered);
                 }
-                // A later read of the same key may contain more data, so it replaces the earlier read.
+                // A later read of the same key may contain more data, so the later read replaces the earlier read.
                 HostCallResult::Value { bucket, key, found } => drop(state.found.insert((bucket, key), found)),
                 HostCallResult::Keys { bucket, after, keys } => {
                     state.pages.entry((bucket, after)).or_insert(keys);
@@ -128,8 +128,8 @@ pub(super) fn recorded_environment(recorded: &HostCallLog, trees: Option<Arc<Rep
     inputs
 }
 
-/// Returns the grants that the recorded call had, according to the recorded answers: stored values, requests and trees.
-/// The recorded trees come first, followed by the trees in `grants` that have other names.
+/// Returns the grants that the recorded call had, according to the recorded answers: stored values, requests and
+/// directories. The recorded directories come first, followed by the directories in `grants` that have other names.
 pub(super) fn recorded_grants(recorded: &HostCallLog, recorded_trees: Option<&ReplayTrees>, grants: &Grants) -> Grants {
     let patterns = recorded.answers.iter().filter_map(|answer| match answer {
         HostCallResult::Request { method, url, .. } => format!("{method} {url}").parse().ok(),
@@ -190,7 +190,8 @@ impl HttpPort for RecordedHost {
 }
 
 impl State {
-    /// Returns the current value under a key (the inner `None` if there is no value), or `None` if the value is not recorded.
+    /// Returns the current value under a key (the inner `None` if there is no value), or `None` if the value is
+    /// not recorded.
     fn value(&mut self, value_key: &ValueKey) -> Option<Option<Vec<u8>>> {
         if let Some(written) = self.writes.get(value_key) {
             return Some(written.clone());
@@ -338,8 +339,8 @@ mod tests {
         assert_eq!(host.differences().effects, ["no longer stores a value under `a`"]);
     }
 
-    /// S6: if some answers were left out of the record, the recorded answers are compared, and all other requests are
-    /// reported.
+    /// S6: if some answers were left out of the record, the recorded answers are compared, and all other requests
+    /// are reported.
     #[tokio::test]
     async fn s6_incomplete_recordings_are_still_compared() {
         let host = RecordedHost::new(&HostCallLog { answers: vec![wrote("a", "1")], left_out: 1 });
@@ -362,8 +363,8 @@ mod tests {
         assert!(host.keys(&space(), "b", 10).await.is_err());
     }
 
-    /// S6: recorded requests are answered in any order. A request with side effects is answered only as often as it was
-    /// recorded.
+    /// S6: recorded requests are answered in any order. A request with side effects is answered only as often as it
+    /// was recorded.
     #[tokio::test]
     async fn s6_requests_are_answered_as_recorded() {
         let request = |method: &str, text: &str| HostCallResult::Request {

@@ -40,7 +40,7 @@ impl RecordedModel {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).contains_key(call)
     }
 
-    /// Returns the number of questions without a recorded answer since the last call of this method.
+    /// Returns the number of questions without a recorded answer since the last call to this method.
     pub(super) fn missed(&self) -> usize {
         self.missed.swap(0, Ordering::Relaxed)
     }

@@ -175,7 +175,7 @@ fn unreadable(at: (u32, u32), record: &StepRecord) -> Option<(Phase, PluginActio
 }
 
 impl TurnSource<'_> {
-    /// Loads the messages at the recorded positions, in the form in which they were shown.
+    /// Loads the messages at the recorded positions, in the form in which the plugin was shown the messages.
     async fn messages(&self, positions: &MessagePositions, characters: usize) -> Result<Vec<Message>, StoreError> {
         let positions = positions.resolve(self.store).await?.unwrap_or_default();
         let ids = positions.iter().map(|(id, _)| *id).collect();

@@ -29,7 +29,7 @@ pub enum OpenSession {
     ToDecide(String),
 }
 
-/// The purpose of opening a session.
+/// The purpose for which a session is opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OpenPurpose {
     Continue,
@@ -118,8 +118,8 @@ impl Session {
         }
     }
 
-    /// Continues where another process stopped: loads the plugins of the open turn and decides what happens to the calls that
-    /// were running. The agent settings in the stored turn can only narrow the configuration (P14).
+    /// Continues where another process stopped: loads the plugins of the open turn and decides what happens to the
+    /// calls that were running. The agent settings in the stored turn can only narrow the configuration (P14).
     async fn resume(&mut self, purpose: OpenPurpose) -> Result<(), SessionError> {
         if !self.run.is_open() {
             return Ok(());
@@ -181,7 +181,7 @@ impl Session {
             Ok(generation) => {
                 pinned::resumed_agent(&current, generation, pinned.as_ref()).map_err(|error| error.to_string())
             }
-            // Neither a decision about the turn nor its cancellation needs the plugins.
+            // The plugins are needed neither to decide about the turn nor to cancel the turn.
             Err(error) if purpose == OpenPurpose::Decide => {
                 tracing::info!(session = %self.run.session, %error, "the open turn's plugins are not loaded");
                 return Ok(());
@@ -245,8 +245,8 @@ fn uuid_at(time: SystemTime) -> Uuid {
     Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, since.as_secs(), since.subsec_nanos()))
 }
 
-/// Creates a random suffix for the ids of a session's calls, so that the ids differ from the call ids of other
-/// sessions.
+/// Creates a random suffix for the ids of a session's calls, so that the ids differ from the call ids of
+/// other sessions.
 pub(crate) fn new_id_ending() -> String {
     let mut ending = Uuid::new_v4().simple().to_string();
     ending.truncate(ID_SUFFIX_LENGTH);

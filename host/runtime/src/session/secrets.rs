@@ -1,5 +1,6 @@
 //! Removes secrets from all data that is stored, published or exported (row 41). The code that uses a secret already
-//! removes it from the replies. This module is the last check and removes secrets that came back in another way.
+//! removes it from the replies. This module is the last check, and removes secrets that came back to the host in
+//! another way.
 
 use super::SessionError;
 use crate::records::CommitNotes;

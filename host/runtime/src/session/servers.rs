@@ -14,7 +14,7 @@ const MAX_LISTED_TOOLS: usize = 20;
 
 impl Session {
     /// Connects the MCP servers of this agent, and makes the session use the agent with the tools that its servers
-    /// offer now. An open turn keeps the tools that it started with if this process has already read them.
+    /// offer now. If this process has already read the tools of an open turn, the turn keeps these tools.
     pub(crate) async fn connect(
         &mut self,
         agent: Arc<Agent>,

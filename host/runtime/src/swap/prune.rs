@@ -32,7 +32,7 @@ pub enum PruneError {
     /// The plugin store failed.
     #[error(transparent)]
     Plugins(#[from] PluginStoreError),
-    /// A session's snapshot cannot be read, so the plugins that it needs are unknown.
+    /// A session's snapshot cannot be read, so the plugins that the session needs are unknown.
     #[error("session `{session}` cannot be read, so the plugins that it needs are unknown: {error}")]
     Session {
         /// Subject of the session.

@@ -1,4 +1,4 @@
-//! Offers a directory's new plugins to an agent (P10). If the agent cannot use all of them, it receives only the
+//! Offers a directory's new plugins to an agent (P10). An agent that cannot use all of these plugins receives only the
 //! plugins that it can use.
 
 use super::{ChosenVersion, versions_of};

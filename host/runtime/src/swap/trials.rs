@@ -7,8 +7,8 @@ use agent_plugins::TrialCounts;
 use agent_store::{AuditAction, Rollback, Store, StoreError, TrialCalls, VersionEndReason};
 use std::path::Path;
 
-/// Stores the trial counts of an agent's plugins before the process ends. Versions that failed their trial are rolled back
-/// for the next process. Returns these rollbacks.
+/// Stores the trial counts of an agent's plugins before the process ends. Versions that failed their trial are rolled
+/// back for the next process. Returns these rollbacks.
 pub async fn finish_trials(
     store: &dyn Store,
     directory: &Path,

@@ -1,5 +1,5 @@
-//! Stores the plugin versions that are in use (P10, O3). They are stored at the start and at each swap, never during a
-//! call.
+//! Stores the plugin versions that are in use (P10, O3). The versions are stored at the start and at each swap, never
+//! during a call.
 
 use super::{ChosenVersion, Notice, PluginWatcher};
 use crate::agent::{AgentError, LiveAgent, PluginVersions, VersionTrial};
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Reason for the rollback of a version that fails its trial. It is stored in the audit log.
+/// Reason for the rollback of a version that fails its trial. The reason is stored in the audit log.
 pub(super) const TRAPPED: &str = "it crashed in 3 of its first 10 calls";
 
 /// The reason why an agent cannot start with the plugin versions that were in use last.
@@ -24,14 +24,14 @@ pub enum BeginError {
     /// The session store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A version that was rolled back to cannot be loaded.
+    /// The earlier version that is used because of a rollback cannot be loaded.
     #[error("{0}; run `agent-host plugin rollback NAME --undo` to use the version in the file")]
     Generation(#[from] GenerationError),
-    /// The agent cannot use a version that was rolled back to.
+    /// The agent cannot use the earlier version that was selected because of a rollback.
     #[error(transparent)]
     Agent(#[from] AgentError),
     /// A version that was not in use before failed its canary call, and no other version can be used in its place.
-    #[error("{}: {reason}; fix the file, or remove it from the folder", path.display())]
+    #[error("{}: {reason}; fix the file, or remove it from the directory", path.display())]
     Canary {
         /// Path of the plugin file.
         path: PathBuf,
@@ -47,8 +47,8 @@ pub fn directory_name(directory: &Path) -> String {
 }
 
 /// Selects the plugin versions for an agent whose plugins were loaded from a directory (P10). Versions that were rolled
-/// back are not used. A new version must pass its canary call. It then replaces the version that was in use last, and
-/// is on trial. The selected versions and their grants are stored. Returns notices for users.
+/// back are not used. A new version must pass its canary call. A version that passes replaces the version that was in
+/// use last, and is on trial. The selected versions and their grants are stored. Returns notices for users.
 pub async fn begin_serving(
     store: &dyn Store,
     sandbox: &Sandbox,
@@ -95,7 +95,7 @@ pub async fn begin_serving(
         }
     });
     let changed = store.set_serving(&name, serving.collect()).await?;
-    // The first versions do not replace other versions, and a rollback is already in the audit log.
+    // The first versions in a directory replace no other versions, and rollbacks are already in the audit log.
     let swaps = changed.into_iter().filter(|change| !served.is_empty() && !rolled_back.contains_key(&change.plugin));
     let swaps = swaps.map(|change| AuditAction::Swapped {
         directory: name.clone(),
@@ -112,8 +112,8 @@ pub async fn begin_serving(
     Ok(refused.into_iter().map(|(subject, reason)| Notice::Refused { subject, reason }).collect())
 }
 
-/// Returns the versions that would be used for a directory's files. These are the versions in the files, unless a
-/// rollback selects an earlier version. Does not store anything, and makes no canary calls.
+/// Returns the versions that would be used for a directory's files. The result contains the versions in the files,
+/// unless a rollback selects an earlier version. Does not store anything, and makes no canary calls.
 pub async fn serving_versions(
     store: &dyn Store,
     sandbox: &Sandbox,
@@ -298,8 +298,8 @@ fn granted_entries(agent: &LiveAgent) -> Vec<AuditAction> {
     granted.chain([AuditAction::HostGranted { agent: name(), grants: host }]).collect()
 }
 
-/// Describes grants for the audit log. For variables, settings and secrets, only the names are listed and not the
-/// values.
+/// Describes grants for the audit log. The description contains the names of variables, settings and secrets, but not
+/// their values.
 fn describe_grants(grants: &Grants) -> Vec<String> {
     let trees = grants.trees.iter().map(describe_tree);
     let variables = grants.env.keys().map(|name| format!("env {name}"));

@@ -6,7 +6,7 @@ pub enum Availability {
     /// The model can call the tool.
     Offered,
     /// The tool is hidden from the model, because it lacks a necessary grant or because the agent may not use it. A
-    /// call of the tool is refused with `message`.
+    /// call to the tool is refused with `message`.
     Withheld {
         /// Explanation for the model.
         message: String,
@@ -14,7 +14,7 @@ pub enum Availability {
         advice: String,
     },
     /// The tool is hidden because its MCP server has changed the tool's definition since the turn began. New calls are
-    /// refused with `message`. Earlier calls are checked again when they are about to run.
+    /// refused with `message`. Earlier calls to the tool are checked again when they are about to run.
     Renewed {
         /// Explanation for the model.
         message: String,

@@ -15,7 +15,7 @@ pub mod name {
     pub const READ_FILE: &str = "read_file";
     /// Name of the tool that reads the rest of a truncated tool result.
     pub const READ_RESULT: &str = "read_result";
-    /// Name of the tool that searches long-term memory and the messages of this session that were removed from the
-    /// prompt.
+    /// Name of the tool that searches long-term memory and the messages of this session that were removed from
+    /// the prompt.
     pub const MEMORY_SEARCH: &str = "memory_search";
 }

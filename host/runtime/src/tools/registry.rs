@@ -54,10 +54,10 @@ struct Schemas {
 pub struct Registry {
     tools: BTreeMap<String, Arc<RegisteredTool>>,
     offer: Arc<OfferedTools>,
-    /// MCP servers that could not be reached, each with the reason. Their tools are missing.
+    /// MCP servers that could not be reached, each with the reason. The tools of these servers are missing.
     absent: BTreeMap<String, String>,
-    /// Tools that an MCP server had when the turn began but no longer has. Maps the name of the tool to the name of the
-    /// server.
+    /// Tools that an MCP server had when the turn began but no longer has. Maps the name of the tool to the name of
+    /// the server.
     gone: BTreeMap<String, String>,
 }
 
@@ -68,7 +68,7 @@ struct OfferedTools {
     names: ToolNames,
     tools: Vec<OfferedTool>,
     tokens: u32,
-    /// Search index of the tools (L25). It is built on first use.
+    /// Search index of the tools (L25). The index is built on first use.
     index: OnceLock<Index>,
 }
 
@@ -110,8 +110,8 @@ impl Registry {
         Self::build(None, tools.map(|(tool, source, availability)| (Cow::Owned(tool), source, availability)))
     }
 
-    /// Like [`Registry::new`], but shares unchanged parts with an earlier registry. Compiling a schema takes longer
-    /// than a tool call, and so does freeing a compiled schema.
+    /// Like [`Registry::new`], but shares unchanged parts with an earlier registry. Both the compilation of a schema
+    /// and the release of a compiled schema take longer than a tool call.
     pub(crate) fn build<'t>(
         earlier: Option<&Registry>,
         tools: impl IntoIterator<Item = (Cow<'t, ToolDefinition>, ToolSource, Availability)>,
@@ -187,8 +187,8 @@ impl Registry {
         self.tools.values()
     }
 
-    /// Returns the tools that are offered to the model, sorted by name. Their names contain only characters that model
-    /// providers accept.
+    /// Returns the tools that are offered to the model, sorted by name. The names of the tools contain only characters
+    /// that model providers accept.
     pub fn offered(&self) -> &[OfferedTool] {
         &self.offer.tools
     }
@@ -375,7 +375,8 @@ impl RegisteredTool {
         self.availability == Availability::Offered
     }
 
-    /// Returns the arguments to send. They contain the reserved field if the tool's schema has it (L15).
+    /// Returns the arguments to send. The result contains the reserved field if the tool's schema has the reserved
+    /// field (L15).
     pub(crate) fn outgoing<'a>(&self, arguments: &'a Value, subject: &str) -> Cow<'a, Value> {
         match self.reserved {
             Reserved::Subject => Cow::Owned(with_reserved(arguments, subject)),

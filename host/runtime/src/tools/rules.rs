@@ -1,5 +1,5 @@
-//! Applies the approval rules of an agent's configuration to its tools. A tool that a rule denies is not offered to the
-//! model.
+//! Applies the approval rules of an agent's configuration to its tools. A tool that a rule denies is not offered to
+//! the model.
 
 use super::availability::Availability;
 use agent_core::approval::{ApprovalPolicy, ApprovalRules};
@@ -22,7 +22,7 @@ pub(crate) fn availability(
     }
 }
 
-/// Returns the message that a rule denies a tool. `because` is the configuration key of the rule.
+/// Returns the message for a call to a tool that a rule denies. `because` is the configuration key of the rule.
 pub(crate) fn denial_message(tool: &str, because: &str) -> String {
     format!("the agent's configuration denies `{tool}`: {because} = \"deny\"")
 }

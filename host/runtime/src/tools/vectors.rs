@@ -6,8 +6,8 @@ use agent_models::Embedder;
 use agent_store::{Bucket, Store, StoreError, digest_of};
 use std::sync::Arc;
 
-/// The embedding vectors of an agent's tools, in the order of the registry. An [`Agent`](crate::Agent) never changes
-/// its tools, so they are embedded at most once. The store keeps the vectors for later agents.
+/// The embedding vectors of an agent's tools, in the order of the registry. The tools of an [`Agent`](crate::Agent)
+/// never change, so each tool is embedded at most once. The store keeps the vectors for later agents.
 #[derive(Default)]
 pub(crate) struct ToolVectors(tokio::sync::OnceCell<Vec<Vec<f32>>>);
 
@@ -64,8 +64,8 @@ async fn load_vector(store: &dyn Store, key: &Digest) -> Result<Option<Vec<f32>>
     Ok(bytes.and_then(numbers))
 }
 
-/// Returns the host's own bucket. It cannot collide with a plugin's bucket, because no agent and no plugin has an empty
-/// name.
+/// Returns the host's own bucket. The host's bucket cannot collide with a plugin's bucket, because no agent and no
+/// plugin has an empty name.
 fn bucket() -> Bucket {
     Bucket { agent: String::new(), plugin: String::new(), name: "tool-embeddings".to_owned(), quota: u64::MAX }
 }

@@ -16,7 +16,7 @@ use std::borrow::Cow;
 /// Value of the document's `format` member.
 pub(super) const FORMAT: &str = "agent-host.session";
 
-/// Version of the documents that this host writes. It is also the newest version that this host can read.
+/// Version of the documents that this host writes. This version is also the newest version that this host can read.
 pub(super) const VERSION: u32 = 1;
 
 /// The information about the session that session lists show. The times are only informative, because an imported

@@ -15,8 +15,8 @@ use tokio::io::{AsyncWrite, AsyncWriteExt, BufWriter};
 /// Maximum number of items that one query reads.
 const PAGE_SIZE: usize = 200;
 
-/// Number of bytes of a media item that are read at once. It is a multiple of three, so that the base64 of the chunks
-/// has no padding between the chunks.
+/// Number of bytes of a media item that are read at once. The number is a multiple of three, so that the base64 of the
+/// chunks has no padding between the chunks.
 const CHUNK_BYTES: u32 = 3 << 20;
 
 /// The numbers of exported items.
@@ -30,8 +30,9 @@ pub struct Exported {
 
 /// Exports a session: its state, messages, calls, events and step records, and the texts and media that they refer to.
 ///
-/// Memories belong to the user and the outbox belongs to this store, so neither is exported. This process has the
-/// session's lease during the export. If another process has the session open, the error is [`StoreError::Busy`].
+/// Memories and the outbox are not exported, because memories belong to the user and the outbox belongs to this
+/// store. This process has the session's lease during the export. If another process has the session open, the error
+/// is [`StoreError::Busy`].
 pub async fn export(
     store: &dyn Store,
     session: &str,
@@ -102,8 +103,8 @@ pub(super) async fn answered_calls(
     Ok(found)
 }
 
-/// Converts a stored message to the form in which it was appended. A tool result that equals its call's record becomes a
-/// reference to the call.
+/// Converts a stored message to the form in which it was appended. A tool result that equals its call's record becomes
+/// a reference to the call.
 pub(super) fn as_new(message: StoredMessage, calls: &HashMap<CallId, CallRecord>) -> NewMessage {
     let from_record = only_result(&message).filter(|result| {
         let call = calls.get(&result.call_id);

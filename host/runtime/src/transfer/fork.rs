@@ -1,5 +1,5 @@
-//! Forks a session: copies all visible messages up to a given message into a new session, page by page. The original is
-//! unchanged.
+//! Forks a session: copies all visible messages up to a given message into a new session, page by page. The original
+//! is unchanged.
 
 use super::export::{answered_calls, as_new};
 use super::staging::Staging;
@@ -103,8 +103,8 @@ async fn cut_points(store: &dyn Store, run: &Run) -> Result<CutPoints, StoreErro
     Ok(points)
 }
 
-/// Copies the messages, numbered from 1, with the calls whose results they contain and the records that a replay of these
-/// calls needs.
+/// Copies the messages, the calls whose results are in these messages, and the records that a replay of these calls
+/// needs. The copied messages are numbered from 1.
 async fn copy(staging: &mut Staging<'_>, from: &str, kept: &[MessageId], turns: u32) -> Result<Origins, StoreError> {
     let mut id = 0;
     for page in kept.chunks(PAGE_SIZE) {

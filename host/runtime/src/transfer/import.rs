@@ -1,5 +1,5 @@
-//! Imports a document into a new session. Each item is checked before it is stored, and only a few items are in memory at a time.
-//! The session is incomplete until all items are stored, and is removed if an item is refused.
+//! Imports a document into a new session. Each item is checked before it is stored, and only a few items are in memory
+//! at a time. The session is incomplete until all items are stored, and is removed if an item is refused.
 
 mod calls;
 mod history;
@@ -43,7 +43,8 @@ pub enum ImportAs {
 pub struct ImportOptions {
     /// Subject of the new session.
     pub subject: ImportAs,
-    /// The user who imports the session and owns it afterwards. The user in the document is only a claim and is ignored.
+    /// The user who imports the session and owns it afterwards. The user in the document is only a claim and
+    /// is ignored.
     pub user: Option<String>,
 }
 
@@ -66,7 +67,7 @@ pub struct Imported {
 enum Claims {
     /// The claims are dropped. This host determines the source and the arguments itself.
     Forgotten,
-    /// The claims are kept. This is safe for a replay, because the imported session is not continued.
+    /// The claims are kept. The claims are harmless in a replay, because the imported session is not continued.
     Kept,
 }
 
@@ -89,8 +90,8 @@ pub async fn import_for(
     import_with(store, document.into(), options, Claims::Forgotten).await
 }
 
-/// Imports a document under its own subject to replay its plugin calls. The document's claims about the source of unfinished
-/// calls are kept, because the session is not continued.
+/// Imports a document under its own subject to replay its plugin calls. The document's claims about the source of
+/// unfinished calls are kept, because the session is not continued.
 pub async fn import_to_replay(
     store: &dyn Store,
     document: impl Into<SessionDocument>,
@@ -142,7 +143,7 @@ async fn refuse_existing(store: &dyn Store, session: &str) -> Result<(), StoreEr
     }
 }
 
-/// The members of the document that are not lists, after they were checked.
+/// The checked members of the document that are not lists.
 struct CheckedHead {
     session: DocumentSession,
     run: Run,
@@ -207,7 +208,8 @@ struct Import {
     open: HashMap<CallId, OpenCall>,
     /// Calls of the open turn whose outcome is unknown.
     unknown: HashSet<CallId>,
-    /// Turn, role and tokens of the messages in the state's view. The value is `None` until the message has been read.
+    /// Turn, role and number of tokens of each message in the state's view. The value is `None` until the message has
+    /// been read.
     view: HashMap<MessageId, Option<(u32, Role, u32)>>,
     /// Number of model replies in the last turn.
     replies: u32,
@@ -355,8 +357,8 @@ fn describe_dropped(dropped: &DroppedClaims) -> Vec<String> {
     let mut add = |condition: bool, text: String| texts.extend(condition.then_some(text));
     let plural = if *approvals == 1 { "" } else { "s" };
     add(*approvals > 0, format!("{approvals} approval{plural}: the host asks again"));
-    let pins_dropped = "the open turn's grants, validators, policies, context builder and tools, and whatever its limits \
-                        allow beyond yours: your configuration decides";
+    let pins_dropped = "the open turn's grants, validators, policies, context builder and tools, and all limits \
+                        that are higher than yours: your configuration decides";
     add(*pins, pins_dropped.to_owned());
     add(*sections > 0, "the open turn's system sections: they come from your configuration".to_owned());
     add(*builder_state, "the state of the open turn's context builder".to_owned());
@@ -369,8 +371,8 @@ fn describe_dropped(dropped: &DroppedClaims) -> Vec<String> {
     );
     add(
         *summary,
-        "the summary of messages that were removed from the prompt, because the model would take it for the host's own \
-         text; the messages themselves are imported and can be searched"
+        "the summary of messages that were removed from the prompt, because the model would mistake it for a text \
+         of the host; the messages themselves are imported and can be searched"
             .to_owned(),
     );
     let plural = if *prompts == 1 { "" } else { "s" };

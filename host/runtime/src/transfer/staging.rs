@@ -1,5 +1,5 @@
-//! Writes a new session in several commits. Until the last commit the session is [`SessionState::Incomplete`] and cannot
-//! be opened. If the process dies, the next import with the same name replaces the incomplete session.
+//! Writes a new session in several commits. Until the last commit the session is [`SessionState::Incomplete`] and
+//! cannot be opened. If the process dies, the next import with the same name replaces the incomplete session.
 
 use super::summary;
 use crate::session::{status_of_run, view_pieces};

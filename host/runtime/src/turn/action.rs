@@ -1,5 +1,5 @@
-//! The context and result of a turn's actions. An action does not change the session; it returns the input to apply. A cancelled
-//! action therefore leaves the session unchanged.
+//! The context and result of a turn's actions. An action does not change the session; it returns the input to apply. A
+//! cancelled action therefore leaves the session unchanged.
 
 use crate::agent::Agent;
 use crate::approvals::{ApprovalContext, HeldRequests};
@@ -20,14 +20,14 @@ use agent_store::StoreError;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The outcome of an action: an input for the run and the notes that are committed with it, or the error that ends the
-/// turn.
+/// The outcome of an action: an input for the run and the notes that are committed with it, or the error that ends
+/// the turn.
 pub(super) type ActionResult = Result<(Input, CommitNotes), TurnError>;
 
 /// The parts of the session that an action borrows.
 pub(super) struct ActionContext<'t> {
     pub(super) services: &'t SessionServices,
-    /// The session's state. Only a commit changes it.
+    /// The session's state. Only a commit changes the state.
     pub(super) run: &'t Run,
     /// A cache of messages and calls, which an action may fill.
     pub(super) history: &'t mut LoadedHistory,
@@ -73,7 +73,8 @@ impl<'t> ActionContext<'t> {
         self.services.scope(self.run)
     }
 
-    /// Collects denials of a plugin that was not running for a tool call. They are committed with the next input (O3).
+    /// Collects denials of a plugin that was not running for a tool call. The denials are committed with the next
+    /// input (O3).
     pub(super) fn note_denials(&mut self, denials: &[agent_plugins::Denial]) {
         self.denied.extend(denials_in(denials).into_iter().map(|denial| (None, denial)));
     }
@@ -89,7 +90,8 @@ impl<'t> ActionContext<'t> {
         self.history.shown(self.run, limit, filter).await.map_err(store_failed)
     }
 
-    /// Returns the positions with which a step record refers to the selected messages, and the texts to store with the record.
+    /// Returns the positions with which a step record refers to the selected messages, and the texts to store with
+    /// the record.
     pub(super) fn positions(&self, filter: impl Fn(&ViewEntry) -> bool) -> (MessagePositions, Vec<String>) {
         let entries = self.run.view.iter().filter(|entry| filter(entry));
         let seen_counts: Vec<_> = entries.map(|entry| (entry.id, self.run.seen_count(entry))).collect();

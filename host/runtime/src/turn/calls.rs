@@ -18,12 +18,12 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of attempts per dispatch if a repeatable tool reports that a later attempt may succeed.
 const MAX_TRIES: u32 = 3;
-/// Time before the second attempt if the tool does not specify a time. It doubles with each further attempt.
+/// Time before the second attempt if the tool does not specify a time. The time doubles with each further attempt.
 const FIRST_RETRY_WAIT: Duration = Duration::from_millis(200);
 /// Maximum time before an attempt. If the tool specifies a longer time, the call is not retried and the tool's error
 /// becomes the result.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(5);
-/// Wall-time limit of any call. The plugin's own limit is shorter.
+/// Maximum wall time of a call. The plugin's own limit is shorter.
 const CALL_TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// The outcome of one attempt at a call, before it is converted to a result.
@@ -133,7 +133,7 @@ async fn try_once(
         }
         ToolSource::Plugin { plugin, .. } => call_plugin(services, plugin, record, (attempt, scope)).await,
         ToolSource::Mcp { server, .. } => mcp::call(services, server, record).await,
-        // Calls of these tools are forwarded when they are dispatched, so this function never runs them.
+        // Calls to these tools are forwarded when they are dispatched, so this function never runs such a call.
         ToolSource::Service { .. } | ToolSource::Agent { .. } => {
             let message = format!("internal error: a call to {} was not forwarded", tool.source);
             Ok(RawOutcome::without_cost(Err(ToolError::Unavailable { message, retry_after: None })))
@@ -169,8 +169,8 @@ async fn call_plugin(
     Ok(RawOutcome { outcome, cost, denials, request: service_request, tool: ToolAvailability::Available, host_answers })
 }
 
-/// Denials in earlier attempts of a call count as denials of the call (O3). They are reported with the result of the
-/// last attempt. If the call is stopped earlier, they are reported when this value is dropped.
+/// Denials in earlier attempts of a call count as denials of the call (O3). The denials are reported with the result of
+/// the last attempt. If the call is stopped earlier, the denials are reported when this value is dropped.
 struct EarlierDenials<'s> {
     stopped: Option<&'s StoppedCalls>,
     call: &'s CallId,

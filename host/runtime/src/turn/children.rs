@@ -22,8 +22,8 @@ use tokio_util::sync::CancellationToken;
 /// The child sessions of one session that run in this process.
 pub(super) struct Children {
     tasks: JoinSet<(CallId, ChildOutcome)>,
-    /// Calls whose child was already started. A child that waits for an answer is not started again until the session is run
-    /// again.
+    /// Calls whose child session was already started. A child that waits for an answer is not started again until the
+    /// session is run again.
     started: HashSet<CallId>,
     /// Calls whose child turn was stopped because the parent's turn ends.
     stopped: HashSet<CallId>,
@@ -54,8 +54,8 @@ impl Children {
         self.tasks.len()
     }
 
-    /// Waits until a child stops running. Returns its answer as an input for the parent, or `None` if the child waits. Never
-    /// returns while no child runs.
+    /// Waits until a child stops running. Returns its answer as an input for the parent, or `None` if the child waits.
+    /// Never returns while no child runs.
     pub(super) async fn next(&mut self) -> Result<Option<ActionResult>, SessionError> {
         let Some(joined) = self.tasks.join_next().await else { return std::future::pending().await };
         match joined {
@@ -76,8 +76,8 @@ impl Children {
         }
     }
 
-    /// Cancels the running children, and waits until the session of each child is in a state from which it can
-    /// continue.
+    /// Cancels the running children, and waits until the session of each child is in a state from which it
+    /// can continue.
     pub(super) async fn stop(&mut self) {
         self.cancel.cancel();
         while self.tasks.join_next().await.is_some() {}
@@ -107,8 +107,8 @@ impl Children {
         Ok(())
     }
 
-    /// Ends the turns of all children because the parent's turn ends, including children that wait for an answer. A child that
-    /// had already ended keeps its result.
+    /// Ends the turns of all children because the parent's turn ends, including children that wait for an answer. A
+    /// child that had already ended keeps its result.
     pub(super) async fn stop_turns(&mut self, session: &mut Session) -> Result<(), SessionError> {
         self.cancel.cancel();
         self.join(session).await?;
@@ -204,8 +204,8 @@ impl Drop for ChildLease {
 /// Converts an error of a child session into the outcome for its parent.
 fn outcome_of_error(subject: &str, error: SessionError) -> ChildOutcome {
     match error {
-        // Another process has the session's lease, or the session's plugins are temporarily unavailable, so the parent
-        // waits.
+        // Another process has the session's lease, or the session's plugins are temporarily unavailable, so the
+        // parent waits.
         SessionError::Store(StoreError::Busy { .. }) | SessionError::Generation(_) => {
             tracing::warn!(session = subject, %error, "a delegated session cannot continue now");
             ChildOutcome::Waits

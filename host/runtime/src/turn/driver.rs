@@ -42,7 +42,7 @@ pub(super) struct Driver<'s> {
 }
 
 /// The result or request that a running call or a child session produced.
-#[expect(clippy::large_enum_variant, reason = "there is one value at a time, and none is stored")]
+#[expect(clippy::large_enum_variant, reason = "only one value exists at a time, and values are not stored")]
 enum DriverEvent {
     Result(ActionResult),
     /// A plugin requests a service.
@@ -102,7 +102,8 @@ impl Driver<'_> {
                     Some(result) => result,
                     None => continue,
                 },
-                // The action's future is dropped when the turn is cancelled, because an action does not change the session.
+                // The action's future is dropped when the turn is cancelled, because an action does not change
+                // the session.
                 action => tokio::select! {
                     biased;
                     () = leaving.cancelled() => continue,
@@ -166,8 +167,8 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Commits an input. If the turn is cancelled during a slow commit, the running plugins are stopped immediately
-    /// (L29).
+    /// Commits an input. If the turn is cancelled during a slow commit, the running plugins are stopped
+    /// immediately (L29).
     pub(super) async fn commit(&mut self, input: Input, notes: CommitNotes) -> Result<(), SessionError> {
         let mut commit = pin!(self.session.apply(input, notes));
         tokio::select! {
@@ -180,9 +181,9 @@ impl Driver<'_> {
         }
     }
 
-    /// Waits for the next result of the running calls and children. Returns `None` if a child waits or a first-use
-    /// question was answered. A plugin's service request is checked in this method, immediately before it would be
-    /// sent.
+    /// Waits for the next result of the running calls and children. Returns `None` if a child waits or a
+    /// first-use question was answered. A plugin's service request is checked in this method, immediately before
+    /// it would be sent.
     async fn next_result(&mut self) -> Result<Option<ActionResult>, SessionError> {
         Ok(match self.next_event().await? {
             None => None,

@@ -20,8 +20,8 @@ struct OutgoingMediaItem {
 }
 
 /// Position of a media item in the stored history: the message, the part of the message, and the index among the media
-/// of a tool result. Unlike the position in the outgoing prompt, it does not depend on how much of a result's text is
-/// shown.
+/// of a tool result. Unlike the position in the outgoing prompt, this position does not depend on how much of a
+/// result's text is shown.
 type StoredPosition = (MessageId, u32, Option<u32>);
 
 /// The text that replaces a media item that is not sent, and whether the replacement is stored.
@@ -54,7 +54,7 @@ pub(super) async fn apply_media_policy(
         }
     }
     downscale_pictures(context, outgoing, smaller, step).await?;
-    // Labels let the model refer to media in tool calls, so they are useless without tools.
+    // Labels let the model refer to media in tool calls, so labels are useless if no tools are offered.
     if context.services.agent.setups().values().any(|setup| setup.plugin().has(Kind::Tool)) {
         with_labels(&mut outgoing.request.messages);
     }
@@ -168,8 +168,8 @@ fn outgoing_media(
     found
 }
 
-/// Adds a media item to the list of downscaled media. An item that occurs twice is sent once, in the smaller of the two
-/// sizes.
+/// Adds a media item to the list of downscaled media. An item that occurs twice is sent once, in the smaller of the
+/// two sizes.
 fn add_downscaled(downscaled: &mut Vec<Downscaled>, media: &Media, to: Dimensions) {
     match downscaled.iter_mut().find(|other| other.media.digest == media.digest) {
         Some(Downscaled { to: other, .. }) => {

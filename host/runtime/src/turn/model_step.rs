@@ -108,7 +108,7 @@ async fn outgoing_prompt(context: &mut ActionContext<'_>, plan: &StepPlan) -> Re
     // Step sections are added at the end, so that the prompt before them is the same as in the previous step (L22).
     let step_parts: Vec<Part> = prompt::texts(&step_sections).into_iter().map(Part::Text).collect();
     let system = prompt::texts(&context.run.system_sections());
-    // The turn's own sections were stored when the turn started, but the session summary was not.
+    // The turn's own sections were stored when the turn started, but the session summary was not stored.
     notes.texts.extend(system.iter().filter(|_| context.run.summary.is_some()).cloned());
     let request = ModelRequest {
         model: context.model().info().model.clone(),
@@ -229,8 +229,8 @@ fn prompt_record(context: &ActionContext<'_>, outgoing: &OutgoingPrompt) -> (Pro
     (record, blocks)
 }
 
-/// Checks whether the model is cooling down after failures and a later model is available. If so, returns a failure,
-/// and no request is sent to the model.
+/// If the model is cooling down after failures and a later model is available, returns a failure. No request is then
+/// sent to the model.
 fn skip_cooling_model(context: &ActionContext<'_>, plan: &StepPlan) -> Option<ModelFailure> {
     let models = context.services.agent.models();
     let index =
@@ -257,7 +257,7 @@ fn model_failure(context: &mut ActionContext<'_>, plan: &StepPlan, error: &Model
             context.model_retry.next_try = Some(Instant::now() + wait);
             AfterFailure::Retry { wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) }
         }
-        // Planning models have no replacements. If one of them fails, the loop continues without the plan.
+        // Planning models have no replacements. If a planning model fails, the loop continues without the plan.
         (None, _) if plan.role != ModelRole::Agent => AfterFailure::GiveUp,
         (None, next) => {
             if error.retryable() {

@@ -5,7 +5,7 @@ use agent_core::message::{Message, MessageId, Part, Role};
 use agent_core::model::ModelRequest;
 use agent_core::run::Mask;
 
-/// The outgoing prompt, with the notes that are committed about it.
+/// The outgoing prompt, and the notes about the prompt that are committed.
 pub(super) struct OutgoingPrompt {
     pub(super) request: ModelRequest,
     /// Ids of the messages that come from the history, in the prompt's order.

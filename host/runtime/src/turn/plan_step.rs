@@ -1,5 +1,5 @@
-//! Model calls of a plan (L24): computes the prompt budgets, adds the prompts to the history, and reads the planner's
-//! reply.
+//! Model calls of a plan (L24): computes the prompt budgets, adds the prompts to the history, and reads the
+//! planner's reply.
 
 use super::action::ActionContext;
 use super::outgoing::OutgoingPrompt;
@@ -44,8 +44,8 @@ pub(super) fn add_plan_prompt(context: &ActionContext<'_>, plan: &StepPlan, outg
     outgoing.add_last(vec![Part::Text(text)]);
 }
 
-/// Reads and checks the planner's reply, and selects the tools of each step (L25). `None` if the reply is not from the
-/// planner.
+/// Reads and checks the planner's reply, and selects the tools of each step (L25). `None` if the reply is not from
+/// the planner.
 pub(super) async fn read_plan(context: &ActionContext<'_>, plan: &StepPlan, reply: &Reply) -> Option<PlannerReply> {
     if plan.role != ModelRole::Planner {
         return None;

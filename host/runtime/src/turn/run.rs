@@ -22,7 +22,7 @@ impl Session {
     /// Starts a turn with the input or, without an input, continues the open turn. Returns when the turn ends or waits.
     ///
     /// Cancellation stops the turn within 100 ms and leaves a session that can continue (L29). When the process shuts
-    /// down ([`Host::leaving`](crate::Host::leaving)), the turn also stops within this time, but it stays open. MCP
+    /// down ([`Host::leaving`](crate::Host::leaving)), the turn also stops within 100 ms, but the turn stays open. MCP
     /// servers are connected for the duration of the call and released when the turn ends, fails or waits (I5).
     pub async fn run(
         &mut self,
@@ -34,8 +34,8 @@ impl Session {
             return self.begin((input, None), TurnBounds::OfAgent, trace, cancel).await;
         }
         self.require_stored_state()?;
-        // The servers are released when this value is dropped. It is dropped when the turn ends or waits, on an error,
-        // and if the caller drops the future.
+        // The servers are released when this value is dropped. This value is dropped when the turn ends or waits, on an
+        // error, and if the caller drops the future.
         let _servers = match self.run.is_open() {
             true => self.connect(self.services.agent.clone(), &cancel).await?,
             false => None,
@@ -81,7 +81,8 @@ impl Session {
         }
         let (plugins, pinned) = (self.services.agent.pins(), Some(pinned::pins_of(&self.services.agent)));
         let components = plugins.iter().map(|pin| (pin.name.clone(), pin.digest.clone())).collect();
-        // The components are stored before the turn itself. Without the turn, this entry has no effect (row 38).
+        // The components are stored before the turn itself. If the turn is never stored, the stored components have no
+        // effect (row 38).
         self.services.store.record_turn_plugins(&self.services.agent.config().record_name(), components).await?;
         self.approvals().bind_rules().await?;
         let config = match bounds {
@@ -106,7 +107,8 @@ impl Session {
 }
 
 /// Compiles additional code that some plugins need because of their limits. The compilation runs before the calls, so
-/// that it does not count towards their time limits. If the compilation fails, the call itself also reports the reason.
+/// that the compilation time does not count towards the time limits of the calls. If the compilation fails, the call
+/// itself also reports the reason.
 async fn prepare_plugins(services: &SessionServices, cancel: &CancellationToken) {
     for setup in services.agent.setups().values() {
         tokio::select! {

@@ -17,9 +17,10 @@ use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Author of a summary that the host extracted. It is stored in place of a model's name.
+/// Author of a summary that the host extracted. The constant is stored in place of a model's name.
 pub const EXTRACT: &str = "extract";
-/// Maximum size of the messages in a summary prompt, in bytes. It also applies to models with a larger context window.
+/// Maximum size of the messages in a summary prompt, in bytes. This maximum also applies to models with a larger
+/// context window.
 const MAX_PROMPT_BYTES: usize = 96 * 1024;
 /// Assumed number of bytes per token. The actual number is usually higher, so the request fits into the context window.
 const BYTES_PER_TOKEN: usize = 3;
@@ -65,7 +66,7 @@ pub(super) async fn summarise(context: &mut ActionContext<'_>, plan: SummaryPlan
     Ok((Input::Summarised(Summarised { text, files, by, usage }), notes))
 }
 
-/// Returns the model that writes summaries, or `None` if the host extracts them.
+/// Returns the model that writes summaries, or `None` if the host extracts the summaries.
 fn writer(context: &ActionContext<'_>) -> Option<Arc<dyn Provider>> {
     let agent = &context.services.agent;
     if agent.config().summary == SummaryWriter::Extract {
@@ -149,8 +150,8 @@ fn instructions(limit: u32) -> String {
     )
 }
 
-/// Builds the prompt from the earlier summary and the messages. Each piece of a message is truncated to its share of
-/// `bytes`.
+/// Builds the prompt from the earlier summary and the messages. Each piece of a message is truncated to its share
+/// of `bytes`.
 fn prompt(earlier: Option<&HistorySummary>, messages: &[&StoredMessage], bytes: usize) -> String {
     let mut text = String::new();
     if let Some(earlier) = earlier {

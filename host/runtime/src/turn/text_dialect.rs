@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{Receiver, Sender};
 pub(super) struct TextCalls {
     pub(super) calls: Vec<ResolvedCall>,
     pub(super) unreadable: Vec<UnreadableCall>,
-    /// The reply's original text. It is empty if all calls could be read.
+    /// The reply's original text. The text is empty if all calls could be read.
     pub(super) written: String,
 }
 
@@ -26,8 +26,8 @@ pub(super) enum StreamFilter {
     Whole,
     /// The watchers receive all pieces, but the text does not contain the calls.
     WithoutCalls,
-    /// The watchers do not receive the text, because a plan is not text for the user (L24). They still receive the
-    /// thinking.
+    /// The watchers do not receive the text, because a plan is not text for the user (L24). The watchers still receive
+    /// the thinking.
     Thinking,
 }
 
@@ -41,7 +41,8 @@ impl StreamFilter {
     }
 }
 
-/// In the text dialect, writes the tools as sections of the turn's first message, and calls and results as text.
+/// If the agent uses the text dialect, writes the tools as sections of the turn's first message, and writes calls and
+/// results as text.
 pub(super) fn write_tools_as_text(context: &ActionContext<'_>, outgoing: &mut OutgoingPrompt) {
     if context.services.agent.config().tool_dialect == ToolDialect::Native {
         return;

@@ -12,7 +12,8 @@ use agent_core::tool::ToolSource;
 use agent_core::{prompt, tokens};
 use agent_models::Embedder;
 
-/// Built-in tools that are selected like any other tool. All other built-in tools belong to the loop and are always offered.
+/// Built-in tools that are selected like any other tool. All other built-in tools belong to the loop and are
+/// always offered.
 const ORDINARY_BUILTINS: [&str; 2] = [builtins::name::LIST_DIRECTORY, builtins::name::READ_FILE];
 /// Built-in tools of the loop that a step of a plan may use.
 const PLANNABLE_BUILTINS: [&str; 2] = [builtins::name::READ_RESULT, builtins::name::MEMORY_SEARCH];
@@ -32,8 +33,8 @@ pub(super) async fn select_tools(services: &SessionServices, query: &str) -> Opt
     Some(names_at(services, nearest.chain(always).collect()))
 }
 
-/// Adds to each step the tools that the executor is offered: the tool that the planner named, and the tools that match
-/// the task best.
+/// Adds tools to each step of the plan. The executor is offered the tool that the planner named and the tools that
+/// match the task best.
 pub(super) async fn add_step_tools(services: &SessionServices, steps: Vec<PlanStep>) -> Vec<PlannedStep> {
     let tools = services.agent.registry().offered();
     let count = services.agent.config().offered_tools as usize;
@@ -52,7 +53,7 @@ pub(super) async fn add_step_tools(services: &SessionServices, steps: Vec<PlanSt
 }
 
 /// Returns whether a step of a plan may call this tool. The loop itself follows the plan, so the tools of the loop are
-/// excluded, except for the tools that read data which is not in the prompt.
+/// excluded. The only exceptions are tools that read data which is not in the prompt.
 pub(super) fn may_be_planned(services: &SessionServices, tool: &OfferedTool) -> bool {
     PLANNABLE_BUILTINS.contains(&tool.author_name.as_str()) || !belongs_to_loop(services, &tool.author_name)
 }

@@ -54,7 +54,7 @@ impl From<DecisionData> for ApprovalDecision {
 }
 
 impl Session {
-    /// Returns the calls that wait for an approval, with the details that are necessary to decide about them.
+    /// Returns the calls that wait for an approval, with the details that a user needs to decide about the calls.
     pub async fn pending_approvals(&mut self) -> Result<Vec<ApprovalItem>, SessionError> {
         let mut items = self.run.asking();
         let ids: Vec<CallId> = items.iter().map(|item| item.call.clone()).collect();

@@ -82,8 +82,8 @@ impl Session {
             Ok(()) => current.for_user(agent.config().user.as_deref()),
             Err(error) => return Ok(Err(error)),
         };
-        // The child also receives later changes of its grants, unless it works for another user than the user in its
-        // configuration.
+        // The child also receives later changes to its grants. However, a child that works for a user other than the
+        // user in its configuration does not receive such changes.
         let live = |child: Arc<Agent>| match Arc::ptr_eq(&child, &current) {
             true => delegate.agent.clone(),
             false => child.into(),
@@ -125,7 +125,8 @@ async fn open_child_once(child: &ChildTurn, mode: OpenMode) -> Result<Session, S
     if session.state().delegated_by == child.new_run.delegated_by {
         return Ok(session);
     }
-    // This can happen if, for example, a document was imported under the subject that belongs to this call.
+    // The session can be a different session if, for example, a document was imported under the subject that belongs to
+    // this call.
     let subject = session.subject().to_owned();
     session.close().await?;
     let error = RestoreError::Inconsistent("the session with this call's subject was not delegated by this session");

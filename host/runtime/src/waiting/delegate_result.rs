@@ -34,8 +34,8 @@ fn failed_in(session: &str, code: &str, error: &ToolError) -> CallResult {
     CallResult { structured: Some(json!({"session": session, "error": code})), ..error_result(error) }
 }
 
-/// Builds the result of a delegated call from the output of the turn. The structured result informs programs about the
-/// cost.
+/// Builds the result of a delegated call from the output of the turn. The structured result informs programs about
+/// the cost.
 fn answer(output: &Output) -> CallResult {
     let data = match &output.data {
         Value::String(text) => Content::Text(text.clone()),

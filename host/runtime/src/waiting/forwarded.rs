@@ -8,8 +8,8 @@ use agent_core::event::WaitCause;
 use agent_core::run::{Awaited, Run};
 use agent_core::tool::ToolSource;
 
-/// Returns the answer that a call waits for if the call is answered outside the host, or `None` if the host runs the
-/// call.
+/// Returns the answer that a call waits for if the call is answered outside the host, or `None` if the host runs
+/// the call.
 pub(crate) fn forwarded_call(services: &SessionServices, run: &Run, record: &CallRecord) -> Option<ForwardedCall> {
     if let Some(awaits) = awaited_agent(services, record).or_else(|| awaited_answer(run, record)) {
         return Some(ForwardedCall { awaits, contract: None });

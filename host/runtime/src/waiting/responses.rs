@@ -25,8 +25,8 @@ use std::collections::BTreeMap;
 pub enum ResponseOutcome {
     /// The answer became the call's result.
     Taken {
-        /// Violations of the agreed schema. If there are any, the model receives an error with these violations in
-        /// place of the answer.
+        /// Violations of the agreed schema. If the answer violates the schema, the model receives an error with these
+        /// violations in place of the answer.
         violations: Vec<Violation>,
         /// The answers that the turn still waits for. If the list is empty, [`Session::run`] continues the turn.
         waits: Vec<Wait>,
@@ -254,8 +254,8 @@ fn answer_result(data: Option<Value>) -> CallResult {
     CallResult { content: bounded(vec![content]), structured: data, ..CallResult::default() }
 }
 
-/// Builds the error for the model if an answer does not match the agreed schema. The error lists the location and the
-/// violated rule of each violation.
+/// Builds the error for the model if an answer does not match the agreed schema. The error lists the location of each
+/// violation and the rule that is violated.
 fn broken_contract(event_type: &str, violations: &[Violation]) -> CallResult {
     let problems = violations.iter().map(|violation| {
         let pointer = if violation.pointer.is_empty() { "the whole answer" } else { &violation.pointer };

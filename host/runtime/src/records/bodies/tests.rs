@@ -1,5 +1,5 @@
-//! Tests of the stored JSON of step records: the exact JSON that this version writes, and the JSON that older versions
-//! wrote.
+//! Tests of the stored JSON of step records: the exact JSON that this version writes, and the JSON that older
+//! versions wrote.
 
 use super::*;
 use agent_core::message::{Digest, Dimensions, Media, Role};

@@ -1,4 +1,4 @@
-//! The tools that end a turn (L18). They are not executed: the loop itself handles their calls.
+//! The tools that end a turn (L18). These tools are not executed. The loop itself handles calls to them.
 
 use crate::tools::availability::Availability;
 use agent_core::loop_break::{LoopBreak, argument, name};
@@ -51,13 +51,13 @@ pub fn finishing_definitions(output_schema: Option<&Value>) -> Vec<(ToolDefiniti
     tools.into()
 }
 
-/// Returns how a call of this tool ends the loop. `None` if the tool does not end the loop.
+/// Returns how a call to this tool ends the loop. `None` if the tool does not end the loop.
 pub(crate) fn loop_break(definition: &ToolDefinition, source: &ToolSource) -> Option<LoopBreak> {
     LoopBreak::of_tool(&definition.name).filter(|_| *source == ToolSource::BuiltIn)
 }
 
-/// Removes the violations in the structured `result` of `task_completion`. The validators and the output schema check
-/// this result later, as they check every output (L12).
+/// Removes the violations that concern the structured argument `result` of `task_completion`. The validators and the
+/// output schema check this result later, as they check every output (L12).
 pub(crate) fn ignoring_result_violations(
     definition: &ToolDefinition,
     source: &ToolSource,
@@ -129,8 +129,8 @@ mod tests {
         assert!(matches!(disposition(Some(&schema), r#"{"result": {}}"#), Disposition::Breaks(LoopBreak::Complete)));
     }
 
-    /// L8, L12: the result argument is required. The validators and the output schema check later whether the result is
-    /// acceptable.
+    /// L8, L12: the result argument is required. The validators and the output schema check later whether the result
+    /// is acceptable.
     #[test]
     fn l18_an_invalid_result_is_left_to_the_output_check_of_l12() {
         let schema = json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}});

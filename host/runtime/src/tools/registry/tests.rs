@@ -96,7 +96,7 @@ fn l7_the_error_for_a_duplicate_name_names_both_sources() {
     assert!(message.contains("text@0707") && message.contains("words@0707"), "{message}");
 }
 
-/// I5: a call of a tool on an unreachable server is not reported as a call of an unknown tool.
+/// I5: a call to a tool of an unreachable server is not reported as a call to an unknown tool.
 #[test]
 fn i5_a_call_to_an_unreachable_server_names_the_reason() {
     let registry = registry().with_absent_servers([("desk".to_owned(), "it ended".to_owned())]);

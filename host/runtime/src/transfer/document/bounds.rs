@@ -1,5 +1,5 @@
-//! Limits that are checked for every byte of a document before it is parsed, so that reading stops early if an item is
-//! too long or a value is nested too deeply.
+//! Limits that are checked for every byte of a document before the byte is parsed. If an item is too long or a value is
+//! nested too deeply, reading stops early.
 
 use agent_store::{MAX_BLOB_BYTES, MAX_JSON_DEPTH};
 
@@ -115,7 +115,8 @@ mod tests {
         (0..pieces).try_for_each(|_| bounds.scan(piece))
     }
 
-    /// D5: overlong or deeply nested input is rejected anywhere in a document, while large media and long lists are accepted.
+    /// D5: overlong or deeply nested input is rejected anywhere in a document, while large media and long lists
+    /// are accepted.
     #[test]
     fn d5_unbounded_documents_are_rejected() {
         assert_eq!(check("", b"{\"a\":", 10_000), Err(LimitExceeded::TooDeep));

@@ -112,8 +112,8 @@ pub(in crate::transfer) struct Batch {
 }
 
 impl SessionDocument {
-    /// Copies a source that can be read only once, such as a pipe, into a file. Copying stops early if the bytes cannot be a
-    /// document.
+    /// Copies a source that can be read only once, such as a pipe, into a file. Copying stops early if the bytes cannot
+    /// be a document.
     pub async fn copied(mut from: impl Read + Send + 'static, mut to: File) -> Result<Self, TransferError> {
         let copying = tokio::task::spawn_blocking(move || {
             let (mut bounds, mut buffer, mut copied) = (Bounds::default(), vec![0; 1 << 16], 0);
@@ -193,8 +193,8 @@ struct BoundedReader<R> {
     exceeded: Option<LimitExceeded>,
 }
 
-/// A shared reference to a reader. The parser must own its reader, but the visitors also need the position of that
-/// reader.
+/// A shared reference to a reader. The parser must own its reader, but the visitors also need the position of
+/// that reader.
 struct SharedReader<'a, R>(&'a RefCell<BoundedReader<R>>);
 
 impl<R: BufRead> Read for SharedReader<'_, R> {

@@ -21,8 +21,8 @@ impl Import {
         Ok(staging.add(change, Vec::new(), Vec::new()).await?)
     }
 
-    /// Stores events. Denial and approval events are skipped, because they would become entries in this host's audit
-    /// log.
+    /// Stores events. Denial and approval events are skipped, because they would become entries in this host's
+    /// audit log.
     pub(super) async fn store_events(&mut self, batch: Batch, staging: &mut Staging<'_>) -> Result<(), TransferError> {
         let mut change = Change::default();
         for (index, DocumentEvent { mut event, .. }) in parse_items(List::Events, batch)? {

@@ -1,5 +1,5 @@
-//! Reads granted file trees through open descriptors. Neither a path nor a link can lead out of a tree (P6, rows 12 and
-//! 39).
+//! Reads granted directories through open descriptors. Neither a path nor a link can lead out of a granted directory
+//! (P6, rows 12 and 39).
 
 use agent_core::message::Content;
 use agent_core::tool::{ToolDone, ToolError};
@@ -19,11 +19,11 @@ const MAX_BYTES: usize = 512 * 1024;
 /// Maximum number of bytes of a file that one call scans to find the requested lines.
 const MAX_SCANNED_BYTES: u64 = 64 << 20;
 
-/// The file trees that the host's built-in tools may read.
+/// The directories that the host's built-in tools may read.
 pub(super) struct HostTrees {
-    /// The sandbox, which keeps the trees open.
+    /// The sandbox, which keeps the directories open.
     pub(super) sandbox: Sandbox,
-    /// The trees that are granted now.
+    /// The directories that are granted now.
     pub(super) granted: Vec<TreeGrant>,
 }
 
@@ -117,8 +117,8 @@ fn lines_of(file: File, path: &str, (from_line, lines): (u64, Option<u64>)) -> R
     Ok(ToolDone::text(text))
 }
 
-/// Opens the path in the granted tree that contains it. If several trees contain the path, the most specific tree is
-/// used.
+/// Opens the path in the granted directory that contains it. If several granted directories contain the path, the most
+/// specific of these directories is used.
 fn open(trees: &HostTrees, path: &str) -> Result<HostTreeEntry, ToolError> {
     let requested = normalized(Path::new(path));
     let containing = trees.granted.iter().filter_map(|tree| {
@@ -140,8 +140,8 @@ fn open(trees: &HostTrees, path: &str) -> Result<HostTreeEntry, ToolError> {
     opened.open(inner).map_err(|error| explain(path, &error))
 }
 
-/// Removes `.` and empty components from a path. Components `..` are kept, because the directory descriptor checks
-/// them.
+/// Removes `.` and empty components from a path. Components `..` are kept, because the directory descriptor
+/// checks them.
 fn normalized(path: &Path) -> PathBuf {
     path.components().filter(|component| *component != Component::CurDir).collect()
 }

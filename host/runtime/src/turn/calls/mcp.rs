@@ -31,8 +31,8 @@ pub(super) async fn call(
     Ok(RawOutcome { cost: CallCost { wall_us, ..CallCost::default() }, ..RawOutcome::without_cost(outcome) })
 }
 
-/// Stores the media of a result. The bytes determine the MIME type if they identify it, because servers often only guess from
-/// the file name.
+/// Stores the media of a result. The MIME type is detected from the bytes if possible, because servers often only guess
+/// the MIME type from the file name.
 async fn store_media(
     services: &SessionServices,
     server: &str,

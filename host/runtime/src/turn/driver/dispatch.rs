@@ -14,8 +14,8 @@ use agent_core::run::{Dispatch, DispatchedCall, Input, TurnError};
 
 /// The outcome of dispatching calls.
 pub(super) enum Dispatched {
-    /// At least one call now runs, waits for an answer from outside the host, or was blocked. The state of the run has
-    /// changed.
+    /// At least one call now runs, waits for an answer from outside the host, or was blocked. The state of the run
+    /// has changed.
     StateChanged,
     /// No call was dispatched. A call can be dispatched after a running call ends or a first-use question is answered.
     NotYet,
@@ -81,8 +81,8 @@ impl Driver<'_> {
                 None => forwarded_call(&self.session.services, &self.session.run, &record),
                 Some(_) => match self.session.approvals().forwarded_held_request(&record).await? {
                     Some(forwarded) => Some(forwarded),
-                    // The check before the dispatch could read the request, but now it cannot be read. The turn ends,
-                    // because the tool must not run a second time.
+                    // The check before the dispatch could read the request, but now the request cannot be read. The
+                    // turn ends, because the tool must not run a second time.
                     None => {
                         let message = format!("the service request of call {} can no longer be read", record.id);
                         return Ok(Err(TurnError::HostFailed { message }));
@@ -94,8 +94,9 @@ impl Driver<'_> {
         Ok(Ok(ready))
     }
 
-    /// Selects the calls that may start now. Children count towards the limit of parallel calls. They must be counted
-    /// here, because the loop does not know about them. A sequential call is not started while children run (L9).
+    /// Selects the calls that may start now. Children count towards the limit of parallel calls. This method must count
+    /// the children, because the loop has no information about child sessions. A sequential call is not started while
+    /// children run (L9).
     fn within_parallel_limit(&self, ready: Vec<ReadyCall>) -> Vec<ReadyCall> {
         let (session, children) = (&*self.session, self.children.len());
         let limit = session.run.turn.as_ref().map_or(1, |turn| turn.config.parallel_calls.max(1) as usize);
