@@ -1,4 +1,5 @@
-//! Embeds files for new plugin projects in the library: the SDK, the WIT contract and the project templates.
+//! Embeds in the library the files that new plugin projects are created from: the SDK, the WIT contract and the
+//! project templates.
 
 use std::error::Error;
 use std::fmt::Write;

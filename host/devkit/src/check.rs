@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(found(|_| ()), []);
     }
 
-    /// S3, P6: a request without import is a warning, and an import without request is an error.
+    /// S3, P6: a request without an import is a warning, and an import without a request is an error.
     #[test]
     fn s3_requests_must_match_imports() {
         let imports = |names: &'static [&'static str]| {
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(second("words.longest", other), []);
     }
 
-    /// S3: finds tools that declare no side effects or contradictory side effects.
+    /// S3: finds tools that declare no side effects, and tools that declare contradictory side effects.
     #[test]
     fn s3_checks_traits() {
         let with = |traits: Traits| found(move |facts| facts.tools[0].traits = traits);

@@ -9,7 +9,8 @@ include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 /// A file to write into a project: its path in the project, and its text.
 pub(crate) type ProjectFile = (String, String);
 
-/// Folders of the checkout that contain parts of the contract, with their folders in `wit/deps` of a project.
+/// Folders of the checkout that contain parts of the contract, each with the folder in `wit/deps` of a project to which
+/// its files are written.
 const DEPENDENCIES: [(&str, &str); 5] = [
     ("wit/model/", "agent-host-model/"),
     ("sdk/wit/deps/config/", "wasi-config/"),

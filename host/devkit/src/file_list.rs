@@ -46,7 +46,7 @@ impl FileList {
     pub(crate) fn text(&self) -> String {
         let lines = self.files.iter().map(|(path, digest)| format!("{digest}  {path}\n"));
         let heading =
-            format!("{BEGINNING}{}; `agent-host plugin renew` replaces it with a newer one's.\n", self.version);
+            format!("{BEGINNING}{}; `agent-host plugin renew` replaces these files with newer ones.\n", self.version);
         std::iter::once(heading).chain(lines).collect()
     }
 }

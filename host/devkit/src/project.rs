@@ -114,9 +114,9 @@ pub enum ProjectError {
     SameName {
         /// The name in both manifests.
         name: String,
-        /// Folder of one project.
+        /// Folder of the first project.
         first: PathBuf,
-        /// Folder of the other project.
+        /// Folder of the second project.
         second: PathBuf,
     },
 }

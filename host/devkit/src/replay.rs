@@ -91,7 +91,7 @@ pub enum StopAt {
 }
 
 impl Replay {
-    /// Runs the replay.
+    /// Replays the selected plugin calls of the session.
     pub async fn run(&self, stop_at: StopAt) -> Result<ReplayReport, ReplayError> {
         let mut session = RecordedSession::read(self.store.clone(), self.sandbox.clone(), self.session.clone()).await?;
         let (mut report, mut compared_tools) = (ReplayReport::default(), Vec::new());

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// A JavaScript project with a fake `jco`. The content of `app.js` selects the component that `jco` copies, or the way
-/// in which it fails.
+/// in which `jco` fails.
 struct TestProject {
     folder: TempDir,
 }

@@ -12,7 +12,7 @@ pub trait Projections: Send + Sync {
     /// not counted as differences.
     async fn check_projections(&self, read: StatusReader) -> Result<Vec<ProjectionComparison>, StoreError>;
 
-    /// Rebuilds every projection from the log in one transaction. Other writers wait until it is done.
+    /// Rebuilds every projection from the log in one transaction. Other writers wait until the rebuild is done.
     async fn rebuild_projections(&self, read: StatusReader) -> Result<Vec<RebuiltProjection>, StoreError>;
 }
 

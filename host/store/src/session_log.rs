@@ -125,7 +125,7 @@ pub struct Commit {
 }
 
 /// The `view` member of the snapshot's JSON object. It is stored in pieces, so that a commit writes only the pieces
-/// that it changes. Opening the session joins the pieces into one object again.
+/// that it changes. Opening the session joins the pieces and adds the view to the snapshot again.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum StoredView {
     /// The snapshot itself contains the view. All stored pieces of the session are removed.
@@ -184,7 +184,7 @@ pub struct StepRecord {
 /// A stored step record with its number and time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StoredRecord {
-    /// Number of the record, with which a reader can request the records after it. Numbers increase in commit order.
+    /// Number of the record. A reader can use it to request the records that follow. Numbers increase in commit order.
     pub number: u64,
     /// Time of the record's commit, as RFC 3339 in UTC.
     pub time: String,

@@ -133,8 +133,8 @@ pub struct Stats {
     pub commits: u64,
     /// Number of successful write jobs of all kinds, including commits.
     pub jobs: u64,
-    /// Number of transactions that wrote these jobs. With [`Synchronous::Full`], each transaction needs one fsync, not
-    /// counting checkpoints.
+    /// Number of transactions that write jobs were committed in. With [`Synchronous::Full`], each transaction needs one
+    /// fsync, not counting checkpoints.
     pub transactions: u64,
     /// Number of transactions that updated the search index of messages.
     pub index_transactions: u64,
@@ -234,7 +234,7 @@ impl SqliteStore {
     }
 
     /// Moves the content of the write-ahead log into the database file and empties the log, as far as no reader still
-    /// uses it. Deleted data is then in neither file.
+    /// uses it. Deleted data is then neither in the log nor in the database file.
     async fn empty_log(&self) {
         let Some(readers) = &self.readers else { return };
         if let Err(error) = readers.empty_log().await {

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// First byte of a page that contains rows of a table (<https://www.sqlite.org/fileformat2.html>, "B-tree Pages").
 const TABLE_LEAF_PAGE: u8 = 0x0d;
 
-/// A temporary folder with the path of a database in it.
+/// A temporary folder, and the path of a database in this folder.
 struct Folder {
     folder: tempfile::TempDir,
 }

@@ -83,7 +83,7 @@ async fn killed_process_loses_no_commits_and_keeps_no_lease() {
             check_session_is_busy(&database, &child.0).await;
         }
         drop(child);
-        // Count the revisions that the process printed before it was killed, too.
+        // Also count the revisions that the process printed before it was killed.
         last_revision = lines.filter_map(|line| revision_in(&line)).last().or(acknowledged).unwrap();
         check_database(&database, last_revision).await;
     }

@@ -1,5 +1,5 @@
-//! Runs the programs of a toolchain. Each has its own process group, which is killed when the future of the build is
-//! dropped.
+//! Runs the programs of a toolchain. Each program has its own process group, which is killed when the future of the
+//! build is dropped.
 
 use super::{BuildError, BuildEvent, BuildProgress};
 use std::process::{ExitStatus, Stdio};
@@ -80,7 +80,7 @@ impl Drop for Group {
         }
     }
 
-    /// Does nothing, because these systems kill only the program itself, through its handle.
+    /// Does nothing. On systems other than Unix, only the program itself is killed, through its handle.
     #[cfg(not(unix))]
     fn drop(&mut self) {}
 }

@@ -28,7 +28,7 @@ pub(crate) fn sdk_files() -> Result<Vec<ProjectFile>, EmbedError> {
     Ok(files)
 }
 
-/// Returns a manifest of the SDK in which values that are inherited from the workspace are replaced by the values.
+/// Returns a manifest of the SDK in which each reference to a value of the workspace is replaced by this value.
 fn without_workspace(text: &str) -> Result<String, EmbedError> {
     let parse = |text: &str| text.parse::<Table>().map_err(|error| EmbedError { reason: error.to_string() });
     let (mut manifest, top) = (parse(text)?, parse(file("Cargo.toml"))?);

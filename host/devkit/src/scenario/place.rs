@@ -25,7 +25,8 @@ impl fmt::Display for Place {
     }
 }
 
-/// Returns the line and the column of a byte offset. Both count from 1, and columns are counted in characters.
+/// Returns the line and the column of a byte offset. Lines and columns are counted from 1, and columns are counted
+/// in characters.
 pub(super) fn position(text: &str, byte: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(byte)];
     let begin = before.rfind('\n').map_or(0, |end| end + 1);

@@ -54,7 +54,7 @@ pub(crate) struct Script {
     /// The model's summaries of messages that are evicted from the prompt.
     #[serde(default)]
     pub(crate) summaries: Vec<Spanned<ScriptedReply>>,
-    /// The model's answers to plugins.
+    /// The model's replies to requests of plugins.
     #[serde(default)]
     pub(crate) answers: Vec<Spanned<ScriptedReply>>,
     /// Expected files in the scenario's folder after the last turn, by path.
@@ -287,7 +287,7 @@ pub(crate) struct ApprovalAnswer {
     /// Name of the tool.
     pub(crate) name: String,
     pub(crate) verdict: Verdict,
-    /// Reason of the denial, which the model is shown.
+    /// Reason for the denial. The model is shown this reason.
     pub(crate) reason: Option<String>,
     /// Arguments to use instead of the model's arguments.
     pub(crate) arguments: Option<Value>,
@@ -345,7 +345,7 @@ pub(crate) struct Exchange {
     pub(crate) file: Option<String>,
     /// A network error that the plugin gets instead of a response.
     pub(crate) error: Option<Fault>,
-    /// Time before the response, in milliseconds.
+    /// Time from the request to the response, in milliseconds.
     #[serde(default)]
     pub(crate) delay_ms: u64,
     /// Number of times that the request must be sent. None: at least once.

@@ -32,9 +32,9 @@ pub(super) struct PreparedCommit {
     status: Status,
 }
 
-/// Moves the session to the front of session lists, by setting `place` to a number above all others. Sessions are
-/// ordered by `place` and not by time, because clocks can be set back. The session whose turn was started or stopped
-/// last comes first.
+/// Moves the session to the front of session lists, by setting its `place` to a number above the `place` of every other
+/// session. Sessions are ordered by `place` and not by time, because clocks can be set back. The session whose turn was
+/// started or stopped last comes first.
 fn move_to_front(connection: &Connection, session_row: &SessionRow) -> Result<(), Failure> {
     let front: i64 = connection.prepare_cached("SELECT max(place) FROM sessions")?.query_row([], |row| row.get(0))?;
     if session_row.place == 0 || session_row.place < front {

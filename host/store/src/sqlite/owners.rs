@@ -100,7 +100,7 @@ impl Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         if let Some(lock) = &self.lock {
-            // If this fails, the next store that is opened removes the file.
+            // If the file cannot be removed here, the next store that is opened removes it.
             let _ = fs::remove_file(&lock.path);
         }
     }

@@ -313,8 +313,8 @@ CREATE TABLE plugin_rollbacks (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Adds plugin versions on trial, with the counts of calls in all processes. Versions that served before this migration
-/// are not on trial.
+/// Adds plugin versions on trial, with the counts of calls in all processes. Versions that were in use before this
+/// migration are not on trial.
 const PLUGIN_TRIALS: &str = "
 CREATE TABLE plugin_trials (
     directory TEXT NOT NULL,

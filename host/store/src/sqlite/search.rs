@@ -25,7 +25,7 @@ const EXCERPT_CHARACTERS: usize = 200;
 /// Maximum number of an excerpt's characters before the first matching word.
 const CHARACTERS_BEFORE_WORD: usize = 60;
 
-/// Whether a call of [`index_next_batch`] indexed any messages.
+/// Whether a call to [`index_next_batch`] indexed any messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// Some messages were indexed, and there may be more.

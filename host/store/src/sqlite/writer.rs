@@ -37,7 +37,7 @@ const MAX_BATCH: usize = 128;
 /// Maximum number of jobs that a caller runs as the leader: its own job, and jobs that arrive in the meantime.
 const MAX_JOBS_PER_CALLER: usize = 16;
 
-/// Minimum number of jobs in one commit that shows that many sessions are committing at the same pace.
+/// If a commit contains at least this number of jobs, many sessions are committing at the same pace.
 const MIN_SHARED_JOBS: usize = 16;
 
 /// The writer thread waits for further jobs for at most the duration of the last commit, divided by this number.
@@ -67,7 +67,8 @@ pub(super) struct WriterOptions {
 pub(super) enum LeaderPolicy {
     /// Only the writer thread. A commit waits for the disk and must not block a caller's thread.
     WriterThread,
-    /// Any caller that finds the connection free. Its job must be short, and no other process may have the write lock.
+    /// Any caller that finds the connection free. The caller's job must be short, and no other process may have the
+    /// write lock.
     Callers,
 }
 
