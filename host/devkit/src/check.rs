@@ -69,7 +69,7 @@ pub enum Level {
 pub struct Finding {
     /// Severity of the finding.
     pub level: Level,
-    /// Name of the rule. It does not change between versions, so that programs can use it.
+    /// Name of the rule. The name does not change between versions of agent-host, so that programs can use it.
     pub rule: &'static str,
     /// The subject: a tool, a tool with a JSON pointer into its schema, or a key of `plugin.toml`. Empty for the
     /// whole plugin.

@@ -14,13 +14,13 @@ pub(crate) type Files = BTreeMap<String, String>;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileList {
-    /// Version of the agent-host that wrote the files. Empty if the list does not contain it.
+    /// Version of the agent-host that wrote the files. Empty if the list does not contain the version.
     pub(crate) version: String,
     /// Digests of the files, by path.
     pub(crate) files: BTreeMap<String, String>,
 }
 
-/// The beginning of the first line of the list. The version follows it.
+/// The beginning of the first line of the list. The version follows this text.
 const BEGINNING: &str = "# Written by agent-host ";
 
 impl FileList {

@@ -109,7 +109,7 @@ pub enum ProjectError {
         message: String,
     },
     /// Two projects would write the same component file.
-    #[error("two plugin projects are named `{name}`: {} and {}; rename one in its plugin.toml",
+    #[error("two plugin projects are named `{name}`: {} and {}; rename one of the plugins in its plugin.toml",
         first.display(), second.display())]
     SameName {
         /// The name in both manifests.

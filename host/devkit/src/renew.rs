@@ -75,7 +75,7 @@ pub enum RenewError {
         folder: PathBuf,
     },
     /// A newer agent-host wrote the files.
-    #[error("`{}` was written by agent-host {version}, which is newer than this one ({}): update agent-host",
+    #[error("`{}` was written by agent-host {version}, which is newer than this agent-host ({}): update agent-host",
         folder.display(), env!("CARGO_PKG_VERSION"))]
     Newer {
         /// The folder of the files that agent-host wrote.

@@ -25,7 +25,7 @@ const LABELS: (&str, &str) = ("then", "now");
 
 /// A replay: the part of a session to replay, and the plugins to use.
 pub struct Replay {
-    /// The store with the session. Replay writes nothing to it.
+    /// The store with the session. The replay does not write to the store.
     pub store: Arc<dyn Store>,
     /// The sandbox that runs the plugins.
     pub sandbox: Sandbox,

@@ -18,8 +18,8 @@ pub trait Audit: Send + Sync {
     /// [`AuditAction::HostGranted`] is added only if it differs from the last such entry of the same agent and plugin.
     async fn audit(&self, actions: Vec<AuditAction>) -> Result<(), StoreError>;
 
-    /// Returns up to `limit` entries, oldest first, whose number is above `after` and whose time is not before `since`,
-    /// in microseconds since 1970.
+    /// Returns up to `limit` entries, oldest first, whose number is above `after` and whose time is not before `since`.
+    /// The unit of `since` is microseconds since 1970.
     async fn audit_entries(&self, since: i64, after: u64, limit: usize) -> Result<Vec<AuditEntry>, StoreError>;
 }
 

@@ -39,7 +39,8 @@ pub struct ProjectionComparison {
     pub projection: Projection,
     /// Number of log items that were compared.
     pub compared: u64,
-    /// Number of log items that the projection has not processed yet. It processes them before its next use.
+    /// Number of log items that the projection has not processed yet. The projection processes these items before it is
+    /// used again.
     pub pending: u64,
     /// Number of items in the projection that differ from the log or are not in the log. 0 if the projection is
     /// correct.

@@ -24,8 +24,8 @@ pub const MAX_JSON_DEPTH: usize = 127;
 #[async_trait]
 pub trait SessionLog: Send + Sync {
     /// Acquires the session's lease and returns the session's state. If a process that has exited still has the lease,
-    /// the lease is taken over at once. If a running process, including this one, has the lease, this fails with
-    /// [`StoreError::Busy`]. A session in the state [`SessionState::Incomplete`] fails with [`StoreError::Incomplete`].
+    /// the lease is taken over at once. Fails with [`StoreError::Busy`] if a running process, including this process,
+    /// has the lease. A session in the state [`SessionState::Incomplete`] fails with [`StoreError::Incomplete`].
     async fn open(&self, session: &str, mode: OpenMode, meta: SessionMeta) -> Result<OpenedSession, StoreError>;
 
     /// Releases the lease. Releasing a lease that is no longer valid changes nothing.
@@ -80,7 +80,7 @@ pub struct SessionMeta {
     pub delegated_by: Option<String>,
 }
 
-/// The exclusive right to write to a session. It ends when the lease is released or another owner takes it over.
+/// The exclusive right to write to a session. The right ends when the lease is released or another owner takes it over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// Subject that identifies the session.
@@ -142,7 +142,7 @@ pub enum StoredView {
 pub struct ViewPiece {
     /// Position of the piece in the view. Pieces are joined in ascending order of their numbers.
     pub number: u64,
-    /// Items of the view's JSON array, separated by commas. If this is empty, the stored piece is removed.
+    /// Items of the view's JSON array, separated by commas. If there are no items, the stored piece is removed.
     pub items: Vec<u8>,
 }
 

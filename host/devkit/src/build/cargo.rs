@@ -136,8 +136,8 @@ pub(super) async fn compile(
     Err(BuildError::Compile { tool: CARGO, plugins: names.collect(), messages: messages.text })
 }
 
-/// Settings of the cargo profile `plugin` for workspaces that do not define it. They produce small code without
-/// unwinding.
+/// Settings of the cargo profile `plugin` for workspaces that do not define this profile. The settings produce small
+/// code without unwinding.
 const PLUGIN_PROFILE: &[&str] =
     &["inherits=\"release\"", "opt-level=\"s\"", "lto=true", "codegen-units=1", "panic=\"abort\"", "strip=true"];
 

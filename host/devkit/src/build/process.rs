@@ -62,7 +62,7 @@ pub(super) async fn compile(
     let mut text = printed.text;
     text.push_str(&messages.text);
     if text.trim().is_empty() {
-        text = format!("it ended with {status} and printed nothing");
+        text = format!("the program ended with {status} and printed nothing");
     }
     Err(BuildError::Compile { tool, plugins: vec![plugin.to_owned()], messages: text })
 }

@@ -50,7 +50,8 @@ struct SessionRow {
     revision: u64,
     last_message: u64,
     last_event: u64,
-    /// Position of the session in session lists. Higher positions come first; 0 means before the first commit.
+    /// Position of the session in session lists. Sessions with higher positions come first. The position is 0 before
+    /// the first commit.
     place: i64,
     state: String,
     turns: u32,

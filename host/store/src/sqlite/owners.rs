@@ -154,8 +154,8 @@ fn is_abandoned(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// Limit 32: an owner is alive as long as it holds its lock. Its file is removed by the owner itself or by the next
-    /// owner.
+    /// Limit 32: an owner is alive as long as it holds its lock. The lock file is removed by its owner or by the
+    /// next owner.
     #[test]
     fn owner_is_alive_as_long_as_its_lock() {
         let folder = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use crate::StoreError;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::path::Path;
 
-/// `agho` in ASCII. Distinguishes the databases of this host from those of other programs.
+/// `agho` in ASCII. Distinguishes the databases of this host from the databases of other programs.
 const APPLICATION_ID: i64 = 0x6167_686f;
 
 /// All migrations in order. `user_version` of a file is the number of migrations that were applied to it.
@@ -39,7 +39,8 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Failure>
     }
 }
 
-/// Refuses a file that a newer host has migrated since it was opened (row 50). Every write transaction checks this.
+/// Refuses a file that a newer host has migrated since it was opened (row 50). Every write transaction calls
+/// this function.
 pub(super) fn check_version(connection: &Connection, path: &Path) -> Result<(), Failure> {
     let found: i64 = connection.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))?;
     let supported = MIGRATIONS.len() as i64;
@@ -256,8 +257,8 @@ CREATE TABLE approvals (
 CREATE INDEX approvals_by_agent ON approvals (agent, given);
 ";
 
-/// Adds the reason why a message left the view. The reasons for older messages are not known, so `superseded` is stored
-/// for them.
+/// Adds the reason why a message left the view. For messages that left the view earlier, the reason is not known, so
+/// `superseded` is stored.
 const HIDE_REASONS: &str = "
 ALTER TABLE hidden ADD COLUMN why TEXT NOT NULL DEFAULT 'superseded';
 ";

@@ -6,8 +6,8 @@ use crate::MessageHit;
 use agent_core::message::{Content, Part, StoredMessage};
 use rusqlite::{Connection, params};
 
-/// Maximum number of messages that are indexed in one transaction. The number is limited because other writers wait for
-/// the transaction.
+/// Maximum number of messages that are indexed in one transaction. The number is limited because other writers wait
+/// until the transaction ends.
 const MAX_INDEXED_MESSAGES: usize = 256;
 
 /// Size in bytes of indexed text after which a transaction ends, even if it has indexed fewer than [`MAX_INDEXED_MESSAGES`].

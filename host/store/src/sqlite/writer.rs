@@ -216,8 +216,8 @@ impl Drop for Writer {
 }
 
 impl WriteQueue {
-    /// Adds the job to the queue. If the policy allows it, the calling thread becomes the leader and runs the job. It
-    /// does so within a single poll, so the future cannot be dropped in the middle.
+    /// Adds the job to the queue. If the policy allows it, the calling thread becomes the leader and runs the job. The
+    /// job runs within a single poll, so the future cannot be dropped while the job runs.
     fn submit(&self, queued: QueuedJob) {
         let mut state = self.lock();
         // If jobs are waiting although the connection is free, the thread was already woken.
@@ -424,8 +424,8 @@ impl Drop for Leader<'_> {
         state.committer = self.committer.take();
         state.times_led += 1;
         let previous_index = std::mem::replace(&mut state.index, self.index_after);
-        // Wake the writer thread to run jobs that arrived in the meantime. If it waits without a timeout, it must also
-        // be woken to update the index.
+        // Wake the writer thread to run jobs that arrived in the meantime. If the thread waits without a timeout, it
+        // must also be woken to update the index.
         if !state.jobs.is_empty() || previous_index == IndexState::UpToDate {
             self.queue.wake_thread(state);
         }
