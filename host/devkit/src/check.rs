@@ -71,8 +71,8 @@ pub struct Finding {
     pub level: Level,
     /// Name of the rule. The name does not change between versions of agent-host, so that programs can use it.
     pub rule: &'static str,
-    /// The subject: a tool, a tool with a JSON pointer into its schema, or a key of `plugin.toml`. Empty for the
-    /// whole plugin.
+    /// The subject: a tool, a tool with a JSON pointer into its schema, or a key of `plugin.toml`. Empty if the finding
+    /// is about the whole plugin.
     pub subject: String,
     /// The problem, with advice on how to fix it.
     pub message: String,

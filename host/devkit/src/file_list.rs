@@ -9,14 +9,14 @@ pub(crate) const LIST: &str = "agent-host.sha256";
 /// The folder of a Rust project that contains the SDK.
 pub(crate) const SDK_FOLDER: &str = "agent-host";
 
-/// Texts of files, by their paths in the folder.
+/// Texts of files. The keys are the paths of the files in the folder.
 pub(crate) type Files = BTreeMap<String, String>;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileList {
     /// Version of the agent-host that wrote the files. Empty if the list does not contain the version.
     pub(crate) version: String,
-    /// Digests of the files, by path.
+    /// Digests of the files. The keys are the paths of the files.
     pub(crate) files: BTreeMap<String, String>,
 }
 

@@ -31,10 +31,10 @@ pub struct Replay {
     pub sandbox: Sandbox,
     /// The session to replay.
     pub session: SessionSummary,
-    /// Plugins to use instead of the recorded plugins, by name. Calls of other plugins are not replayed. If the map is
-    /// empty, every plugin is replayed in its recorded version.
+    /// Plugins to use instead of the recorded plugins. The keys are the names of the plugins. Calls of other plugins
+    /// are not replayed. If the map is empty, every plugin is replayed in its recorded version.
     pub with: BTreeMap<String, Arc<LoadedPlugin>>,
-    /// Grants and limits of the plugins, in addition to the recorded access, by plugin name.
+    /// Grants and limits of the plugins, in addition to the recorded access. The keys are the names of the plugins.
     pub allowances: BTreeMap<String, PluginAllowance>,
     /// Grants and limits of the plugins that are not in `allowances`.
     pub otherwise: PluginAllowance,
@@ -60,9 +60,9 @@ pub struct ReplayReport {
     pub same: usize,
     /// The differences, in the order of the session.
     pub differences: Vec<Difference>,
-    /// Messages about plugin calls that were not replayed or not compared. Each contains the reason.
+    /// Messages about plugin calls that were not replayed or not compared. Each message contains the reason.
     pub skipped: Vec<String>,
-    /// Number of plugin calls that were not replayed. Their results are unknown.
+    /// Number of plugin calls that were not replayed. The results of these calls are unknown.
     pub not_replayed: usize,
 }
 

@@ -12,7 +12,7 @@ fn project(name: &str, kind: ProjectKind, language: Language, directory: &Path) 
     NewProject { name: name.to_owned(), kind, language, directory: directory.to_owned(), sdk: Sdk::Embedded }
 }
 
-/// Returns the texts of all files in a folder and its subfolders, by relative path.
+/// Returns a map from the relative path of each file in a folder and its subfolders to the file's text.
 fn files(folder: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];

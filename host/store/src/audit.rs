@@ -1,6 +1,6 @@
 //! The audit log (O3) records the grants of plugins, denied requests, approval decisions, events that plugins sent to
-//! services, and changes of plugin versions. Entries are only added, never changed or removed, and they outlive the
-//! sessions that they describe.
+//! services, and replacements of plugin versions. Entries are only added, never changed or removed, and they outlive
+//! the sessions that they describe.
 
 use crate::StoreError;
 use agent_core::approval::{ApprovalOutcome, LastingGrant};

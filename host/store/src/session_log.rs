@@ -155,11 +155,11 @@ impl StoredView {
     }
 }
 
-/// Status of a session, as shown in lists of sessions.
+/// Status of a session for lists of sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// State of the session. A session that is [`SessionState::Incomplete`] can be listed and deleted, but it cannot be
-    /// opened or found by a search, and it is never the latest session.
+    /// State of the session. A session that is [`SessionState::Incomplete`] can only be listed and deleted. It cannot
+    /// be opened, is not found by searches, and is never the latest session.
     pub state: SessionState,
     /// Number of the last turn that was started, counted from 1.
     pub turn: u32,

@@ -31,7 +31,7 @@ pub(super) struct Member {
     id: String,
 }
 
-/// Compiled components. No other build overwrites the files while this value exists.
+/// Compiled components. No other build overwrites the component files while this value exists.
 pub(super) struct Compiled {
     /// Path of each component, with the index of its project.
     pub(super) files: Vec<(usize, PathBuf)>,

@@ -39,7 +39,8 @@ pub(super) async fn run(
         child.wait().await
     };
     let status = reading.await.map_err(failed)?;
-    // The program may have started a process that must keep running, such as a compiler cache server. Do not kill it.
+    // The program may have started a process that must keep running, such as a compiler cache server. Do not kill
+    // this process.
     group.0 = None;
     Ok((status, messages))
 }

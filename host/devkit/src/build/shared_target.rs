@@ -13,8 +13,8 @@ use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Name of a file in the target directory's folder for the Rust target. The file records the workspace of each
-/// package name.
+/// Name of the file that records the workspace of each package name. The file is in the folder [`TARGET`] of the
+/// target directory.
 const FILE: &str = "agent-host-plugins.json";
 /// Maximum size of the file that records the workspaces, in bytes.
 const MAX_FILE: u64 = 1 << 20;

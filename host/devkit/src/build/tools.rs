@@ -14,7 +14,7 @@ pub const VARIABLES: [&str; 4] = ["COMPONENTIZE_PY", "JCO", "ZIG", "WASI_SDK_PAT
 pub struct Tools {
     /// Folders that are searched for programs, as in `PATH`.
     pub path: OsString,
-    /// Values of the [`VARIABLES`] that are set, by the name of the variable.
+    /// Values of the [`VARIABLES`] that are set. The keys are the names of the variables.
     pub named: BTreeMap<&'static str, PathBuf>,
 }
 

@@ -59,8 +59,8 @@ pub(super) fn check(facts: &PluginFacts, findings: &mut Vec<Finding>) {
             Level::Warning,
             "manifest",
             "",
-            "the component has no manifest: it is named after its file, and may use whatever it is granted. `agent-host plugin \
-             build` embeds plugin.toml as its manifest",
+            "the component has no manifest: its name is the name of its file, and it may use everything that it is \
+             granted. `agent-host plugin build` embeds plugin.toml as its manifest",
         ));
         return;
     };

@@ -79,8 +79,8 @@ fn check_traits(tool: &ToolDefinition, find: &mut impl FnMut(Level, &'static str
         || traits.needs_approval)
     {
         let message =
-            "the tool declares no side effects, so a call is never repeated after a crash: declare it read-only, idempotent \
-             or destructive if it is"
+            "the tool declares no side effects, so a call is never repeated after a crash: if the tool is read-only, \
+             idempotent or destructive, declare this"
             .to_owned();
         find(Level::Hint, "traits", message);
     }

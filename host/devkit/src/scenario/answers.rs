@@ -26,7 +26,7 @@ pub(crate) struct Answers<'t> {
     failures: Vec<Failure>,
 }
 
-/// Data of the service requests, by call id.
+/// Data of the service requests. The keys are the ids of the calls.
 pub(crate) type Requests = BTreeMap<String, Value>;
 
 /// Unused answers, each with its index in the list of the file.

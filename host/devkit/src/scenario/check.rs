@@ -287,7 +287,7 @@ fn advice(suspension: &Suspension) -> String {
         WaitCause::Agent { .. } | WaitCause::OutcomeUnknown => "ends = \"suspended\"".to_owned(),
     });
     let line = line.collect::<Vec<_>>().join(", ");
-    format!("answer it in the turn: {line}; or, if the turn should stay suspended, write ends = \"suspended\"")
+    format!("add the answer to the turn: {line}; or, if the turn should stay suspended, write ends = \"suspended\"")
 }
 
 /// Returns the text of a result, with one line for each media item.

@@ -30,14 +30,14 @@ struct TurnProgress {
     problems: Vec<RequestProblem>,
 }
 
-/// The used replies to requests outside of turns.
+/// How many replies to requests outside of turns were used, and the problems of these requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SideUses {
     pub(crate) summaries: ReplyUse,
     pub(crate) answers: ReplyUse,
 }
 
-/// The used replies of one list, and the problems of the requests.
+/// How many replies of one list were used, and the problems of the requests that used them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReplyUse {
     /// Number of replies that were used.

@@ -32,9 +32,10 @@ struct Parts {
     json: Option<Value>,
     /// A part of the JSON value. Objects may have more keys, and lists may have more items at the end.
     includes: Option<Value>,
-    /// Exact values, by JSON pointer.
+    /// Exact values. The keys are JSON pointers to the values.
     at: BTreeMap<String, Value>,
-    /// Regular expressions, by JSON pointer. They are applied to strings, and to the JSON text of other values.
+    /// Regular expressions for values. The keys are JSON pointers to the values. They are applied to strings, and to
+    /// the JSON text of other values.
     at_matches: BTreeMap<String, String>,
 }
 
@@ -223,8 +224,8 @@ impl Mismatch {
     }
 }
 
-/// Returns the first part of `wanted` that is missing in `json`: its JSON pointer, its value, and the value in `json`
-/// at this pointer, if there is one.
+/// Returns the first part of `wanted` that is missing in `json`: the JSON pointer to the part, the value in `wanted`,
+/// and the value in `json` at the same pointer (if there is such a value).
 fn missing<'v>(wanted: &'v Value, json: &'v Value, pointer: &str) -> Option<(String, &'v Value, Option<&'v Value>)> {
     let step = |key: &str| format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"));
     match (wanted, json) {

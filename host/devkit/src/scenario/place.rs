@@ -12,7 +12,7 @@ const MAX_COLUMNS: usize = 160;
 pub struct Place {
     /// Path of the file.
     pub file: PathBuf,
-    /// Line number. The first line is 1.
+    /// Number of the line. The first line has the number 1.
     pub line: usize,
     /// The key on the line, such as `turns[0].output`. Empty if the location is the whole file.
     pub key: String,

@@ -37,7 +37,7 @@ impl Normalizer {
 pub(crate) struct TurnExtras<'t> {
     /// HTTP requests of plugins, one line for each request.
     pub(crate) requests: &'t [String],
-    /// Data of service requests, by call id.
+    /// Data of service requests. The keys are the ids of the calls.
     pub(crate) services: &'t Requests,
     /// The output of the turn. None: the turn has no output, or the output is not part of the transcript.
     pub(crate) output: Option<&'t str>,

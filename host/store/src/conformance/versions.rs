@@ -166,7 +166,7 @@ pub(super) async fn trial_totals_grow_until_the_trial_ends(test: TestStore) {
     assert_eq!(store.trials("/one").await, Ok(Vec::new()));
 }
 
-/// Row 38: the store records the components with which the turns of an agent started, by plugin name.
+/// Row 38: the store records the plugin names and the components with which the turns of an agent started.
 pub(super) async fn turn_plugins_are_recorded_per_agent_and_name(test: TestStore) {
     let store = &test.store;
     let component = |name: &str, byte: u8| (name.to_owned(), Digest::from_sha256([byte; 32]));

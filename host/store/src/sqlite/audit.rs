@@ -70,7 +70,7 @@ impl AuditedEvent {
     }
 }
 
-/// A service event that a call of the commit requested.
+/// A service event that was requested by a call in the commit.
 #[derive(Clone, Debug)]
 pub(super) struct ServiceEvent {
     call: CallId,

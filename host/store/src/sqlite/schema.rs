@@ -226,8 +226,8 @@ INSERT INTO message_words_progress VALUES (1, 0);
 
 /// Adds edited arguments, lasting approvals, delegated sessions, and the outbox.
 ///
-/// Numbers of outbox items are never reused, so that a reader that continues after a number does not miss any item. The
-/// id of an approval is the digest of its content.
+/// Numbers of outbox items are never reused, so that a reader that has read the items up to a number does not miss
+/// later items. The id of an approval is the digest of its content.
 const OUTBOX_AND_APPROVALS: &str = "
 ALTER TABLE calls ADD COLUMN edited TEXT;
 

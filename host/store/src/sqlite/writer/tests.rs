@@ -67,8 +67,8 @@ fn thread_of_job(_: &Connection) -> Result<ThreadId, Failure> {
     Ok(thread::current().id())
 }
 
-/// Returns a job that keeps the leader busy, a receiver that is notified when the job starts, and a sender whose drop
-/// releases the job.
+/// Returns a job that keeps the leader busy, a receiver that is notified when the job starts, and a sender. Dropping
+/// the sender ends the job.
 fn blocking_job() -> (impl FnMut(&Connection) -> Result<ThreadId, Failure>, oneshot::Receiver<()>, mpsc::Sender<()>) {
     let (signal_start, started) = oneshot::channel();
     let (release, released) = mpsc::channel();
