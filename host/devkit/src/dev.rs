@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Interval between two checks of the sources.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Time without changes after which a build starts, because editors write files in several steps.
+/// A build starts when no file has changed for this time, because editors write files in several steps.
 const QUIET: Duration = Duration::from_millis(300);
 /// An event of the watcher.
 #[derive(Debug)]

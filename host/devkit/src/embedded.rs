@@ -19,12 +19,12 @@ const DEPENDENCIES: [(&str, &str); 5] = [
     ("wit/", "agent-host-plugin/"),
 ];
 
-/// Returns the text of an embedded file by its path in the checkout, or an empty text if there is no such file.
+/// Returns the text of the embedded file with this path in the checkout, or an empty text if there is no such file.
 pub(crate) fn file(path: &str) -> &'static str {
     FILES.iter().find(|(name, _)| *name == path).map_or("", |(_, text)| text)
 }
 
-/// Returns the embedded files below `folder`, with their paths relative to the folder. `folder` must end with a slash.
+/// Returns the embedded files below `folder`, each with its path relative to `folder`. `folder` must end with a slash.
 pub(crate) fn below(folder: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     FILES.iter().filter_map(move |(name, text)| Some((name.strip_prefix(folder)?, *text)))
 }

@@ -32,8 +32,8 @@ impl TestProject {
         renew(&Project::read(&self.path).expect("a project"))
     }
 
-    /// Changes the files as if an older agent-host had written them: one file differs, one is obsolete, and one is
-    /// missing.
+    /// Changes the files as if an older agent-host had written them: one file differs, another file is obsolete, and a
+    /// third file is missing.
     fn make_older(&self, file: &str) {
         let old = self.written.join(file);
         fs::write(&old, "// older\n").expect("written");

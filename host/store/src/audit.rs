@@ -30,7 +30,7 @@ pub struct AuditEntry {
     pub number: u64,
     /// Time of the entry, as RFC 3339 in UTC.
     pub time: String,
-    /// The recorded action. Its fields are serialised next to `number` and `time`.
+    /// The recorded action. The fields of the action are serialised next to `number` and `time`.
     #[serde(flatten)]
     pub action: AuditAction,
 }

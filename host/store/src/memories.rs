@@ -67,7 +67,7 @@ pub enum MemoryScope {
 pub struct StoredMemory {
     /// Id of the memory.
     pub id: String,
-    /// The memory. Its fields are serialised next to `id`.
+    /// The memory. The fields of the memory are serialised next to `id`.
     #[serde(flatten)]
     pub memory: Memory,
 }

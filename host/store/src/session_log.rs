@@ -61,7 +61,7 @@ pub trait SessionLog: Send + Sync {
 /// Whether [`SessionLog::open`] creates the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// Create the session. It must not exist yet.
+    /// Create the session. The session must not exist yet.
     CreateNew,
     /// Open an existing session. Fails if the session does not exist.
     Existing,
@@ -188,7 +188,7 @@ pub struct StoredRecord {
     pub number: u64,
     /// Time of the record's commit, as RFC 3339 in UTC.
     pub time: String,
-    /// The record. Its fields are serialised next to `number`.
+    /// The record. The fields of the record are serialised next to `number`.
     #[serde(flatten)]
     pub record: StepRecord,
 }
@@ -196,7 +196,7 @@ pub struct StoredRecord {
 /// A durable event with the time of its commit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TimedEvent {
-    /// The event. Its fields are serialised next to `time`.
+    /// The event. The fields of the event are serialised next to `time`.
     #[serde(flatten)]
     pub event: Event,
     /// Time of the event's commit, as RFC 3339 in UTC.

@@ -80,8 +80,8 @@ pub struct ServedPlugin {
     pub origin: String,
     /// Reason why the plugin's previous version is no longer used. Ignored if no version of the plugin is replaced.
     pub instead: VersionEndReason,
-    /// If this version starts on trial, the digest of the version that it replaces. `None` if it is not on trial.
-    /// Ignored if this version is already in use.
+    /// If this version starts on trial, the digest of the version that it replaces. `None` if this version is not on
+    /// trial. Ignored if this version is already in use.
     pub trial: Option<Digest>,
 }
 

@@ -141,8 +141,8 @@ pub(super) async fn compile(
 const PLUGIN_PROFILE: &[&str] =
     &["inherits=\"release\"", "opt-level=\"s\"", "lto=true", "codegen-units=1", "panic=\"abort\"", "strip=true"];
 
-/// Finds the sources of the projects outside their own folders: the folders of other local packages, and the manifests
-/// of their workspaces. Projects that cargo cannot read are skipped, because the build reports them.
+/// Finds the sources that are outside the folders of the projects: the folders of other local packages, and the
+/// manifests of the projects' workspaces. Projects that cargo cannot read are skipped, because the build reports them.
 pub(super) async fn local_dependencies(toolchain: &Toolchain, projects: &[Project]) -> BTreeSet<PathBuf> {
     let mut known: BTreeMap<PathBuf, Package> = BTreeMap::new();
     let (mut found, mut seen) = (BTreeSet::new(), BTreeSet::new());

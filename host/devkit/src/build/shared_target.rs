@@ -1,9 +1,9 @@
 //! Handles a target directory that several workspaces share, through `CARGO_TARGET_DIR` or cargo's configuration.
 //!
 //! In such a directory, cargo stores root packages with the same name at the same path. If the second workspace has
-//! older sources than the first, cargo reuses the output of the first workspace for the second. Therefore only one
-//! build at a time uses the directory, and a file records the workspace that last built each package name. Before a
-//! build, the output of other workspaces is removed.
+//! older sources than the first workspace, cargo reuses the output of the first workspace for the second. Therefore
+//! only one build at a time uses the directory, and a file records the workspace that last built each package name.
+//! Before a build, the output of other workspaces is removed.
 
 use super::cargo::{CARGO, Workspace};
 use super::{BuildError, BuildEvent, BuildProgress, TARGET, Toolchain, process};

@@ -78,7 +78,7 @@ impl Toolchain {
             return Err(BuildError::Target {
                 reason: format!(
                     "rustup was not found; install the standard library of {TARGET} with your system's package \
-                     manager, or Rust from https://rustup.rs"
+                     manager, or install Rust from https://rustup.rs"
                 ),
             });
         };

@@ -1,4 +1,5 @@
-//! Checks how close a plugin is to the host's limits, and the size of its tool definitions, which are in every prompt.
+//! Checks how close a plugin is to the host's limits, and how large its tool definitions are. Every prompt contains the
+//! tool definitions.
 
 use super::{Finding, Level, PluginFacts};
 use agent_plugins::{CallLimits, HostLimits};

@@ -13,7 +13,7 @@ pub(crate) struct EmbedError {
     reason: String,
 }
 
-/// Returns the files of the SDK and the contract, with their paths in the SDK's folder of a project.
+/// Returns the files of the SDK and the contract, each with its path in the SDK's folder of a project.
 pub(crate) fn sdk_files() -> Result<Vec<ProjectFile>, EmbedError> {
     let about = file(&format!("host/devkit/templates/rust/all/{SDK_ABOUT}"));
     let mut files = vec![("README.md".to_owned(), about.to_owned())];

@@ -84,7 +84,7 @@ impl ScenarioModel {
         (progress.used, progress.problems.clone())
     }
 
-    /// Returns the replies to requests outside of turns that have been used so far.
+    /// Returns how many replies to requests outside of turns have been used so far, and the problems of these requests.
     pub(crate) fn side_uses(&self) -> SideUses {
         self.side_uses.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

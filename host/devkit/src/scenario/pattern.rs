@@ -115,8 +115,8 @@ impl Pattern {
         wrong.or(pointer).or_else(|| self.0.useless_part())
     }
 
-    /// Returns the parts that do not match a text. Parts about JSON are compared with `structured` if it is set,
-    /// otherwise with the text, parsed as JSON.
+    /// Returns the parts that do not match a text. Parts about JSON are compared with `structured` if it is set.
+    /// Otherwise, they are compared with the JSON value that the text contains.
     pub(crate) fn mismatches(&self, text: &str, structured: Option<&Value>) -> Vec<Mismatch> {
         let parts = &self.0;
         let mut found = Vec::new();

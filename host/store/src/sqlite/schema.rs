@@ -5,7 +5,7 @@ use crate::StoreError;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::path::Path;
 
-/// `agho` in ASCII. Distinguishes the databases of this host from the databases of other programs.
+/// SQLite application id of the databases of this host: `agho` in ASCII. Databases of other programs have other ids.
 const APPLICATION_ID: i64 = 0x6167_686f;
 
 /// All migrations in order. `user_version` of a file is the number of migrations that were applied to it.

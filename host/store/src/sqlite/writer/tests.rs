@@ -105,7 +105,7 @@ where
     })
 }
 
-/// Queues the job while another thread leads.
+/// Queues the job while another thread is the leader.
 async fn queue<T: Send + 'static>(
     writer: &Arc<Writer>,
     job: fn(&Connection) -> Result<T, Failure>,
