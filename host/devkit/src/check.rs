@@ -138,7 +138,8 @@ mod tests {
         }
     }
 
-    /// Returns level, rule and subject of the findings after `change` is applied to a plugin without findings.
+    /// Returns the level, the rule and the subject of each finding after `change` is applied to a plugin
+    /// without findings.
     fn found(change: impl FnOnce(&mut PluginFacts)) -> Vec<(Level, &'static str, String)> {
         let mut facts = facts_without_findings();
         change(&mut facts);

@@ -102,7 +102,7 @@ pub enum ProjectError {
         /// The expected path.
         path: PathBuf,
     },
-    /// The manifest is invalid; the message names file, line and key.
+    /// The manifest is invalid; the message contains the file, the line and the key.
     #[error("{message}")]
     Manifest {
         /// The message for the user.

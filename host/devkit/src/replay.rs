@@ -110,8 +110,8 @@ impl Replay {
         Ok(report)
     }
 
-    /// Replays one plugin call. `compared_tools` contains name and digest of the plugins whose tool definitions were
-    /// already compared.
+    /// Replays one plugin call. `compared_tools` contains the names and digests of the plugins whose tool definitions
+    /// were already compared.
     async fn replay_action(
         &self,
         (session, turn): (&RecordedSession, &RecordedTurn),

@@ -56,7 +56,7 @@ pub enum ScenarioError {
 }
 
 impl Scenario {
-    /// Reads a scenario file. Unknown keys are errors. Each error contains line and key.
+    /// Reads a scenario file. Unknown keys are errors. Each error contains the line and the key.
     pub fn read(path: &Path, name: &str) -> Result<Self, ScenarioError> {
         let unreadable =
             |problem: std::io::Error| ScenarioError::Unreadable { path: path.to_owned(), problem: problem.to_string() };

@@ -100,8 +100,8 @@ impl PreparedCommit {
         Effort::of(self.snapshot.len() + view + session.chain(records).chain(outbox).chain(texts).sum::<usize>())
     }
 
-    /// Writes the whole commit and returns the new revision. If this fails, the caller must roll back its savepoint to
-    /// undo partial writes.
+    /// Writes the whole commit and returns the new revision. If the write fails, the caller must roll back its
+    /// savepoint to undo partial writes.
     pub(super) fn write(&self, connection: &Connection, owner: &str) -> Result<u64, Failure> {
         let session_row = self.check(connection, owner)?;
         let time = now();

@@ -90,13 +90,13 @@ impl DatabaseFile {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.path, flags)?;
         connection.busy_timeout(self.options.lock_wait)?;
-        // Closing a refused database must not move its write-ahead log into it.
+        // Closing a refused database must not move its write-ahead log into the database file.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         if connection.is_readonly("main")? {
             return Err(StoreError::ReadOnly { path: self.path.clone() }.into());
         }
-        // Use one transaction, so that a new file that another process is initialising is either complete or empty for
-        // this check.
+        // Use one transaction. Another process may be initialising the same new file, and this check must find the file
+        // either complete or empty.
         let unchanged = Transaction::new_unchecked(&connection, TransactionBehavior::Deferred)?;
         schema::check(&unchanged, &self.path)?;
         drop(unchanged);

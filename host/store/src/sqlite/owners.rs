@@ -106,8 +106,8 @@ impl Drop for Owner {
     }
 }
 
-/// Checks whether the owner of a lock file is alive. It uses a shared lock, so that a concurrent check is not mistaken
-/// for the owner.
+/// Checks whether the owner of a lock file is alive. The check uses a shared lock, so that a concurrent check is not
+/// mistaken for the owner.
 fn check_lock_file(lock_file: &Path) -> Liveness {
     let file = match File::open(lock_file) {
         Ok(file) => file,

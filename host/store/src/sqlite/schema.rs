@@ -78,7 +78,7 @@ pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), Failur
 /// `sessions.id`.
 ///
 /// Tables with large rows have a row number, so that the content is stored outside of the index. Tables with small rows
-/// store them in the index itself (`WITHOUT ROWID`). A commit rewrites one row of `sessions` and one row of
+/// store the rows in the index itself (`WITHOUT ROWID`). A commit rewrites one row of `sessions` and one row of
 /// `snapshots`; neither row grows with the history.
 const INITIAL_SCHEMA: &str = "
 CREATE TABLE sessions (

@@ -158,7 +158,7 @@ pub(super) fn score(rank: f64) -> f32 {
     (relevance / (1.0 + relevance)) as f32
 }
 
-/// Returns the text of a message that the index contains.
+/// Returns the text of a message for the index: texts, JSON values, names of media, calls, and results of calls.
 pub(super) fn searchable_text(message: &StoredMessage) -> String {
     let mut text = String::new();
     for part in &message.parts {
