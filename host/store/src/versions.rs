@@ -85,7 +85,7 @@ pub struct ServedPlugin {
     pub trial: Option<Digest>,
 }
 
-/// A change to the version of a plugin that is in use.
+/// For one plugin, the version that was used before and the version that is used now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionChange {
     /// Name of the plugin.
