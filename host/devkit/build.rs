@@ -1,4 +1,5 @@
-//! Embeds files for new plugin projects in the library: the SDK, the WIT contract and the project templates.
+//! Embeds in the library the files that new plugin projects are created from: the SDK, the WIT contract and the
+//! project templates.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -29,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     files.retain(|path| !path.starts_with(top.join("wit/released")));
     files.sort();
     let mut code =
-        "/// Paths of the embedded files, relative to the top of the checkout, with their contents.\npub(crate) const FILES: &[(&str, &str)] = &[\n"
+        "/// The embedded files: the path of each file, relative to the top of the checkout, and its content.\npub(crate) const FILES: &[(&str, &str)] = &[\n"
             .to_owned();
     for path in files {
         let name = path.strip_prefix(&top)?.to_str().ok_or("a path is not UTF-8")?.replace('\\', "/");

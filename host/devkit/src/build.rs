@@ -59,32 +59,35 @@ pub enum Written {
 /// An event that a build reports while it runs.
 #[derive(Clone, Debug)]
 pub enum BuildEvent<'a> {
-    /// A toolchain is about to be called: cargo for a whole workspace, the other toolchains for one plugin.
+    /// A toolchain is about to be called. Cargo is called once for a whole workspace; the other toolchains are called
+    /// once for each plugin.
     Building {
         /// Name of the tool that is called.
         tool: &'a str,
-        /// Names of the plugins that it builds, in order.
+        /// Names of the plugins that the tool builds, in order.
         plugins: Vec<&'a str>,
     },
     /// The Rust target is missing, and rustup is about to add it.
     AddingTarget {
-        /// The command as a user would type it.
+        /// The rustup command, as a user would type it.
         command: &'a str,
     },
     /// The toolchain printed a line.
     Line {
-        /// Name of the tool that printed it.
+        /// Name of the tool that printed the line.
         tool: &'a str,
-        /// At most 4 KiB of the line, without the line ending.
+        /// The line without its line ending, cut to at most 4 KiB.
         line: &'a str,
     },
-    /// A project contains the SDK or the contract of another agent-host. The build uses them as they are.
+    /// A project contains the SDK or the contract of another agent-host. The build uses these files of the project
+    /// without changes.
     VersionMismatch(&'a VersionMismatch),
     /// The component of a plugin has been built.
     Built(&'a BuiltPlugin),
 }
 
-/// A function that receives the events of a build. It runs on the task that builds, so it should return quickly.
+/// A function that receives the events of a build. The function runs on the task that builds, so it should
+/// return quickly.
 pub type BuildProgress<'a> = dyn Fn(BuildEvent<'_>) + Send + Sync + 'a;
 
 /// The reason why a build failed, with advice.
@@ -114,7 +117,7 @@ pub enum BuildError {
     /// A tool of the language's toolchain was not found.
     #[error(
         "`{tool}` builds plugins in {language}, but it was not found in the project or on the PATH; install it with\n  \
-             {install}\nor set {variable} to yours"
+             {install}\nor set {variable} to its path"
     )]
     MissingTool {
         /// Name of the tool.
@@ -127,7 +130,7 @@ pub enum BuildError {
         install: String,
     },
     /// Cargo was not found.
-    #[error("cargo was not found: install Rust from https://rustup.rs, or set CARGO to your cargo")]
+    #[error("cargo was not found: install Rust from https://rustup.rs, or set CARGO to the path of cargo")]
     NoCargo,
     /// A program of the toolchain could not be started.
     #[error("cannot start {}: {source}; {}", program.display(), start_advice(program))]
@@ -180,7 +183,7 @@ pub enum BuildError {
 
 fn start_advice(program: &Path) -> &'static str {
     match program.file_stem().and_then(std::ffi::OsStr::to_str) {
-        Some("cargo" | "rustc" | "rustup") => "install Rust from https://rustup.rs, or set CARGO to your cargo",
+        Some("cargo" | "rustc" | "rustup") => "install Rust from https://rustup.rs, or set CARGO to the path of cargo",
         _ => "check that the file is complete and was built for this machine",
     }
 }
@@ -264,7 +267,7 @@ pub async fn build_projects(
     Ok(built.into_iter().flatten().collect())
 }
 
-/// Compiles a project that is not a member of a cargo workspace to build, and returns the path of the component.
+/// Compiles a project that is not built as a member of a cargo workspace, and returns the path of the component.
 async fn compile(
     toolchain: &Toolchain,
     project: &Project,

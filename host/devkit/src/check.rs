@@ -69,10 +69,10 @@ pub enum Level {
 pub struct Finding {
     /// Severity of the finding.
     pub level: Level,
-    /// Name of the rule. It does not change between versions, so that programs can use it.
+    /// Name of the rule. The name does not change between versions of agent-host, so that programs can use it.
     pub rule: &'static str,
-    /// The subject: a tool, a tool with a JSON pointer into its schema, or a key of `plugin.toml`. Empty for the
-    /// whole plugin.
+    /// The subject: a tool, a tool with a JSON pointer into its schema, or a key of `plugin.toml`. Empty if the finding
+    /// is about the whole plugin.
     pub subject: String,
     /// The problem, with advice on how to fix it.
     pub message: String,
@@ -138,7 +138,8 @@ mod tests {
         }
     }
 
-    /// Returns level, rule and subject of the findings after `change` is applied to a plugin without findings.
+    /// Returns the level, the rule and the subject of each finding after `change` is applied to a plugin
+    /// without findings.
     fn found(change: impl FnOnce(&mut PluginFacts)) -> Vec<(Level, &'static str, String)> {
         let mut facts = facts_without_findings();
         change(&mut facts);
@@ -157,7 +158,7 @@ mod tests {
         assert_eq!(found(|_| ()), []);
     }
 
-    /// S3, P6: a request without import is a warning, and an import without request is an error.
+    /// S3, P6: a request without an import is a warning, and an import without a request is an error.
     #[test]
     fn s3_requests_must_match_imports() {
         let imports = |names: &'static [&'static str]| {
@@ -278,7 +279,7 @@ mod tests {
         assert_eq!(second("words.longest", other), []);
     }
 
-    /// S3: finds tools that declare no side effects or contradictory side effects.
+    /// S3: finds tools that declare no side effects, and tools that declare contradictory side effects.
     #[test]
     fn s3_checks_traits() {
         let with = |traits: Traits| found(move |facts| facts.tools[0].traits = traits);

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Interval between two checks of the sources.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Time without changes after which a build starts, because editors write files in several steps.
+/// A build starts when no file has changed for this time, because editors write files in several steps.
 const QUIET: Duration = Duration::from_millis(300);
 /// An event of the watcher.
 #[derive(Debug)]
@@ -83,14 +83,15 @@ struct WatchedPaths {
 }
 
 impl WatchedPaths {
-    /// Waits until a file differs from `seen`.
+    /// Waits until a file differs from its state in `seen`.
     async fn until_different(&self, seen: &SourceFiles) {
         while self.read().await == *seen {
             sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Waits until a file differs from `before` and no file has changed for [`QUIET`]. Returns the first changed file.
+    /// Waits until a file differs from its state in `before` and no file has changed for [`QUIET`]. Returns the first
+    /// changed file.
     async fn until_settled(&self, before: SourceFiles) -> Option<PathBuf> {
         let (mut seen, mut since) = (self.read().await, Instant::now());
         loop {

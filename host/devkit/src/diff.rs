@@ -7,7 +7,8 @@ pub(crate) fn diff(expected: &str, found: &str) -> String {
     labelled(("expected", "found"), expected, found)
 }
 
-/// Returns a unified diff of two texts. The labels are the names of the texts in its header.
+/// Returns a unified diff of two texts. The first parameter contains the names of the two texts for the header of
+/// the diff.
 pub(crate) fn labelled((old, new): (&str, &str), expected: &str, found: &str) -> String {
     let ends_with_newline = |text: &str| text.is_empty() || text.ends_with('\n');
     let terminated = |text: &str| if ends_with_newline(text) { text.to_owned() } else { format!("{text}\n") };

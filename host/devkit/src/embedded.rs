@@ -9,7 +9,8 @@ include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 /// A file to write into a project: its path in the project, and its text.
 pub(crate) type ProjectFile = (String, String);
 
-/// Folders of the checkout that contain parts of the contract, with their folders in `wit/deps` of a project.
+/// Folders of the checkout that contain parts of the contract, each with the folder in `wit/deps` of a project to which
+/// its files are written.
 const DEPENDENCIES: [(&str, &str); 5] = [
     ("wit/model/", "agent-host-model/"),
     ("sdk/wit/deps/config/", "wasi-config/"),
@@ -18,12 +19,12 @@ const DEPENDENCIES: [(&str, &str); 5] = [
     ("wit/", "agent-host-plugin/"),
 ];
 
-/// Returns the text of an embedded file by its path in the checkout, or an empty text if there is no such file.
+/// Returns the text of the embedded file with this path in the checkout, or an empty text if there is no such file.
 pub(crate) fn file(path: &str) -> &'static str {
     FILES.iter().find(|(name, _)| *name == path).map_or("", |(_, text)| text)
 }
 
-/// Returns the embedded files below `folder`, with their paths relative to the folder. `folder` must end with a slash.
+/// Returns the embedded files below `folder`, each with its path relative to `folder`. `folder` must end with a slash.
 pub(crate) fn below(folder: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     FILES.iter().filter_map(move |(name, text)| Some((name.strip_prefix(folder)?, *text)))
 }

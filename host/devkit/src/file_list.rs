@@ -9,18 +9,18 @@ pub(crate) const LIST: &str = "agent-host.sha256";
 /// The folder of a Rust project that contains the SDK.
 pub(crate) const SDK_FOLDER: &str = "agent-host";
 
-/// Texts of files, by their paths in the folder.
+/// Texts of files. The keys are the paths of the files in the folder.
 pub(crate) type Files = BTreeMap<String, String>;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileList {
-    /// Version of the agent-host that wrote the files. Empty if the list does not contain it.
+    /// Version of the agent-host that wrote the files. Empty if the list does not contain the version.
     pub(crate) version: String,
-    /// Digests of the files, by path.
+    /// Digests of the files. The keys are the paths of the files.
     pub(crate) files: BTreeMap<String, String>,
 }
 
-/// The beginning of the first line of the list. The version follows it.
+/// The beginning of the first line of the list. The version follows this text.
 const BEGINNING: &str = "# Written by agent-host ";
 
 impl FileList {
@@ -46,7 +46,7 @@ impl FileList {
     pub(crate) fn text(&self) -> String {
         let lines = self.files.iter().map(|(path, digest)| format!("{digest}  {path}\n"));
         let heading =
-            format!("{BEGINNING}{}; `agent-host plugin renew` replaces it with a newer one's.\n", self.version);
+            format!("{BEGINNING}{}; `agent-host plugin renew` replaces these files with newer ones.\n", self.version);
         std::iter::once(heading).chain(lines).collect()
     }
 }

@@ -116,7 +116,7 @@ pub enum NewError {
         language: Language,
     },
     /// The files in this binary cannot be used.
-    #[error("the SDK in this agent-host cannot be written: {reason}; choose another one with --sdk")]
+    #[error("the SDK in this agent-host cannot be written: {reason}; choose another SDK with --sdk")]
     Embedded {
         /// The reason why the files cannot be used.
         reason: String,

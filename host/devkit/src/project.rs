@@ -102,21 +102,21 @@ pub enum ProjectError {
         /// The expected path.
         path: PathBuf,
     },
-    /// The manifest is invalid; the message names file, line and key.
+    /// The manifest is invalid; the message contains the file, the line and the key.
     #[error("{message}")]
     Manifest {
         /// The message for the user.
         message: String,
     },
     /// Two projects would write the same component file.
-    #[error("two plugin projects are named `{name}`: {} and {}; rename one in its plugin.toml",
+    #[error("two plugin projects are named `{name}`: {} and {}; rename one of the plugins in its plugin.toml",
         first.display(), second.display())]
     SameName {
         /// The name in both manifests.
         name: String,
-        /// Folder of one project.
+        /// Folder of the first project.
         first: PathBuf,
-        /// Folder of the other project.
+        /// Folder of the second project.
         second: PathBuf,
     },
 }

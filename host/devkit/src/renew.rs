@@ -75,7 +75,7 @@ pub enum RenewError {
         folder: PathBuf,
     },
     /// A newer agent-host wrote the files.
-    #[error("`{}` was written by agent-host {version}, which is newer than this one ({}): update agent-host",
+    #[error("`{}` was written by agent-host {version}, which is newer than this agent-host ({}): update agent-host",
         folder.display(), env!("CARGO_PKG_VERSION"))]
     Newer {
         /// The folder of the files that agent-host wrote.
@@ -201,8 +201,8 @@ fn uses_own_sdk(project: &Project) -> bool {
     path.is_some_and(|path| Path::new(path) == Path::new(SDK_FOLDER).join("sdk"))
 }
 
-/// Returns the digests of the files in the folder, by path. In `wit/deps`, only the packages that agent-host wrote are
-/// included, because the author may have added other packages.
+/// Returns a map from the path of each file in the folder to its digest. In `wit/deps`, only the packages that
+/// agent-host wrote are included, because the author may have added other packages.
 fn digests_of_files(folder: &Path, language: Language) -> Result<BTreeMap<String, String>, RenewError> {
     let package = |path: &str| path.split('/').next().unwrap_or_default().to_owned();
     let packages: BTreeSet<String> = wit_files().iter().map(|(path, _)| package(path)).collect();

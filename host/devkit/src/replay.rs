@@ -25,16 +25,16 @@ const LABELS: (&str, &str) = ("then", "now");
 
 /// A replay: the part of a session to replay, and the plugins to use.
 pub struct Replay {
-    /// The store with the session. Replay writes nothing to it.
+    /// The store with the session. The replay does not write to the store.
     pub store: Arc<dyn Store>,
     /// The sandbox that runs the plugins.
     pub sandbox: Sandbox,
     /// The session to replay.
     pub session: SessionSummary,
-    /// Plugins to use instead of the recorded plugins, by name. Calls of other plugins are not replayed. If the map is
-    /// empty, every plugin is replayed in its recorded version.
+    /// Plugins to use instead of the recorded plugins. The keys are the names of the plugins. Calls of other plugins
+    /// are not replayed. If the map is empty, every plugin is replayed in its recorded version.
     pub with: BTreeMap<String, Arc<LoadedPlugin>>,
-    /// Grants and limits of the plugins, in addition to the recorded access, by plugin name.
+    /// Grants and limits of the plugins, in addition to the recorded access. The keys are the names of the plugins.
     pub allowances: BTreeMap<String, PluginAllowance>,
     /// Grants and limits of the plugins that are not in `allowances`.
     pub otherwise: PluginAllowance,
@@ -60,9 +60,9 @@ pub struct ReplayReport {
     pub same: usize,
     /// The differences, in the order of the session.
     pub differences: Vec<Difference>,
-    /// Messages about plugin calls that were not replayed or not compared. Each contains the reason.
+    /// Messages about plugin calls that were not replayed or not compared. Each message contains the reason.
     pub skipped: Vec<String>,
-    /// Number of plugin calls that were not replayed. Their results are unknown.
+    /// Number of plugin calls that were not replayed. The results of these calls are unknown.
     pub not_replayed: usize,
 }
 
@@ -91,7 +91,7 @@ pub enum StopAt {
 }
 
 impl Replay {
-    /// Runs the replay.
+    /// Replays the selected plugin calls of the session.
     pub async fn run(&self, stop_at: StopAt) -> Result<ReplayReport, ReplayError> {
         let mut session = RecordedSession::read(self.store.clone(), self.sandbox.clone(), self.session.clone()).await?;
         let (mut report, mut compared_tools) = (ReplayReport::default(), Vec::new());
@@ -110,8 +110,8 @@ impl Replay {
         Ok(report)
     }
 
-    /// Replays one plugin call. `compared_tools` contains name and digest of the plugins whose tool definitions were
-    /// already compared.
+    /// Replays one plugin call. `compared_tools` contains the names and digests of the plugins whose tool definitions
+    /// were already compared.
     async fn replay_action(
         &self,
         (session, turn): (&RecordedSession, &RecordedTurn),

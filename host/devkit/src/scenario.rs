@@ -1,6 +1,6 @@
 //! Scenarios: tests with scripted conversations and their expected results (S4). A scenario runs real components, the
-//! real agent loop and a real store, but needs neither network nor API key. `host/docs/guide/scenarios.md` describes
-//! the file format.
+//! real agent loop and a real store, but needs neither a network nor an API key. `host/docs/guide/scenarios.md`
+//! describes the file format.
 
 mod answers;
 mod attached;

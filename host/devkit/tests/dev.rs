@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// A JavaScript project with a fake `jco`. The content of `app.js` selects the component that `jco` copies, or the way
-/// in which it fails.
+/// in which `jco` fails.
 struct TestProject {
     folder: TempDir,
 }
@@ -100,7 +100,7 @@ async fn s2_build_errors_contain_the_messages_of_the_toolchain() {
     let before = project.component();
     for (source, words) in [
         ("bad", "jco could not build work:\napp.js:1: what is this?"),
-        ("mute", "it ended with exit status: 3 and printed nothing"),
+        ("mute", "the program ended with exit status: 3 and printed nothing"),
         ("odd", "plugin `work`"),
     ] {
         project.save(source);

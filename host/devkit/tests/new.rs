@@ -12,7 +12,7 @@ fn project(name: &str, kind: ProjectKind, language: Language, directory: &Path) 
     NewProject { name: name.to_owned(), kind, language, directory: directory.to_owned(), sdk: Sdk::Embedded }
 }
 
-/// Returns the texts of all files in a folder and its subfolders, by relative path.
+/// Returns a map from the relative path of each file in a folder and its subfolders to the file's text.
 fn files(folder: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -86,7 +86,8 @@ fn s1_does_not_overwrite_or_leave_partial_projects() {
     assert_eq!(fs::read_to_string(folder.path().join("taken")).expect("there"), "mine");
 }
 
-/// S1: in a workspace that declares the SDK, a new project becomes a member. In other folders, it is independent.
+/// S1: in a workspace that declares the SDK, a new project becomes a member. In other folders, the project
+/// is independent.
 #[test]
 fn s1_rust_project_joins_workspace_that_declares_sdk() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -188,7 +189,7 @@ fn s1_standalone_project_has_a_lock_file() {
         );
     }
     assert!(!embedded.contains("name = \"wit-parser\""), "authors do not build the bindings generator");
-    // Cargo does not change the lock files of projects with other names and kinds either.
+    // Cargo also leaves the lock files of projects with other names and kinds unchanged.
     for (name, kind) in
         [("a", ProjectKind::ContextBuilder), ("serde-words", ProjectKind::Tool), ("zzz", ProjectKind::MediaPolicy)]
     {
@@ -213,7 +214,7 @@ fn resolve_dependencies(project: &Path, arguments: &[&str]) {
     assert!(!printed.contains("no matching package") && !printed.contains("--locked"), "{printed}");
 }
 
-/// S1, S2: the world in wit/README.md can replace the world of a new project in another language than Rust. The page
+/// S1, S2: the world in wit/README.md can replace the world of a new project in a language other than Rust. The page
 /// also contains the command that installs each toolchain.
 #[test]
 fn s1_contract_page_matches_new_projects() {

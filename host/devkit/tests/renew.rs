@@ -32,8 +32,8 @@ impl TestProject {
         renew(&Project::read(&self.path).expect("a project"))
     }
 
-    /// Changes the files as if an older agent-host had written them: one file differs, one is obsolete, and one is
-    /// missing.
+    /// Changes the files as if an older agent-host had written them: one file differs, another file is obsolete, and a
+    /// third file is missing.
     fn make_older(&self, file: &str) {
         let old = self.written.join(file);
         fs::write(&old, "// older\n").expect("written");
@@ -127,7 +127,7 @@ async fn s1_build_reports_files_of_another_agent_host() {
             reported.lock().expect("no panic").push((mismatch.plugin.clone(), mismatch.version.clone()));
         }
     };
-    // The build fails, because there is no toolchain, but the mismatch is reported before.
+    // The build fails, because there is no toolchain, but it reports the mismatch first.
     let build =
         || async { build_directory(&Toolchain::default(), &project.path, &project.path, &progress).await.is_ok() };
     assert!(!build().await);

@@ -40,7 +40,7 @@ pub struct NamedRule {
 pub struct StoredGrant {
     /// Id of the grant. A revoked grant that is stored again gets the same id.
     pub id: String,
-    /// The grant. Its fields are serialised next to `id`.
+    /// The grant. The fields of the grant are serialised next to `id`.
     #[serde(flatten)]
     pub grant: LastingGrant,
     /// Time at which the grant was stored, as RFC 3339 in UTC.

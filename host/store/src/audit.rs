@@ -1,6 +1,6 @@
 //! The audit log (O3) records the grants of plugins, denied requests, approval decisions, events that plugins sent to
-//! services, and changes of plugin versions. Entries are only added, never changed or removed, and they outlive the
-//! sessions that they describe.
+//! services, and replacements of plugin versions. Entries are only added, never changed or removed, and they outlive
+//! the sessions that they describe.
 
 use crate::StoreError;
 use agent_core::approval::{ApprovalOutcome, LastingGrant};
@@ -18,8 +18,8 @@ pub trait Audit: Send + Sync {
     /// [`AuditAction::HostGranted`] is added only if it differs from the last such entry of the same agent and plugin.
     async fn audit(&self, actions: Vec<AuditAction>) -> Result<(), StoreError>;
 
-    /// Returns up to `limit` entries, oldest first, whose number is above `after` and whose time is not before `since`,
-    /// in microseconds since 1970.
+    /// Returns up to `limit` entries, oldest first, whose number is above `after` and whose time is not before `since`.
+    /// The unit of `since` is microseconds since 1970.
     async fn audit_entries(&self, since: i64, after: u64, limit: usize) -> Result<Vec<AuditEntry>, StoreError>;
 }
 
@@ -30,7 +30,7 @@ pub struct AuditEntry {
     pub number: u64,
     /// Time of the entry, as RFC 3339 in UTC.
     pub time: String,
-    /// The recorded action. Its fields are serialised next to `number` and `time`.
+    /// The recorded action. The fields of the action are serialised next to `number` and `time`.
     #[serde(flatten)]
     pub action: AuditAction,
 }
@@ -39,7 +39,7 @@ pub struct AuditEntry {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "type")]
 pub enum AuditAction {
-    /// A plugin version started to serve an agent with these grants.
+    /// An agent started to use a plugin version with these grants.
     Granted {
         /// Configured name of the agent.
         agent: String,
@@ -50,12 +50,12 @@ pub enum AuditAction {
         /// Descriptions of the plugin's grants, without secret values. Empty if the plugin has no grants.
         grants: Vec<String>,
     },
-    /// The grants of the host's built-in file tools for an agent were set. An empty list of grants is recorded only if
-    /// the previous entry of the agent was not empty.
+    /// The host set an agent's grants for its built-in file tools. An empty list of grants is recorded only if the
+    /// previous entry of the agent was not empty.
     HostGranted {
         /// Configured name of the agent.
         agent: String,
-        /// Descriptions of the grants of the file tools. Empty if they have no grants.
+        /// Descriptions of the grants of the file tools. Empty if the file tools have no grants.
         grants: Vec<String>,
     },
     /// A plugin needed a capability that it was not granted, or a model requested an action that its agent is not
@@ -105,15 +105,15 @@ pub enum AuditAction {
         #[serde(flatten)]
         grant: LastingGrant,
     },
-    /// The host replaced the serving version of a plugin, or added or removed a plugin (P10).
+    /// The host started to use another version of a plugin, or added or removed a plugin (P10).
     Swapped {
         /// Path of the plugin directory.
         directory: String,
         /// Name of the plugin.
         plugin: String,
-        /// Digest of the version that served before. `None` if the plugin is new.
+        /// Digest of the version that was used before. `None` if the plugin is new.
         from: Option<Digest>,
-        /// Digest of the version that serves now. `None` if the plugin was removed.
+        /// Digest of the version that is used now. `None` if the plugin was removed.
         to: Option<Digest>,
     },
     /// A plugin was rolled back to an earlier version (P10).
@@ -122,20 +122,20 @@ pub enum AuditAction {
         directory: String,
         /// Name of the plugin.
         plugin: String,
-        /// Digest of the version that no longer serves.
+        /// Digest of the version that is no longer used.
         from: Digest,
-        /// Digest of the version that serves instead.
+        /// Digest of the version that is used instead.
         to: Digest,
         /// Reason for the rollback, as a message for users.
         because: String,
     },
-    /// A user undid a rollback, so that the version in the plugin's file serves again (P10).
+    /// A user undid a rollback, so that the version in the plugin's file is used again (P10).
     RollbackUndone {
         /// Path of the plugin directory.
         directory: String,
         /// Name of the plugin.
         plugin: String,
-        /// Digest of the version that served during the rollback.
+        /// Digest of the version that was used during the rollback.
         from: Digest,
         /// Digest of the version in the plugin's file.
         to: Digest,

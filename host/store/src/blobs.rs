@@ -23,7 +23,7 @@ pub trait Blobs: Send + Sync {
     async fn media(&self, session: &str, digest: &Digest) -> Result<Option<Media>, StoreError>;
 
     /// Reads up to `length` bytes from `offset`, but no more than [`MAX_READ_BYTES`]. The result is shorter if the blob
-    /// ends before that, and empty if `offset` is past the end. A partial read does not load the whole blob.
+    /// ends earlier, and empty if `offset` is past the end. A partial read does not load the whole blob.
     async fn read(&self, session: &str, digest: &Digest, offset: u64, length: u32) -> Result<Vec<u8>, StoreError>;
 
     /// Stores a text that a step record of this session refers to. The text is not a media item, so only
@@ -40,12 +40,12 @@ pub trait Blobs: Send + Sync {
     ) -> Result<Vec<BlobReference>, StoreError>;
 
     /// Makes media items of session `from` visible to session `to`, with the same descriptions. The bytes are not
-    /// copied. Either all items are shared or none. If `from` cannot see one of the digests, this fails with
-    /// [`StoreError::NoBlob`].
+    /// copied. Either all items are shared, or no items are shared. Fails with [`StoreError::NoBlob`] if one of the
+    /// items is not visible to `from`.
     async fn share(&self, from: &str, to: &str, media: &[Digest]) -> Result<(), StoreError>;
 
-    /// Returns a stored text, regardless of the session that stored it. Only the host itself may call this, because no
-    /// session's permission is checked.
+    /// Returns a stored text, regardless of the session that stored it. Only the host itself may call this method,
+    /// because it does not check whether a session may read the text.
     async fn text(&self, digest: &Digest) -> Result<String, StoreError>;
 }
 
@@ -78,7 +78,7 @@ impl BlobReference {
 pub struct MediaDescription {
     /// IANA media type in lower case, without parameters.
     pub mime_type: String,
-    /// Width and height of an image in pixels. `None` if they could not be read from the image's header.
+    /// Width and height of an image in pixels. `None` if the size could not be read from the image's header.
     pub dimensions: Option<Dimensions>,
     /// File name or title to show to users.
     pub name: Option<String>,

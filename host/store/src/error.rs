@@ -81,7 +81,7 @@ pub enum StoreError {
     /// A value is not valid and cannot be stored.
     #[error("{what} cannot be stored: {problem}")]
     Invalid {
-        /// Name or description of the value, to start an error message with.
+        /// Name or description of the value. The error message starts with this text.
         what: String,
         /// Reason why the value is not valid.
         problem: String,
@@ -89,7 +89,7 @@ pub enum StoreError {
     /// A value exceeds a size limit of the store.
     #[error("{what} has {size} bytes; the maximum is {limit} bytes")]
     TooLarge {
-        /// Name or description of the value, to start an error message with.
+        /// Name or description of the value. The error message starts with this text.
         what: String,
         /// Size of the value in bytes.
         size: u64,
@@ -161,7 +161,8 @@ pub enum StoreError {
     Locked {
         /// Path of the database file.
         path: PathBuf,
-        /// The process that holds the lock, such as ` (1234, `agent-host`, which is stopped)`. Empty if it is unknown.
+        /// The process that holds the lock, such as ` (1234, `agent-host`, which is stopped)`. Empty if the process
+        /// is unknown.
         holder: String,
     },
     /// The linked SQLite library is too old to be used safely with a shared write-ahead log.

@@ -1,4 +1,4 @@
-//! Checks of the stored bytes themselves.
+//! Checks whether the stored bytes are intact.
 
 use crate::StoreError;
 use async_trait::async_trait;
@@ -6,7 +6,7 @@ use async_trait::async_trait;
 /// Checks whether the storage is damaged, for example by a faulty disk.
 #[async_trait]
 pub trait Integrity: Send + Sync {
-    /// Reads all of the storage and compares it with its own checks. Returns [`StoreError::Damaged`] with what was
-    /// found. This takes time linear in the size of the storage.
+    /// Reads the whole storage and checks its integrity. Returns [`StoreError::Damaged`] with the damage that was
+    /// found. The time that this takes grows with the size of the storage.
     async fn integrity_check(&self) -> Result<(), StoreError>;
 }

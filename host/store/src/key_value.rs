@@ -34,8 +34,8 @@ pub trait KeyValue: Send + Sync {
     /// first key.
     async fn keys(&self, bucket: &Bucket, after: &str, limit: usize) -> Result<Vec<String>, StoreError>;
 
-    /// Adds `delta` to a number that is stored as decimal digits, and returns the sum. A missing value counts as 0. If
-    /// the value is not a number, or the sum overflows, this fails with [`StoreError::Invalid`].
+    /// Adds `delta` to a number that is stored as decimal digits, and returns the sum. A missing value counts as 0.
+    /// Fails with [`StoreError::Invalid`] if the value is not a number or if the sum overflows.
     async fn increment(&self, bucket: &Bucket, key: &str, delta: i64) -> Result<i64, StoreError>;
 
     /// Stores `value` if the current value equals `expected`. If `expected` is `None`, stores `value` only if the key

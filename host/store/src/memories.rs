@@ -27,8 +27,8 @@ pub trait Memories: Send + Sync {
     /// Removes a memory of this user. Returns whether the memory existed.
     async fn forget(&self, user: &str, id: &str) -> Result<bool, StoreError>;
 
-    /// Removes the memories of a turn that was undone, and returns the number of removed memories. Returns 0 if they
-    /// were already removed.
+    /// Removes the memories of a turn that was undone, and returns the number of removed memories. Returns 0 if the
+    /// memories were already removed.
     async fn forget_turn(&self, session: &str, turn: u32) -> Result<u64, StoreError>;
 }
 
@@ -67,7 +67,7 @@ pub enum MemoryScope {
 pub struct StoredMemory {
     /// Id of the memory.
     pub id: String,
-    /// The memory. Its fields are serialised next to `id`.
+    /// The memory. The fields of the memory are serialised next to `id`.
     #[serde(flatten)]
     pub memory: Memory,
 }

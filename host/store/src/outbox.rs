@@ -43,7 +43,7 @@ pub struct StoredOutboxItem {
     pub number: u64,
     /// Subject that identifies the session.
     pub session: String,
-    /// The item. Its fields are serialised next to `number`.
+    /// The item. The fields of the item are serialised next to `number`.
     #[serde(flatten)]
     pub item: OutboxItem,
     /// Time of the item's commit, as RFC 3339 in UTC.

@@ -12,7 +12,7 @@ pub trait Projections: Send + Sync {
     /// not counted as differences.
     async fn check_projections(&self, read: StatusReader) -> Result<Vec<ProjectionComparison>, StoreError>;
 
-    /// Rebuilds every projection from the log in one transaction. Other writers wait until it is done.
+    /// Rebuilds every projection from the log in one transaction. Other writers wait until the rebuild is done.
     async fn rebuild_projections(&self, read: StatusReader) -> Result<Vec<RebuiltProjection>, StoreError>;
 }
 
@@ -39,7 +39,8 @@ pub struct ProjectionComparison {
     pub projection: Projection,
     /// Number of log items that were compared.
     pub compared: u64,
-    /// Number of log items that the projection has not processed yet. It processes them before its next use.
+    /// Number of log items that the projection has not processed yet. The projection processes these items before it is
+    /// used again.
     pub pending: u64,
     /// Number of items in the projection that differ from the log or are not in the log. 0 if the projection is
     /// correct.

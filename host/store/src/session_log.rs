@@ -24,8 +24,8 @@ pub const MAX_JSON_DEPTH: usize = 127;
 #[async_trait]
 pub trait SessionLog: Send + Sync {
     /// Acquires the session's lease and returns the session's state. If a process that has exited still has the lease,
-    /// the lease is taken over at once. If a running process, including this one, has the lease, this fails with
-    /// [`StoreError::Busy`]. A session in the state [`SessionState::Incomplete`] fails with [`StoreError::Incomplete`].
+    /// the lease is taken over at once. Fails with [`StoreError::Busy`] if a running process, including this process,
+    /// has the lease. A session in the state [`SessionState::Incomplete`] fails with [`StoreError::Incomplete`].
     async fn open(&self, session: &str, mode: OpenMode, meta: SessionMeta) -> Result<OpenedSession, StoreError>;
 
     /// Releases the lease. Releasing a lease that is no longer valid changes nothing.
@@ -61,7 +61,7 @@ pub trait SessionLog: Send + Sync {
 /// Whether [`SessionLog::open`] creates the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// Create the session. It must not exist yet.
+    /// Create the session. The session must not exist yet.
     CreateNew,
     /// Open an existing session. Fails if the session does not exist.
     Existing,
@@ -80,7 +80,7 @@ pub struct SessionMeta {
     pub delegated_by: Option<String>,
 }
 
-/// The exclusive right to write to a session. It ends when the lease is released or another owner takes it over.
+/// The exclusive right to write to a session. The right ends when the lease is released or another owner takes it over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// Subject that identifies the session.
@@ -125,7 +125,7 @@ pub struct Commit {
 }
 
 /// The `view` member of the snapshot's JSON object. It is stored in pieces, so that a commit writes only the pieces
-/// that it changes. Opening the session joins the pieces into one object again.
+/// that it changes. Opening the session joins the pieces and adds the view to the snapshot again.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum StoredView {
     /// The snapshot itself contains the view. All stored pieces of the session are removed.
@@ -142,7 +142,7 @@ pub enum StoredView {
 pub struct ViewPiece {
     /// Position of the piece in the view. Pieces are joined in ascending order of their numbers.
     pub number: u64,
-    /// Items of the view's JSON array, separated by commas. If this is empty, the stored piece is removed.
+    /// Items of the view's JSON array, separated by commas. If there are no items, the stored piece is removed.
     pub items: Vec<u8>,
 }
 
@@ -155,11 +155,11 @@ impl StoredView {
     }
 }
 
-/// Status of a session, as shown in lists of sessions.
+/// Status of a session for lists of sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// State of the session. A session that is [`SessionState::Incomplete`] can be listed and deleted, but it cannot be
-    /// opened or found by a search, and it is never the latest session.
+    /// State of the session. A session that is [`SessionState::Incomplete`] can only be listed and deleted. It cannot
+    /// be opened, is not found by searches, and is never the latest session.
     pub state: SessionState,
     /// Number of the last turn that was started, counted from 1.
     pub turn: u32,
@@ -184,11 +184,11 @@ pub struct StepRecord {
 /// A stored step record with its number and time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StoredRecord {
-    /// Number of the record, with which a reader can request the records after it. Numbers increase in commit order.
+    /// Number of the record. A reader can use it to request the records that follow. Numbers increase in commit order.
     pub number: u64,
     /// Time of the record's commit, as RFC 3339 in UTC.
     pub time: String,
-    /// The record. Its fields are serialised next to `number`.
+    /// The record. The fields of the record are serialised next to `number`.
     #[serde(flatten)]
     pub record: StepRecord,
 }
@@ -196,7 +196,7 @@ pub struct StoredRecord {
 /// A durable event with the time of its commit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TimedEvent {
-    /// The event. Its fields are serialised next to `time`.
+    /// The event. The fields of the event are serialised next to `time`.
     #[serde(flatten)]
     pub event: Event,
     /// Time of the event's commit, as RFC 3339 in UTC.

@@ -80,14 +80,14 @@ enum Access {
 pub struct Options {
     /// When a commit counts as durable. Default: [`Synchronous::Full`].
     pub synchronous: Synchronous,
-    /// Maximum size of the database file in bytes. A commit that would exceed it fails with [`StoreError::DiskFull`].
-    /// The default is `None`: only the free disk space limits the size.
+    /// Maximum size of the database file in bytes. A commit that would exceed this size fails with
+    /// [`StoreError::DiskFull`]. The default is `None`: only the free disk space limits the size.
     pub max_bytes: Option<u64>,
     /// Time to wait for another process that is writing, before a warning is logged. Default: 5 seconds.
     pub lock_wait: Duration,
-    /// Total time that a write waits while another process writes or the disk is full. After that, it fails with
-    /// [`StoreError::Locked`] or [`StoreError::DiskFull`]. A write does not wait if the file has reached `max_bytes`.
-    /// Default: 10 minutes.
+    /// Total time that a write waits while another process writes or the disk is full. After this time, the write fails
+    /// with [`StoreError::Locked`] or [`StoreError::DiskFull`]. A write does not wait if the file has reached
+    /// `max_bytes`. Default: 10 minutes.
     pub max_wait: Duration,
     /// Whether to accept a file whose search indexes are damaged. Default: such a file is refused.
     pub indexes: Indexes,
@@ -133,8 +133,8 @@ pub struct Stats {
     pub commits: u64,
     /// Number of successful write jobs of all kinds, including commits.
     pub jobs: u64,
-    /// Number of transactions that wrote these jobs. With [`Synchronous::Full`], each transaction needs one fsync, not
-    /// counting checkpoints.
+    /// Number of transactions that write jobs were committed in. With [`Synchronous::Full`], each transaction needs one
+    /// fsync, not counting checkpoints.
     pub transactions: u64,
     /// Number of transactions that updated the search index of messages.
     pub index_transactions: u64,
@@ -149,9 +149,9 @@ struct Counters {
 }
 
 impl SqliteStore {
-    /// Opens the database file. If the file does not exist, it is created, but its folder must exist. A file is refused
-    /// and left unchanged if it is damaged, was migrated by a newer host, belongs to another program, or is not a
-    /// database. This function blocks while it checks and migrates the file.
+    /// Opens the database file. A missing file is created, but its folder must exist. A file is refused and left
+    /// unchanged if it is damaged, was migrated by a newer host, belongs to another program, or is not a database. This
+    /// function blocks while it checks and migrates the file.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
         check_library(rusqlite::version_number())?;
         let file = file::DatabaseFile::locate(path.as_ref(), options)?;
@@ -188,7 +188,7 @@ impl SqliteStore {
         Ok(Self { writer, readers, owner, counters, turn_plugins, access: Access::ReadOnly })
     }
 
-    /// Opens an empty store in memory. Dropping it deletes the data.
+    /// Opens an empty store in memory. Dropping the store deletes the data.
     pub fn open_in_memory() -> Result<Self, StoreError> {
         Self::open_private(":memory:", file::open_in_memory)
     }
@@ -234,7 +234,7 @@ impl SqliteStore {
     }
 
     /// Moves the content of the write-ahead log into the database file and empties the log, as far as no reader still
-    /// uses it. Deleted data is then in neither file.
+    /// uses it. Deleted data is then neither in the log nor in the database file.
     async fn empty_log(&self) {
         let Some(readers) = &self.readers else { return };
         if let Err(error) = readers.empty_log().await {

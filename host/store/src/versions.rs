@@ -5,33 +5,33 @@ use agent_core::message::Digest;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-/// Origin of a version that serves because of a rollback. The host loads it from the plugin store instead of the
-/// plugin's file.
+/// Origin of a version that is used because of a rollback. The host loads this version from the plugin store instead of
+/// the plugin's file.
 pub const PLUGIN_STORE_ORIGIN: &str = "plugin store";
 
 /// Stores the plugin versions of each plugin directory.
 #[async_trait]
 pub trait PluginVersions: Send + Sync {
-    /// Stores the set of versions that a directory serves from now on. Versions that are not serving yet start,
-    /// versions that are missing from `serving` end together with their trials, and versions that already serve
-    /// continue. Returns one change for each plugin whose version changed. If two processes store the same set, only
-    /// one of them gets the changes.
+    /// Stores the set of versions of a directory that are in use from now on. A version in `serving` that was not in
+    /// use starts. A version that was in use but is missing from `serving` ends, together with its trial. A version
+    /// that is already in use continues. Returns one change for each plugin whose version changed. If two processes
+    /// store the same set, only one of them gets the changes.
     async fn set_serving(&self, directory: &str, serving: Vec<ServedPlugin>) -> Result<Vec<VersionChange>, StoreError>;
 
-    /// Returns the versions that a directory serves, ordered by plugin.
+    /// Returns the versions of a directory that are in use, ordered by plugin.
     async fn serving(&self, directory: &str) -> Result<Vec<(String, Digest)>, StoreError>;
 
     /// Returns up to `limit` versions that the filter selects, newest first.
     async fn versions(&self, which: VersionFilter, limit: usize) -> Result<Vec<PluginVersion>, StoreError>;
 
-    /// Returns the digests of the components that must be kept: versions that serve, the `last` most recent versions of
+    /// Returns the digests of the components that must be kept: versions in use, the `last` most recent versions of
     /// each plugin, and both versions of each rollback and trial.
     async fn needed_versions(&self, last: u32) -> Result<Vec<Digest>, StoreError>;
 
-    /// Returns the versions of a directory that serve and are on trial.
+    /// Returns the versions of a directory that are in use and on trial.
     async fn trials(&self, directory: &str) -> Result<Vec<StoredTrial>, StoreError>;
 
-    /// Adds calls to a trial and returns the new totals. Returns `None` if the version is not, or no longer, on trial.
+    /// Adds calls to a trial and returns the new totals. Returns `None` if the version is not on trial.
     async fn add_trial_calls(&self, counted: TrialCalls) -> Result<Option<StoredTrial>, StoreError>;
 
     /// Ends the trial of a plugin's version, regardless of the trial's outcome.
@@ -40,15 +40,16 @@ pub trait PluginVersions: Send + Sync {
     /// Rolls a plugin back. This replaces an existing rollback of the plugin.
     async fn roll_back(&self, rollback: Rollback) -> Result<(), StoreError>;
 
-    /// Removes a rollback, so that the plugin's file serves again. Returns whether the plugin had a rollback.
+    /// Removes a rollback, so that the version in the plugin's file is used again. Returns whether the plugin had
+    /// a rollback.
     async fn undo_rollback(&self, directory: &str, plugin: &str) -> Result<bool, StoreError>;
 
     /// Records that a turn of the agent started with these components. Each component is a pair of the plugin's name
     /// and the digest.
     async fn record_turn_plugins(&self, agent: &str, plugins: Vec<(String, Digest)>) -> Result<(), StoreError>;
 
-    /// Returns the components from `plugins` with which no turn of the agent has ever started. A component is unused if
-    /// it was used only under a different plugin name (row 38).
+    /// Returns the components from `plugins` with which no turn of the agent has ever started. A component that was
+    /// used only under a different plugin name is also returned (row 38).
     async fn plugins_without_turns(
         &self,
         agent: &str,
@@ -68,7 +69,7 @@ pub struct VersionFilter {
     pub plugin: Option<String>,
 }
 
-/// A plugin version that serves.
+/// A plugin version that is in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedPlugin {
     /// Name of the plugin.
@@ -77,21 +78,21 @@ pub struct ServedPlugin {
     pub digest: Digest,
     /// Path of the file that the version was loaded from, or [`PLUGIN_STORE_ORIGIN`].
     pub origin: String,
-    /// Reason why the plugin's previous version stops serving. Ignored if no version of the plugin is replaced.
+    /// Reason why the plugin's previous version is no longer used. Ignored if no version of the plugin is replaced.
     pub instead: VersionEndReason,
-    /// If this version starts on trial, the digest of the version that it replaces. `None` if it is not on trial.
-    /// Ignored if this version already serves.
+    /// If this version starts on trial, the digest of the version that it replaces. `None` if this version is not on
+    /// trial. Ignored if this version is already in use.
     pub trial: Option<Digest>,
 }
 
-/// A change of the version of a plugin that serves.
+/// For one plugin, the version that was used before and the version that is used now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionChange {
     /// Name of the plugin.
     pub plugin: String,
-    /// Digest of the version that served before. `None` if no version served.
+    /// Digest of the version that was used before. `None` if no version was used.
     pub from: Option<Digest>,
-    /// Digest of the version that serves now. `None` if no version serves any more.
+    /// Digest of the version that is used now. `None` if no version is used any more.
     pub to: Option<Digest>,
 }
 
@@ -102,7 +103,7 @@ pub struct StoredTrial {
     pub plugin: String,
     /// Digest of the version on trial.
     pub digest: Digest,
-    /// Digest of the version that served before.
+    /// Digest of the version that was used before.
     pub before: Digest,
     /// Number of calls to the version since its trial started.
     pub calls: u32,
@@ -125,7 +126,7 @@ pub struct TrialCalls {
     pub traps: u32,
 }
 
-/// Why a version no longer serves.
+/// The reason why a version is no longer used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VersionEndReason {
@@ -141,7 +142,7 @@ pub enum VersionEndReason {
 }
 
 impl VersionEndReason {
-    /// Returns the word with which the store saves this reason.
+    /// Returns the word that the store saves for this reason.
     pub fn as_str(self) -> &'static str {
         match self {
             VersionEndReason::Replaced => "replaced",
@@ -152,7 +153,7 @@ impl VersionEndReason {
     }
 }
 
-/// A plugin version with the times at which it served.
+/// A plugin version, and the period in which it was used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PluginVersion {
     /// Number of the entry. Numbers start at 1 and are never reused.
@@ -165,15 +166,15 @@ pub struct PluginVersion {
     pub digest: Digest,
     /// Path of the file that the version was loaded from, or [`PLUGIN_STORE_ORIGIN`].
     pub origin: String,
-    /// Time at which the version started to serve, as RFC 3339 in UTC.
+    /// Time from which the version was used, as RFC 3339 in UTC.
     pub began: String,
-    /// Time at which the version stopped serving, as RFC 3339 in UTC. `None` if it still serves.
+    /// Time until which the version was used, as RFC 3339 in UTC. `None` if the version is still in use.
     pub ended: Option<String>,
-    /// Reason why the version stopped serving. `None` if it still serves.
+    /// Reason why the version is no longer used. `None` if the version is still in use.
     pub why: Option<VersionEndReason>,
 }
 
-/// A rollback: while the plugin's file contains the version `from`, the earlier version `to` serves.
+/// A rollback: while the plugin's file contains the version `from`, the earlier version `to` is used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rollback {
     /// Path of the plugin directory.
@@ -182,7 +183,7 @@ pub struct Rollback {
     pub plugin: String,
     /// Digest of the version in the plugin's file.
     pub from: Digest,
-    /// Digest of the version that serves instead.
+    /// Digest of the version that is used instead.
     pub to: Digest,
     /// Reason for the rollback: [`VersionEndReason::Trapped`] or [`VersionEndReason::Requested`].
     pub why: VersionEndReason,

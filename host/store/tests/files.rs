@@ -17,7 +17,7 @@ use std::time::Duration;
 /// First byte of a page that contains rows of a table (<https://www.sqlite.org/fileformat2.html>, "B-tree Pages").
 const TABLE_LEAF_PAGE: u8 = 0x0d;
 
-/// A temporary folder with the path of a database in it.
+/// A temporary folder, and the path of a database in this folder.
 struct Folder {
     folder: tempfile::TempDir,
 }
@@ -197,8 +197,8 @@ async fn full_disk_loses_no_commits() {
     assert_eq!(store.integrity_check().await, Ok(()));
 }
 
-/// Limit 28: a commit waits for another process that has the lock, but only for a limited time. It succeeds after the
-/// lock is released.
+/// Limit 28: a commit waits for another process that has the lock, but only for a limited time. The commit succeeds
+/// after the lock is released.
 #[tokio::test]
 async fn commit_on_a_locked_database_fails_after_max_wait() {
     let folder = Folder::new();

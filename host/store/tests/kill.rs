@@ -83,7 +83,7 @@ async fn killed_process_loses_no_commits_and_keeps_no_lease() {
             check_session_is_busy(&database, &child.0).await;
         }
         drop(child);
-        // Count the revisions that the process printed before it was killed, too.
+        // Also count the revisions that the process printed before it was killed.
         last_revision = lines.filter_map(|line| revision_in(&line)).last().or(acknowledged).unwrap();
         check_database(&database, last_revision).await;
     }
@@ -154,7 +154,7 @@ async fn row_28_error_names_the_stopped_process_that_holds_the_lock() {
     let refused = store.commit(&opened.lease, opened.revision, commit(1)).await.unwrap_err().to_string();
     let expected = format!("is locked by another process ({process}, `");
     assert!(refused.contains(&expected) && refused.contains(", which is stopped): try again"), "{refused}");
-    // Reading needs no lock.
+    // Reading does not need the write lock.
     assert_eq!(store.sessions(Default::default(), 9).await.unwrap().len(), 1);
     drop(child);
     store.commit(&opened.lease, opened.revision, commit(1)).await.expect("a dead process holds no lock");

@@ -23,7 +23,7 @@ fn reports_a_call_of_an_unknown_tool() {
     for line in [
         "✓ meant",
         "slip.scenario.toml:2: calls[0].name\n    expected  an existing tool `text.nosuch`",
-        "there.scenario.toml:2: calls[0].fails\n    expected  a call of a tool that does not exist",
+        "there.scenario.toml:2: calls[0].fails\n    expected  a call to a tool that does not exist",
         "turn.scenario.toml:2: turns[0]\n    expected  an existing tool `text.nosuch`",
         "expected true, false, or \"no_such_tool\"",
         "5 scenarios: 1 passed, 3 failed, 1 not run",

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use tokio::process::Command;
 
-/// Name of the file next to the component that stores the digests of its inputs.
+/// Name of the file that stores the digests of a component's inputs. The file is next to the component.
 const FILE: &str = "made-of";
 /// Maximum total size of the sources that are compared, in bytes. Larger projects are always built again.
 const MAX_BYTES: u64 = 32 << 20;
@@ -47,7 +47,7 @@ struct Inputs {
 }
 
 impl Inputs {
-    /// Returns None if there are too many sources to compare, or if one cannot be read.
+    /// Returns None if there are too many sources to compare, or if a source cannot be read.
     fn read(project: &Project, (line, program): (&str, &Path), wit: &Path, component: &Path) -> Option<Self> {
         let mut sources = SourceFiles::new();
         collect(project.directory(), &mut sources);
@@ -72,7 +72,8 @@ impl Inputs {
         self.line(component).is_some_and(|line| std::fs::read_to_string(&self.file).is_ok_and(|saved| saved == line))
     }
 
-    /// Stores the digests of the inputs and of the component. If this fails, the next build is not skipped.
+    /// Stores the digests of the inputs and of the component. If the digests cannot be stored, the next build is
+    /// not skipped.
     fn save(&self, component: &Path) {
         if let Some(line) = self.line(component) {
             let _ = std::fs::write(&self.file, line);

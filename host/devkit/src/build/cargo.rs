@@ -31,7 +31,7 @@ pub(super) struct Member {
     id: String,
 }
 
-/// Compiled components. No other build overwrites the files while this value exists.
+/// Compiled components. No other build overwrites the component files while this value exists.
 pub(super) struct Compiled {
     /// Path of each component, with the index of its project.
     pub(super) files: Vec<(usize, PathBuf)>,
@@ -136,13 +136,13 @@ pub(super) async fn compile(
     Err(BuildError::Compile { tool: CARGO, plugins: names.collect(), messages: messages.text })
 }
 
-/// Settings of the cargo profile `plugin` for workspaces that do not define it. They produce small code without
-/// unwinding.
+/// Settings of the cargo profile `plugin` for workspaces that do not define this profile. The settings produce small
+/// code without unwinding.
 const PLUGIN_PROFILE: &[&str] =
     &["inherits=\"release\"", "opt-level=\"s\"", "lto=true", "codegen-units=1", "panic=\"abort\"", "strip=true"];
 
-/// Finds the sources of the projects outside their own folders: the folders of other local packages, and the manifests
-/// of their workspaces. Projects that cargo cannot read are skipped, because the build reports them.
+/// Finds the sources that are outside the folders of the projects: the folders of other local packages, and the
+/// manifests of the projects' workspaces. Projects that cargo cannot read are skipped, because the build reports them.
 pub(super) async fn local_dependencies(toolchain: &Toolchain, projects: &[Project]) -> BTreeSet<PathBuf> {
     let mut known: BTreeMap<PathBuf, Package> = BTreeMap::new();
     let (mut found, mut seen) = (BTreeSet::new(), BTreeSet::new());

@@ -4,7 +4,7 @@ use super::{BuildError, BuiltPlugin, Project, Written};
 use agent_plugins::{Interfaces, interfaces, write_file_atomically};
 use std::path::Path;
 
-/// Embeds the manifest in the compiled component and writes `OUT/NAME.wasm` if it changed.
+/// Embeds the manifest in the compiled component and writes `OUT/NAME.wasm` if the component changed.
 pub(super) fn finish(project: &Project, compiled: &Path, out: &Path) -> Result<BuiltPlugin, BuildError> {
     let failed = |reason: String| BuildError::NotAComponent { name: project.name().to_owned(), reason };
     let bytes = std::fs::read(compiled).map_err(|source| BuildError::File {

@@ -43,7 +43,7 @@ impl World {
             let worlds = resolve.packages[package].worlds.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>();
             wit_error(match (world_name, worlds.len()) {
                 (_, 0) => "its package has no world".to_owned(),
-                (Some(name), _) => format!("it has no world `{name}`; it has {}", worlds.join(", ")),
+                (Some(name), _) => format!("it has no world `{name}`; its worlds are {}", worlds.join(", ")),
                 (None, 1) => format!("{error:#}"),
                 (None, _) => format!(
                     "it has several worlds: choose one in plugin.toml with [build] world = \"…\": {}",

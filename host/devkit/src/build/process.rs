@@ -1,5 +1,5 @@
-//! Runs the programs of a toolchain. Each has its own process group, which is killed when the future of the build is
-//! dropped.
+//! Runs the programs of a toolchain. Each program has its own process group, which is killed when the future of the
+//! build is dropped.
 
 use super::{BuildError, BuildEvent, BuildProgress};
 use std::process::{ExitStatus, Stdio};
@@ -39,7 +39,8 @@ pub(super) async fn run(
         child.wait().await
     };
     let status = reading.await.map_err(failed)?;
-    // The program may have started a process that must keep running, such as a compiler cache server. Do not kill it.
+    // The program may have started a process that must keep running, such as a compiler cache server. Do not kill
+    // this process.
     group.0 = None;
     Ok((status, messages))
 }
@@ -62,7 +63,7 @@ pub(super) async fn compile(
     let mut text = printed.text;
     text.push_str(&messages.text);
     if text.trim().is_empty() {
-        text = format!("it ended with {status} and printed nothing");
+        text = format!("the program ended with {status} and printed nothing");
     }
     Err(BuildError::Compile { tool, plugins: vec![plugin.to_owned()], messages: text })
 }
@@ -80,7 +81,7 @@ impl Drop for Group {
         }
     }
 
-    /// Does nothing, because these systems kill only the program itself, through its handle.
+    /// Does nothing. On systems other than Unix, only the program itself is killed, through its handle.
     #[cfg(not(unix))]
     fn drop(&mut self) {}
 }

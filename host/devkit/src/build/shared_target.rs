@@ -1,9 +1,9 @@
 //! Handles a target directory that several workspaces share, through `CARGO_TARGET_DIR` or cargo's configuration.
 //!
 //! In such a directory, cargo stores root packages with the same name at the same path. If the second workspace has
-//! older sources than the first, cargo reuses the output of the first workspace for the second. Therefore only one
-//! build at a time uses the directory, and a file records the workspace that last built each package name. Before a
-//! build, the output of other workspaces is removed.
+//! older sources than the first workspace, cargo reuses the output of the first workspace for the second. Therefore
+//! only one build at a time uses the directory, and a file records the workspace that last built each package name.
+//! Before a build, the output of other workspaces is removed.
 
 use super::cargo::{CARGO, Workspace};
 use super::{BuildError, BuildEvent, BuildProgress, TARGET, Toolchain, process};
@@ -13,7 +13,8 @@ use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Name of the file that records the workspace of each package name, in the folder of the target.
+/// Name of the file that records the workspace of each package name. The file is in the folder [`TARGET`] of the
+/// target directory.
 const FILE: &str = "agent-host-plugins.json";
 /// Maximum size of the file that records the workspaces, in bytes.
 const MAX_FILE: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! Finds the Rust toolchain that compiles plugins, and adds the target that it needs.
+//! Finds the Rust toolchain that compiles plugins, and adds the Rust target for plugins if it is missing.
 
 use super::{BuildError, BuildEvent, BuildProgress, TARGET, Tools};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ pub struct Toolchain {
     pub cargo: Option<PathBuf>,
     /// Path of rustup, which can add a missing target. None if rustup was not found.
     pub rustup: Option<PathBuf>,
-    /// Tools for the other languages.
+    /// Where to find the tools for Python, JavaScript and C.
     pub tools: Tools,
 }
 
@@ -78,7 +78,7 @@ impl Toolchain {
             return Err(BuildError::Target {
                 reason: format!(
                     "rustup was not found; install the standard library of {TARGET} with your system's package \
-                     manager, or Rust from https://rustup.rs"
+                     manager, or install Rust from https://rustup.rs"
                 ),
             });
         };
@@ -89,7 +89,10 @@ impl Toolchain {
         if !output.status.success() {
             let stderr = String::from_utf8_lossy(&output.stderr);
             return Err(BuildError::Target {
-                reason: format!("`{command_line}` failed; run it yourself. It printed:\n{}", stderr.trim_end()),
+                reason: format!(
+                    "`{command_line}` failed; run it yourself. The command printed:\n{}",
+                    stderr.trim_end()
+                ),
             });
         }
         if self.has_target(directory).await? {
@@ -97,7 +100,7 @@ impl Toolchain {
         }
         Err(BuildError::Target {
             reason: format!(
-                "`{command_line}` added it to a toolchain other than that of {}",
+                "`{command_line}` added the target to a toolchain other than the toolchain of {}",
                 self.cargo_program()?.display()
             ),
         })
@@ -114,7 +117,7 @@ impl Toolchain {
             let stderr = String::from_utf8_lossy(&output.stderr);
             return Err(BuildError::Target {
                 reason: format!(
-                    "{} does not support this target; update Rust. It printed:\n{}",
+                    "{} does not support this target; update Rust. The compiler printed:\n{}",
                     rustc.display(),
                     stderr.trim_end()
                 ),

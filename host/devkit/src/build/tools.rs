@@ -14,7 +14,7 @@ pub const VARIABLES: [&str; 4] = ["COMPONENTIZE_PY", "JCO", "ZIG", "WASI_SDK_PAT
 pub struct Tools {
     /// Folders that are searched for programs, as in `PATH`.
     pub path: OsString,
-    /// Values of the [`VARIABLES`] that are set, by the name of the variable.
+    /// Values of the [`VARIABLES`] that are set. The keys are the names of the variables.
     pub named: BTreeMap<&'static str, PathBuf>,
 }
 
@@ -74,8 +74,8 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    /// S2: the tools of the project take precedence over the tools of the system. A variable takes precedence over
-    /// both.
+    /// S2: the tools of the project take precedence over the tools of the system. A variable takes precedence over the
+    /// tools of the project and of the system.
     #[test]
     fn finds_tools_of_variable_then_project_then_system() {
         let top = tempfile::tempdir().expect("a temporary folder");

@@ -59,14 +59,14 @@ pub(super) fn check(facts: &PluginFacts, findings: &mut Vec<Finding>) {
             Level::Warning,
             "manifest",
             "",
-            "the component has no manifest: it is named after its file, and may use whatever it is granted. `agent-host plugin \
-             build` embeds plugin.toml as its manifest",
+            "the component has no manifest: its name is the name of its file, and it may use everything that it is \
+             granted. `agent-host plugin build` embeds plugin.toml as its manifest",
         ));
         return;
     };
     for (key, value) in [("version", &manifest.version), ("description", &manifest.description)] {
         if value.is_empty() {
-            let message = format!("plugin.toml has no {key}: users see it when they choose plugins");
+            let message = format!("plugin.toml has no {key}: users see the {key} when they choose plugins");
             findings.push(Finding::new(Level::Hint, "manifest", key, message));
         }
     }
@@ -97,8 +97,8 @@ fn check_asks(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<Findi
             }
             (true, false, _) => {
                 let message = format!(
-                    "plugin.toml asks for this, but the component does not import `{import}…`, so users are asked for a permission that it does not use: remove \
-                     it from plugin.toml"
+                    "plugin.toml asks for this, but the component does not import `{import}…`, so users are asked for a \
+                     permission that the plugin does not use: remove the request from plugin.toml"
                 );
                 findings.push(Finding::new(Level::Warning, "asks-in-vain", subject, message));
             }

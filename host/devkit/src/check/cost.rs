@@ -1,18 +1,19 @@
-//! Checks how close a plugin is to the host's limits, and the size of its tool definitions, which are in every prompt.
+//! Checks how close a plugin is to the host's limits, and how large its tool definitions are. Every prompt contains the
+//! tool definitions.
 
 use super::{Finding, Level, PluginFacts};
 use agent_plugins::{CallLimits, HostLimits};
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
-/// Size from which the check gives a hint, in bytes, because the first load of such a component takes seconds.
+/// Size of a component, in bytes, from which the check gives a hint. The first load of such a component takes seconds.
 const LARGE_COMPONENT: u64 = 16 * MIB;
-/// Compile time from which the check gives a hint.
+/// Duration of the compilation from which the check gives a hint.
 const LONG_COMPILATION: Duration = Duration::from_secs(10);
-/// Size of tool definitions from which the check gives a hint, in bytes. Every prompt contains the definitions, and a
-/// token has about four bytes.
+/// Total size of the tool definitions, in bytes, from which the check gives a hint. Every prompt contains the
+/// definitions, and a token has about four bytes.
 const MANY_DEFINITIONS: usize = 8 * 1024;
-/// Size of tool definitions from which the check gives a warning, in bytes.
+/// Total size of the tool definitions, in bytes, from which the check gives a warning.
 const VERY_MANY_DEFINITIONS: usize = 32 * 1024;
 /// Maximum number of functions that are reported because they cannot be offered as tools.
 const MAX_REPORTED: usize = 8;
@@ -77,7 +78,7 @@ pub(super) fn check(facts: &PluginFacts, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns the size of the part of a tool's definition that is in every prompt, in bytes.
+/// Returns the size, in bytes, of the part of a tool's definition that is in every prompt.
 fn definition_bytes(tool: &agent_core::tool::ToolDefinition) -> usize {
     tool.name.len() + tool.description.len() + tool.input_schema.to_string().len()
 }

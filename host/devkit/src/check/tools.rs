@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 const SHORT_DESCRIPTION: usize = 20;
 /// Maximum length of a tool's name that model providers accept, in bytes. The host shortens longer names.
 const MAX_PROVIDER_NAME: usize = 64;
-/// Share of common words from which two descriptions are treated as equal.
+/// Two descriptions are treated as equal if both contain at least this share of all their words.
 const SAME_WORDS: f32 = 0.8;
 /// Maximum number of arguments without a description that are reported separately for each tool.
 const MAX_REPORTED: usize = 8;
@@ -79,8 +79,8 @@ fn check_traits(tool: &ToolDefinition, find: &mut impl FnMut(Level, &'static str
         || traits.needs_approval)
     {
         let message =
-            "the tool declares no side effects, so a call is never repeated after a crash: declare it read-only, idempotent \
-             or destructive if it is"
+            "the tool declares no side effects, so a call is never repeated after a crash: if the tool is read-only, \
+             idempotent or destructive, declare this"
             .to_owned();
         find(Level::Hint, "traits", message);
     }

@@ -13,7 +13,7 @@ pub(crate) struct EmbedError {
     reason: String,
 }
 
-/// Returns the files of the SDK and the contract, with their paths in the SDK's folder of a project.
+/// Returns the files of the SDK and the contract, each with its path in the SDK's folder of a project.
 pub(crate) fn sdk_files() -> Result<Vec<ProjectFile>, EmbedError> {
     let about = file(&format!("host/devkit/templates/rust/all/{SDK_ABOUT}"));
     let mut files = vec![("README.md".to_owned(), about.to_owned())];
@@ -28,7 +28,7 @@ pub(crate) fn sdk_files() -> Result<Vec<ProjectFile>, EmbedError> {
     Ok(files)
 }
 
-/// Returns a manifest of the SDK in which values that are inherited from the workspace are replaced by the values.
+/// Returns a manifest of the SDK in which each reference to a value of the workspace is replaced by this value.
 fn without_workspace(text: &str) -> Result<String, EmbedError> {
     let parse = |text: &str| text.parse::<Table>().map_err(|error| EmbedError { reason: error.to_string() });
     let (mut manifest, top) = (parse(text)?, parse(file("Cargo.toml"))?);

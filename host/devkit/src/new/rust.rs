@@ -68,7 +68,7 @@ fn dependencies(kind: ProjectKind) -> &'static [(&'static str, &'static str)] {
     if kind == ProjectKind::Tool { &TOOL_DEPENDENCIES } else { &[] }
 }
 
-/// The template of the lock file, so that cargo does not have to change the lock file of a new project.
+/// The template of the lock file. A new project gets a complete lock file, so cargo does not have to change it.
 const LOCK: &str = "host/devkit/templates/rust/Cargo.lock";
 /// The separator between the entries of a lock file.
 const PACKAGE: &str = "\n[[package]]\n";

@@ -26,7 +26,7 @@ pub(crate) struct Answers<'t> {
     failures: Vec<Failure>,
 }
 
-/// Data of the service requests, by call id.
+/// Data of the service requests. The keys are the ids of the calls.
 pub(crate) type Requests = BTreeMap<String, Value>;
 
 /// Unused answers, each with its index in the list of the file.
@@ -144,7 +144,7 @@ impl<'t> Answers<'t> {
         let Self { scenario, turn, approvals, questions, services, failures } = self;
         let unused = |(list, index, span): (&str, usize, Range<usize>)| {
             let place = scenario.place(span, format!("{turn}.{list}[{index}]"));
-            Failure::at(place, "the turn to ask for this answer", "it did not ask".to_owned())
+            Failure::at(place, "the turn to ask for this answer", "the turn did not ask for it".to_owned())
         };
         let approvals = approvals.into_iter().map(|(index, answer)| ("approvals", index, answer.span()));
         // If the question did not match, the failure was already reported.

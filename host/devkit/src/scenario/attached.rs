@@ -10,7 +10,7 @@ use std::path::Path;
 /// Maximum size of a file that can be attached, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Returns the input of the turn. Stores its media in the session.
+/// Returns the input of the turn. Stores the media of the input in the session.
 pub(super) async fn input(session: &Session, turn: &Turn, folder: &Path) -> Result<TurnInput, String> {
     if turn.media.is_empty() {
         return Ok(TurnInput::Text(turn.say.clone()));

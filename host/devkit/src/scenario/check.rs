@@ -31,7 +31,7 @@ pub(crate) struct PlayedTurn<'t> {
     /// Number of replies that the turn used.
     pub(crate) replies: usize,
     pub(crate) request_problems: Vec<RequestProblem>,
-    /// Ids of calls of tools that do not exist.
+    /// Ids of the calls to tools that do not exist.
     pub(crate) unknown: BTreeSet<CallId>,
     /// Names of the agent's MCP servers, which are not started.
     pub(crate) servers: Vec<String>,
@@ -174,7 +174,7 @@ impl Checker<'_> {
             }
             (Fails::NoSuchTool, false, _) => {
                 let found = format!("`{}` exists and returned {}", call.name, quoted(&text));
-                failures.push(Failure::at(failing, "a call of a tool that does not exist", found));
+                failures.push(Failure::at(failing, "a call to a tool that does not exist", found));
             }
             (Fails::Yes, false, false) => failures.push(Failure::at(failing, "a call that fails", quoted(&text))),
             (Fails::No, false, true) => {
@@ -218,7 +218,7 @@ impl Checker<'_> {
         match result {
             TurnResult::Finished(_) if turn.error.is_none() => None,
             TurnResult::Failed(_) if turn.error.is_some() => None,
-            // The turn failed because of a request to the model, which is already reported.
+            // The turn failed because of a request to the model, and this problem is already reported.
             TurnResult::Failed(_) if !self.played.request_problems.is_empty() => None,
             TurnResult::Suspended(waits) => {
                 let failure = Failure::at(place, "a turn that ends", with_details(result, "suspended"));
@@ -287,7 +287,7 @@ fn advice(suspension: &Suspension) -> String {
         WaitCause::Agent { .. } | WaitCause::OutcomeUnknown => "ends = \"suspended\"".to_owned(),
     });
     let line = line.collect::<Vec<_>>().join(", ");
-    format!("answer it in the turn: {line}; or, if the turn should stay suspended, write ends = \"suspended\"")
+    format!("add the answer to the turn: {line}; or, if the turn should stay suspended, write ends = \"suspended\"")
 }
 
 /// Returns the text of a result, with one line for each media item.

@@ -56,7 +56,7 @@ pub enum ScenarioError {
 }
 
 impl Scenario {
-    /// Reads a scenario file. Unknown keys are errors. Each error contains line and key.
+    /// Reads a scenario file. Unknown keys are errors. Each error contains the line and the key.
     pub fn read(path: &Path, name: &str) -> Result<Self, ScenarioError> {
         let unreadable =
             |problem: std::io::Error| ScenarioError::Unreadable { path: path.to_owned(), problem: problem.to_string() };
@@ -303,7 +303,10 @@ impl Problems<'_> {
             self.add(span.clone(), &format!("{key}.status is {}: a status is between 100 and 599", exchange.status));
         }
         if exchange.times == Some(0) {
-            self.add(span.clone(), &format!("{key}.times is 0: remove the request instead, then it is denied"));
+            self.add(
+                span.clone(),
+                &format!("{key}.times is 0: remove the request instead; a request that is not recorded is denied"),
+            );
         }
         if let Some(Err(error)) = exchange.base64.as_ref().map(|text| STANDARD.decode(text)) {
             self.add(span.clone(), &format!("{key}.base64 is not valid base64: {error}"));

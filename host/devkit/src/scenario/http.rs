@@ -27,7 +27,8 @@ pub(crate) struct RecordedHttp {
 struct RequestLog {
     /// Number of times that each recorded request was used.
     uses: Vec<usize>,
-    /// All requests in order, each with the index of the matching recorded request. None: no recorded request matched.
+    /// All requests of plugins in order, each with the index of the recorded request that it matches. None: no recorded
+    /// request matched.
     requests: Vec<(HttpPortRequest, Option<usize>)>,
     /// Number of requests that were already added to the transcript.
     reported: usize,
@@ -56,7 +57,8 @@ impl RecordedHttp {
         Ok(Self { exchanges, log: Mutex::new(log) })
     }
 
-    /// Returns the requests since the last call of this method, as lines `METHOD URL → ANSWER` for the transcript.
+    /// Returns the requests that were sent since the last call to this method, as lines `METHOD URL → ANSWER` for
+    /// the transcript.
     pub(crate) fn take_new_lines(&self) -> Vec<String> {
         let mut log = self.lock();
         let requests = log.requests[log.reported..].to_vec();

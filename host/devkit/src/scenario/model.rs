@@ -30,14 +30,14 @@ struct TurnProgress {
     problems: Vec<RequestProblem>,
 }
 
-/// The used replies to requests outside of turns.
+/// How many replies to requests outside of turns were used, and the problems of these requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SideUses {
     pub(crate) summaries: ReplyUse,
     pub(crate) answers: ReplyUse,
 }
 
-/// The used replies of one list, and the problems of the requests.
+/// How many replies of one list were used, and the problems of the requests that used them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReplyUse {
     /// Number of replies that were used.
@@ -84,7 +84,7 @@ impl ScenarioModel {
         (progress.used, progress.problems.clone())
     }
 
-    /// Returns the replies to requests outside of turns that have been used so far.
+    /// Returns how many replies to requests outside of turns have been used so far, and the problems of these requests.
     pub(crate) fn side_uses(&self) -> SideUses {
         self.side_uses.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -32,9 +32,10 @@ struct Parts {
     json: Option<Value>,
     /// A part of the JSON value. Objects may have more keys, and lists may have more items at the end.
     includes: Option<Value>,
-    /// Exact values, by JSON pointer.
+    /// Exact values. The keys are JSON pointers to the values.
     at: BTreeMap<String, Value>,
-    /// Regular expressions, by JSON pointer. They are applied to strings, and to the JSON text of other values.
+    /// Regular expressions for values. The keys are JSON pointers to the values. They are applied to strings, and to
+    /// the JSON text of other values.
     at_matches: BTreeMap<String, String>,
 }
 
@@ -98,7 +99,8 @@ impl Pattern {
         Self(Parts { json: Some(value), ..Parts::default() })
     }
 
-    /// Returns the reason why the pattern is invalid as the end of a sentence, or None if the pattern is valid.
+    /// Returns the reason why the pattern is invalid, worded as the end of a sentence. Returns None if the pattern
+    /// is valid.
     pub(crate) fn problem(&self) -> Option<String> {
         if self.0 == Parts::default() {
             return Some("is empty: set `text`, `contains`, `lacks`, `matches`, `json`, `includes` or `at`".into());
@@ -113,8 +115,8 @@ impl Pattern {
         wrong.or(pointer).or_else(|| self.0.useless_part())
     }
 
-    /// Returns the parts that do not match a text. Parts about JSON are compared with `structured` if it is set,
-    /// otherwise with the text, parsed as JSON.
+    /// Returns the parts that do not match a text. Parts about JSON are compared with `structured` if it is set.
+    /// Otherwise, they are compared with the JSON value that the text contains.
     pub(crate) fn mismatches(&self, text: &str, structured: Option<&Value>) -> Vec<Mismatch> {
         let parts = &self.0;
         let mut found = Vec::new();
@@ -222,8 +224,8 @@ impl Mismatch {
     }
 }
 
-/// Returns the first part of `wanted` that is missing in `json`: its JSON pointer, its value, and the value in `json`
-/// at this pointer, if there is one.
+/// Returns the first part of `wanted` that is missing in `json`: the JSON pointer to the part, the value in `wanted`,
+/// and the value in `json` at the same pointer (if there is such a value).
 fn missing<'v>(wanted: &'v Value, json: &'v Value, pointer: &str) -> Option<(String, &'v Value, Option<&'v Value>)> {
     let step = |key: &str| format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"));
     match (wanted, json) {

@@ -12,7 +12,7 @@ const MAX_COLUMNS: usize = 160;
 pub struct Place {
     /// Path of the file.
     pub file: PathBuf,
-    /// Line number. The first line is 1.
+    /// Number of the line. The first line has the number 1.
     pub line: usize,
     /// The key on the line, such as `turns[0].output`. Empty if the location is the whole file.
     pub key: String,
@@ -25,7 +25,8 @@ impl fmt::Display for Place {
     }
 }
 
-/// Returns the line and the column of a byte offset. Both count from 1, and columns are counted in characters.
+/// Returns the line and the column of a byte offset. Lines and columns are counted from 1, and columns are counted
+/// in characters.
 pub(super) fn position(text: &str, byte: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(byte)];
     let begin = before.rfind('\n').map_or(0, |end| end + 1);

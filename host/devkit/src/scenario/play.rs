@@ -37,10 +37,10 @@ pub trait AgentFactory: Send + Sync {
 pub struct ScenarioAgent {
     /// The agent, without MCP servers.
     pub agent: Arc<Agent>,
-    /// Names of the MCP servers in the agent's configuration. A scenario does not start them.
+    /// Names of the MCP servers in the agent's configuration. A scenario does not start these MCP servers.
     pub servers: Vec<String>,
-    /// Descriptions of the MCP servers of the agents that the agent delegates to. A scenario does not start them
-    /// either.
+    /// Descriptions of the MCP servers of the agents that the agent delegates to. A scenario does not start these
+    /// MCP servers.
     pub delegate_servers: Vec<String>,
 }
 

@@ -17,7 +17,7 @@ pub struct Failure {
     pub expected: String,
     /// Description of the actual value.
     pub found: String,
-    /// A unified diff of the expected and the actual value, if they are long texts or JSON.
+    /// A unified diff of the expected and the actual value, if the values are long texts or JSON.
     pub diff: Option<String>,
     /// Advice on how to fix the problem, if it is not obvious.
     pub advice: Option<String>,

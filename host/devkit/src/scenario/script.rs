@@ -25,10 +25,10 @@ pub(crate) struct Script {
     pub(crate) plugins: Vec<Spanned<String>>,
     /// Configuration of the agent: a table with keys of agent.toml, or the path of an agent.toml.
     pub(crate) agent: Option<Spanned<AgentKey>>,
-    /// Files to create in the scenario's folder, by path.
+    /// Files to create in the scenario's folder. The keys are the paths of the files.
     #[serde(default)]
     pub(crate) files: BTreeMap<String, Spanned<FileContent>>,
-    /// Environment variables for grants and secrets, by name.
+    /// Environment variables for grants and secrets. The keys are the names of the variables.
     #[serde(default)]
     pub(crate) env: BTreeMap<String, String>,
     /// The user who talks to the agent.
@@ -54,10 +54,10 @@ pub(crate) struct Script {
     /// The model's summaries of messages that are evicted from the prompt.
     #[serde(default)]
     pub(crate) summaries: Vec<Spanned<ScriptedReply>>,
-    /// The model's answers to plugins.
+    /// The model's replies to requests of plugins.
     #[serde(default)]
     pub(crate) answers: Vec<Spanned<ScriptedReply>>,
-    /// Expected files in the scenario's folder after the last turn, by path.
+    /// Expected files in the scenario's folder after the last turn. The keys are the paths of the files.
     #[serde(default)]
     pub(crate) files_after: BTreeMap<String, Spanned<Pattern>>,
     /// Paths of files that must not exist after the last turn.
@@ -153,7 +153,7 @@ pub(crate) struct Turn {
     /// Files of the scenario's folder that are attached to the message.
     #[serde(default)]
     pub(crate) media: Vec<Spanned<String>>,
-    /// All expected calls of the turn, in order. None accepts any calls.
+    /// All expected calls of the turn, in the expected order. None: any calls are accepted.
     pub(crate) calls: Option<Vec<Spanned<ExpectedCall>>>,
     /// Answers to approval requests.
     #[serde(default)]
@@ -287,7 +287,7 @@ pub(crate) struct ApprovalAnswer {
     /// Name of the tool.
     pub(crate) name: String,
     pub(crate) verdict: Verdict,
-    /// Reason of the denial, which the model is shown.
+    /// Reason for the denial. The model is shown this reason.
     pub(crate) reason: Option<String>,
     /// Arguments to use instead of the model's arguments.
     pub(crate) arguments: Option<Value>,
@@ -304,7 +304,7 @@ pub(crate) enum Verdict {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QuestionAnswer {
-    /// The expected question. None accepts any question.
+    /// The expected question. None: any question is accepted.
     pub(crate) question: Option<Pattern>,
     pub(crate) answer: String,
 }
@@ -345,10 +345,10 @@ pub(crate) struct Exchange {
     pub(crate) file: Option<String>,
     /// A network error that the plugin gets instead of a response.
     pub(crate) error: Option<Fault>,
-    /// Time before the response, in milliseconds.
+    /// Time from the request to the response, in milliseconds.
     #[serde(default)]
     pub(crate) delay_ms: u64,
-    /// Number of times that the request must be sent. None: at least once.
+    /// Number of times that the request must be sent. None: the request must be sent at least once.
     pub(crate) times: Option<usize>,
 }
 

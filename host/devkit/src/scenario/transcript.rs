@@ -37,9 +37,9 @@ impl Normalizer {
 pub(crate) struct TurnExtras<'t> {
     /// HTTP requests of plugins, one line for each request.
     pub(crate) requests: &'t [String],
-    /// Data of service requests, by call id.
+    /// Data of service requests. The keys are the ids of the calls.
     pub(crate) services: &'t Requests,
-    /// The output of the turn. None: the turn has no output, or it is not part of the transcript.
+    /// The output of the turn. None: the turn has no output, or the output is not part of the transcript.
     pub(crate) output: Option<&'t str>,
 }
 
@@ -187,8 +187,8 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Whether a character ends a line, changes the writing direction or is invisible. Characters that words can contain
-/// are not included.
+/// Whether a character ends a line, changes the writing direction or is invisible. Returns false for characters that
+/// words can contain.
 fn is_invisible(character: char) -> bool {
     matches!(character, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}')

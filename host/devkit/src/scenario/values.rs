@@ -4,7 +4,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The table of a scenario that is not searched, because the code that reads the agent's configuration checks it.
+/// The name of the only table in a scenario that is not searched. The code that reads the agent's configuration checks
+/// this table.
 const AGENT: &str = "agent";
 
 /// Returns all values of a scenario file that JSON cannot express, each with its byte range, key and description.

@@ -1,4 +1,4 @@
-//! O3: the audit log records grants, denials, approvals and changes of plugin versions, and keeps these entries.
+//! O3: the audit log records grants, denials, approvals and replacements of plugin versions, and keeps these entries.
 
 use super::{SessionWriter, TestStore, call, commit_of, event, finished_change};
 use crate::{AuditAction, AuditEntry, Store};

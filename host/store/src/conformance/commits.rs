@@ -60,7 +60,8 @@ pub(super) async fn commit_stores_all_parts(test: TestStore) {
     assert_eq!(reader.calls("s", CallFilter::Turn(1)).await.unwrap().len(), 1);
 }
 
-/// Opening a session joins the pieces of its view into one array. A commit writes only the pieces that it changes.
+/// Opening a session joins the pieces of the session's view into one array. A commit writes only the pieces that
+/// it changes.
 pub(super) async fn commit_stores_a_view_in_pieces(test: TestStore) {
     let store = &test.store;
     let mut writer = SessionWriter::new(store, "s").await;

@@ -49,7 +49,7 @@ pub(super) async fn oversized_keys_and_values_are_refused(test: TestStore) {
     assert!(matches!(empty, Err(StoreError::Invalid { .. })), "{empty:?}");
 }
 
-/// P5: a plugin's quota covers all of its buckets and no others, and deleting a value frees its space.
+/// P5: a plugin's quota applies to the total size of this plugin's buckets, and deleting a value frees its space.
 pub(super) async fn quota_covers_all_buckets_of_a_plugin(test: TestStore) {
     let store = &test.store;
     let small = |agent: &str, name: &str| Bucket { quota: 2 * (ENTRY_BYTES + 11), ..bucket(agent, "p", name) };

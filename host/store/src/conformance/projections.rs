@@ -30,8 +30,8 @@ fn memory(session: &str, words: &str) -> Memory {
     }
 }
 
-/// Creates three sessions and deletes one of them, adds two memories and removes one of them. Each session has a call
-/// with a result.
+/// Creates three sessions, each with a call that has a result, and deletes one of the sessions. Adds two memories and
+/// removes one of them.
 async fn create_test_data(store: &Arc<dyn Store>) {
     for session in ["one", "two", "gone"] {
         let mut writer = SessionWriter::new(store, session).await;

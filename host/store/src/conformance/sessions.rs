@@ -53,7 +53,7 @@ pub(super) async fn sessions_are_listed_newest_first(test: TestStore) {
     assert_eq!(store.sessions(unfiltered.clone(), 1).await.unwrap().len(), 1);
     store.open("four", OpenMode::CreateNew, meta("a")).await.unwrap();
     let latest = store.latest("a").await;
-    assert_eq!(latest, Ok(Some("three".to_owned())), "a session without any commit is not the latest one");
+    assert_eq!(latest, Ok(Some("three".to_owned())), "a session without any commit is not the latest session");
     let one = store.sessions(unfiltered, 10).await.unwrap().pop().unwrap();
     assert_eq!((one.revision, one.turns, one.state.as_str()), (2, 2, "suspended"));
     assert_eq!(one.title.as_deref(), Some("title of one"), "the first title is kept");
@@ -81,7 +81,11 @@ pub(super) async fn delegated_sessions_are_listed_by_parent(test: TestStore) {
     let others = store.sessions(SessionFilter { agent: Some("b".to_owned()), ..children }, 10).await.unwrap();
     assert_eq!(others, []);
     assert_eq!(store.sessions(SessionFilter::default(), 10).await.unwrap().len(), 4);
-    assert_eq!(store.latest("a").await, Ok(Some("parent".to_owned())), "delegated sessions are never the latest one");
+    assert_eq!(
+        store.latest("a").await,
+        Ok(Some("parent".to_owned())),
+        "a delegated session is never the latest session"
+    );
 }
 
 pub(super) async fn records_are_read_by_turn_kind_and_page(test: TestStore) {
@@ -240,7 +244,11 @@ pub(super) async fn search_evicted_finds_only_evicted_messages(test: TestStore) 
     assert_eq!(found("walrus", 9).await, [hit_in_s(1, "the walrus sleeps")]);
     let mut hits = found("where do seals and the walrus live?", 9).await;
     hits.sort();
-    assert_eq!(hits, [hit_in_s(1, "the walrus sleeps"), hit_in_s(5, "two seals")], "one matching word is enough");
+    assert_eq!(
+        hits,
+        [hit_in_s(1, "the walrus sleeps"), hit_in_s(5, "two seals")],
+        "a message is found if it contains one of the words"
+    );
     assert_eq!(found("walrus seals", 1).await.len(), 1);
     assert_eq!(found("\"* OR", 9).await, []);
     assert_eq!(store.search_evicted("none", "walrus", 9).await.unwrap(), []);

@@ -1,4 +1,5 @@
-//! P10: the store records the plugin versions that served, the reason why each version ended, and the rollbacks.
+//! P10: the store records the plugin versions that were used, the reason why each version is no longer used, and
+//! the rollbacks.
 
 use super::TestStore;
 use crate::{
@@ -34,7 +35,7 @@ pub(super) async fn versions_start_and_end(test: TestStore) {
     for _ in 0..2 {
         store.set_serving("/one", both(2, VersionEndReason::Replaced)).await.unwrap();
     }
-    assert_eq!(listed_versions(store, None).await.len(), 2, "a version that already serves is not recorded again");
+    assert_eq!(listed_versions(store, None).await.len(), 2, "a version in use is not recorded again");
     store.set_serving("/two", both(2, VersionEndReason::Replaced)).await.unwrap();
     store.set_serving("/one", both(3, VersionEndReason::Replaced)).await.unwrap();
     store.set_serving("/one", both(2, VersionEndReason::Trapped)).await.unwrap();
@@ -50,7 +51,7 @@ pub(super) async fn versions_start_and_end(test: TestStore) {
     assert_eq!(seen, expected, "newest first");
     assert!(text.iter().all(|version| version.ended.is_some() && version.began.ends_with('Z')));
     let needed = |last| async move { store.needed_versions(last).await.unwrap() };
-    assert_eq!(needed(1).await, [digest(1), digest(2)], "serving versions and the last version of each plugin");
+    assert_eq!(needed(1).await, [digest(1), digest(2)], "versions in use, and the last version of each plugin");
     assert_eq!(needed(2).await, [digest(1), digest(2), digest(3)]);
     let calc = listed_versions(store, Some("calc")).await;
     assert_eq!(calc.len(), 2);
@@ -80,7 +81,8 @@ pub(super) async fn new_rollback_replaces_the_previous_one(test: TestStore) {
     assert_eq!(store.rollbacks("/two").await.unwrap().len(), 1);
 }
 
-/// A rollback ends one version and starts another in the history at once, and so does undoing the rollback.
+/// In the history, a rollback ends one version and starts another version at the same time. Undoing the rollback does
+/// the same in reverse.
 pub(super) async fn rollback_updates_the_history_at_once(test: TestStore) {
     let store = &test.store;
     for byte in [1, 2] {
@@ -151,20 +153,20 @@ pub(super) async fn trial_totals_grow_until_the_trial_ends(test: TestStore) {
     assert_eq!(
         store.trials("/one").await.unwrap(),
         [stored(4, 2)],
-        "a version that already serves continues its trial"
+        "a version that is already in use continues its trial"
     );
     if let Some(second) = &test.second {
         assert_eq!(second.trials("/one").await.unwrap(), [stored(4, 2)], "a second instance sees the trial");
     }
     assert!(store.needed_versions(1).await.unwrap().contains(&digest(1)), "the rollback target is kept");
     store.set_serving("/one", vec![on_trial(3, 2)]).await.unwrap();
-    assert_eq!(count(2, 1, 1).await.unwrap(), None, "that version no longer serves");
+    assert_eq!(count(2, 1, 1).await.unwrap(), None, "that version is no longer used");
     assert_eq!(store.trials("/one").await.unwrap()[0].digest, digest(3));
     store.end_trial("/one", "text").await.unwrap();
     assert_eq!(store.trials("/one").await, Ok(Vec::new()));
 }
 
-/// Row 38: the store records the components with which the turns of an agent started, by plugin name.
+/// Row 38: the store records the plugin names and the components with which the turns of an agent started.
 pub(super) async fn turn_plugins_are_recorded_per_agent_and_name(test: TestStore) {
     let store = &test.store;
     let component = |name: &str, byte: u8| (name.to_owned(), Digest::from_sha256([byte; 32]));

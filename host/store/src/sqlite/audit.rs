@@ -16,7 +16,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 impl Audit for SqliteStore {
     async fn audit(&self, actions: Vec<AuditAction>) -> Result<(), StoreError> {
         let candidates = actions.clone();
-        // Most starts grant the same as before, so there is usually nothing to write.
+        // Usually, the grants are the same as at the previous start, and there is nothing to write.
         if self.read(move |connection| Ok(new_actions(connection, &candidates)?.is_empty())).await? {
             return Ok(());
         }
@@ -46,7 +46,7 @@ impl AuditedEvent {
         matches!(kind, EventKind::Denied { .. } | EventKind::ApprovalResolved { .. }).then(|| Self(kind.clone()))
     }
 
-    /// Writes the audit entry for the event. The record of the event's call must be written before, because it contains
+    /// Writes the audit entry for the event. The record of the event's call must be written first, because it contains
     /// the source of the tool.
     pub(super) fn write(&self, connection: &Connection, session: (i64, &str), time: i64) -> Result<(), Failure> {
         let (number, subject) = session;
@@ -70,7 +70,7 @@ impl AuditedEvent {
     }
 }
 
-/// A service event that a call of the commit requested.
+/// A service event that was requested by a call in the commit.
 #[derive(Clone, Debug)]
 pub(super) struct ServiceEvent {
     call: CallId,

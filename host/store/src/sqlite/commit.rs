@@ -32,9 +32,9 @@ pub(super) struct PreparedCommit {
     status: Status,
 }
 
-/// Moves the session to the front of session lists, by setting `place` to a number above all others. Sessions are
-/// ordered by `place` and not by time, because clocks can be set back. The session whose turn was started or stopped
-/// last comes first.
+/// Moves the session to the front of session lists, by setting its `place` to a number above the `place` of every other
+/// session. Sessions are ordered by `place` and not by time, because clocks can be set back. The session whose turn was
+/// started or stopped last comes first.
 fn move_to_front(connection: &Connection, session_row: &SessionRow) -> Result<(), Failure> {
     let front: i64 = connection.prepare_cached("SELECT max(place) FROM sessions")?.query_row([], |row| row.get(0))?;
     if session_row.place == 0 || session_row.place < front {
@@ -50,7 +50,8 @@ struct SessionRow {
     revision: u64,
     last_message: u64,
     last_event: u64,
-    /// Position of the session in session lists. Higher positions come first; 0 means before the first commit.
+    /// Position of the session in session lists. Sessions with higher positions come first. The position is 0 before
+    /// the first commit.
     place: i64,
     state: String,
     turns: u32,
@@ -99,8 +100,8 @@ impl PreparedCommit {
         Effort::of(self.snapshot.len() + view + session.chain(records).chain(outbox).chain(texts).sum::<usize>())
     }
 
-    /// Writes the whole commit and returns the new revision. If this fails, the caller must roll back its savepoint to
-    /// undo partial writes.
+    /// Writes the whole commit and returns the new revision. If the write fails, the caller must roll back its
+    /// savepoint to undo partial writes.
     pub(super) fn write(&self, connection: &Connection, owner: &str) -> Result<u64, Failure> {
         let session_row = self.check(connection, owner)?;
         let time = now();

@@ -90,13 +90,13 @@ impl DatabaseFile {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.path, flags)?;
         connection.busy_timeout(self.options.lock_wait)?;
-        // Closing a refused database must not move its write-ahead log into it.
+        // Closing a refused database must not move its write-ahead log into the database file.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         if connection.is_readonly("main")? {
             return Err(StoreError::ReadOnly { path: self.path.clone() }.into());
         }
-        // Use one transaction, so that a new file that another process is initialising is either complete or empty for
-        // this check.
+        // Use one transaction. Another process may be initialising the same new file, and this check must find the file
+        // either complete or empty.
         let unchanged = Transaction::new_unchecked(&connection, TransactionBehavior::Deferred)?;
         schema::check(&unchanged, &self.path)?;
         drop(unchanged);
@@ -127,8 +127,8 @@ impl DatabaseFile {
     }
 }
 
-/// Runs one of SQLite's integrity checks. If there is damage outside of the search indexes, it is reported first,
-/// because only an index can be rebuilt.
+/// Runs one of SQLite's integrity checks. Damage outside of the search indexes is reported first, because only an index
+/// can be rebuilt.
 pub(super) fn run_check(connection: &Connection, check: &str, indexes: Indexes) -> Result<(), Failure> {
     let reported = match collect(connection, check, [], |row| Ok(row.get::<_, String>(0)?)) {
         // An index may be so damaged that SQLite cannot check it. The check then stops early.
@@ -177,8 +177,8 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, Failure> {
 pub(super) fn open_to_read(path: &Path) -> Result<Connection, Failure> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
-    // If there is no write-ahead log, the database file is complete. If there is one, SQLite must read it and needs the
-    // files that other processes created next to it.
+    // If there is no write-ahead log, the database file is complete. If there is a write-ahead log, SQLite must read
+    // the log and needs the files that other processes created next to the database file.
     let has_no_log = fs::metadata(&log).map_or(true, |metadata| metadata.len() == 0);
     let option = if has_no_log { "immutable=1" } else { "mode=ro" };
     let name: String = path.to_string_lossy().chars().map(percent_encoded).collect();
@@ -209,15 +209,15 @@ fn configure_connection(connection: &Connection, cache_mebibytes: i64) -> Result
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "foreign_keys", "ON")?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    // Overwrite deleted data with zeros, so that no file still contains it.
+    // Overwrite deleted data with zeros, so that no file still contains the data.
     connection.pragma_update_and_check(None, "secure_delete", "ON", |_| Ok(()))?;
     // SQLite interprets a negative size as a number of KiB.
     connection.pragma_update(None, "cache_size", -1024 * cache_mebibytes)?;
     Ok(())
 }
 
-/// Enables the write-ahead log. This is retried, because SQLite does not wait for the lock when two processes create
-/// the same database at the same time.
+/// Enables the write-ahead log. A failed attempt is repeated, because SQLite does not wait for the lock when two
+/// processes create the same database at the same time.
 fn enable_write_ahead_log(connection: &Connection) -> Result<(), Failure> {
     let mut attempts = 0;
     loop {

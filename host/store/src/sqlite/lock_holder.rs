@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-/// Describes the process in parentheses after a space, for the end of a sentence. Empty if the process cannot be
-/// determined.
+/// Returns a space and a description of the process in parentheses, for the end of a sentence. Returns an empty text if
+/// the process cannot be determined.
 pub(super) fn lock_holder(database: &Path) -> String {
     writing_process(database).map_or_else(String::new, |process| format!(" ({process})"))
 }
 
-/// Number of the byte in the shared memory of the write-ahead log that SQLite locks for writing (`WAL_WRITE_LOCK`,
-/// <https://sqlite.org/walformat.html>).
+/// In the shared memory of the write-ahead log, the number of the byte that SQLite locks for writing
+/// (`WAL_WRITE_LOCK`, <https://sqlite.org/walformat.html>).
 #[cfg(target_os = "linux")]
 const WRITE_LOCK_BYTE: &str = "120";
 

@@ -1,4 +1,4 @@
-//! Long-term memories: rows by user, and a full-text index of their words.
+//! Long-term memories: a table with one row for each memory of a user, and a full-text index of the words in memories.
 
 use super::SqliteStore;
 use super::failure::{Failure, invalid};

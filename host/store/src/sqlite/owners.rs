@@ -100,14 +100,14 @@ impl Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         if let Some(lock) = &self.lock {
-            // If this fails, the next store that is opened removes the file.
+            // If the file cannot be removed here, the next store that is opened removes it.
             let _ = fs::remove_file(&lock.path);
         }
     }
 }
 
-/// Checks whether the owner of a lock file is alive. It uses a shared lock, so that a concurrent check is not mistaken
-/// for the owner.
+/// Checks whether the owner of a lock file is alive. The check uses a shared lock, so that a concurrent check is not
+/// mistaken for the owner.
 fn check_lock_file(lock_file: &Path) -> Liveness {
     let file = match File::open(lock_file) {
         Ok(file) => file,
@@ -154,8 +154,8 @@ fn is_abandoned(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// Limit 32: an owner is alive as long as it holds its lock. Its file is removed by the owner itself or by the next
-    /// owner.
+    /// Limit 32: an owner is alive as long as it holds its lock. The lock file is removed by its owner or by the
+    /// next owner.
     #[test]
     fn owner_is_alive_as_long_as_its_lock() {
         let folder = tempfile::tempdir().unwrap();

@@ -81,10 +81,10 @@ impl Differences {
     }
 }
 
-/// Checksum of the words and their positions in each row, by row number.
+/// For each row number, the checksum of the row's words and their positions.
 type Checksums = BTreeMap<i64, u64>;
 
-/// Returns the checksums of an index. The inner result is the problem if the index cannot be read.
+/// Returns the checksums of an index. The inner result is a description of the problem if the index cannot be read.
 fn index_checksums(connection: &Connection, index: &str) -> Result<Result<Checksums, String>, Failure> {
     connection.execute_batch(&format!(
         "DROP TABLE IF EXISTS temp.words_of_{index};
@@ -213,7 +213,7 @@ fn compare_memories(connection: &Connection) -> Result<ProjectionComparison, Fai
     compare_words(connection, (Projection::MemoryWords, "memory_words"), &texts, &name)
 }
 
-/// The columns of a session for session lists: as stored, and as derived from the log.
+/// The columns that session lists show for a session: the stored values, and the values derived from the log.
 struct SessionRow {
     number: i64,
     subject: String,

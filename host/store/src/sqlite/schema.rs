@@ -5,7 +5,7 @@ use crate::StoreError;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::path::Path;
 
-/// `agho` in ASCII. Distinguishes the databases of this host from those of other programs.
+/// SQLite application id of the databases of this host: `agho` in ASCII. Databases of other programs have other ids.
 const APPLICATION_ID: i64 = 0x6167_686f;
 
 /// All migrations in order. `user_version` of a file is the number of migrations that were applied to it.
@@ -39,7 +39,8 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Failure>
     }
 }
 
-/// Refuses a file that a newer host has migrated since it was opened (row 50). Every write transaction checks this.
+/// Refuses a file that a newer host has migrated since it was opened (row 50). Every write transaction calls
+/// this function.
 pub(super) fn check_version(connection: &Connection, path: &Path) -> Result<(), Failure> {
     let found: i64 = connection.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))?;
     let supported = MIGRATIONS.len() as i64;
@@ -77,7 +78,7 @@ pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), Failur
 /// `sessions.id`.
 ///
 /// Tables with large rows have a row number, so that the content is stored outside of the index. Tables with small rows
-/// store them in the index itself (`WITHOUT ROWID`). A commit rewrites one row of `sessions` and one row of
+/// store the rows in the index itself (`WITHOUT ROWID`). A commit rewrites one row of `sessions` and one row of
 /// `snapshots`; neither row grows with the history.
 const INITIAL_SCHEMA: &str = "
 CREATE TABLE sessions (
@@ -225,8 +226,8 @@ INSERT INTO message_words_progress VALUES (1, 0);
 
 /// Adds edited arguments, lasting approvals, delegated sessions, and the outbox.
 ///
-/// Numbers of outbox items are never reused, so that a reader that continues after a number does not miss any item. The
-/// id of an approval is the digest of its content.
+/// Numbers of outbox items are never reused, so that a reader that has read the items up to a number does not miss
+/// later items. The id of an approval is the digest of its content.
 const OUTBOX_AND_APPROVALS: &str = "
 ALTER TABLE calls ADD COLUMN edited TEXT;
 
@@ -256,8 +257,8 @@ CREATE TABLE approvals (
 CREATE INDEX approvals_by_agent ON approvals (agent, given);
 ";
 
-/// Adds the reason why a message left the view. The reasons for older messages are not known, so `superseded` is stored
-/// for them.
+/// Adds the reason why a message left the view. For messages that left the view earlier, the reason is not known, so
+/// `superseded` is stored.
 const HIDE_REASONS: &str = "
 ALTER TABLE hidden ADD COLUMN why TEXT NOT NULL DEFAULT 'superseded';
 ";
@@ -313,8 +314,8 @@ CREATE TABLE plugin_rollbacks (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Adds plugin versions on trial, with the counts of calls in all processes. Versions that served before this migration
-/// are not on trial.
+/// Adds plugin versions on trial, with the counts of calls in all processes. Versions that were in use before this
+/// migration are not on trial.
 const PLUGIN_TRIALS: &str = "
 CREATE TABLE plugin_trials (
     directory TEXT NOT NULL,

@@ -6,8 +6,8 @@ use crate::MessageHit;
 use agent_core::message::{Content, Part, StoredMessage};
 use rusqlite::{Connection, params};
 
-/// Maximum number of messages that are indexed in one transaction. The number is limited because other writers wait for
-/// the transaction.
+/// Maximum number of messages that are indexed in one transaction. The number is limited because other writers wait
+/// until the transaction ends.
 const MAX_INDEXED_MESSAGES: usize = 256;
 
 /// Size in bytes of indexed text after which a transaction ends, even if it has indexed fewer than [`MAX_INDEXED_MESSAGES`].
@@ -25,7 +25,7 @@ const EXCERPT_CHARACTERS: usize = 200;
 /// Maximum number of an excerpt's characters before the first matching word.
 const CHARACTERS_BEFORE_WORD: usize = 60;
 
-/// Whether a call of [`index_next_batch`] indexed any messages.
+/// Whether a call to [`index_next_batch`] indexed any messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// Some messages were indexed, and there may be more.
@@ -158,7 +158,7 @@ pub(super) fn score(rank: f64) -> f32 {
     (relevance / (1.0 + relevance)) as f32
 }
 
-/// Returns the text of a message that the index contains.
+/// Returns the text of a message for the index: texts, JSON values, names of media, calls, and results of calls.
 pub(super) fn searchable_text(message: &StoredMessage) -> String {
     let mut text = String::new();
     for part in &message.parts {

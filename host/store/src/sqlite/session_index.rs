@@ -1,4 +1,4 @@
-//! Lists and searches over the `sessions` table and the full-text index of messages.
+//! Lists sessions from the `sessions` table, and searches messages with the full-text index.
 
 use super::failure::Failure;
 use super::owners::{Liveness, Owner};

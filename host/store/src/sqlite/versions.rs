@@ -1,4 +1,5 @@
-//! Plugin versions: one row for each period in which a version served, one for each trial, and one for each rollback.
+//! Plugin versions: one row for each period in which a version was used, one row for each trial, and one row for
+//! each rollback.
 
 use super::SqliteStore;
 use super::failure::Failure;
@@ -43,7 +44,7 @@ impl PluginVersions for SqliteStore {
     async fn set_serving(&self, directory: &str, serving: Vec<ServedPlugin>) -> Result<Vec<VersionChange>, StoreError> {
         let directory = directory.to_owned();
         let (path, wanted) = (directory.clone(), serving.clone());
-        // Most starts change nothing, so there is usually nothing to write.
+        // Usually, the versions are the same as at the previous start, and there is nothing to write.
         if self.read(move |connection| Ok(ServingChanges::of(connection, &path, &wanted)?.is_empty())).await? {
             return Ok(Vec::new());
         }
@@ -221,8 +222,8 @@ impl PluginVersions for SqliteStore {
     }
 }
 
-/// If another version of the plugin serves, ends that version and starts the version `to`. The history is then already
-/// correct when the host next starts.
+/// If a version of the plugin other than `to` is in use, ends that version and starts the version `to`. The history is
+/// then already correct when the host next starts.
 fn replace_serving(
     connection: &Connection,
     (directory, plugin): (&str, &str),
@@ -242,7 +243,7 @@ fn replace_serving(
     Ok(())
 }
 
-/// Differences between the versions that serve according to the table and the versions that should serve.
+/// Differences between the versions that are in use according to the table and the versions that should be in use.
 struct ServingChanges<'s> {
     ended: Vec<EndedVersion>,
     started: Vec<&'s ServedPlugin>,

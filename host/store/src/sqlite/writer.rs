@@ -37,7 +37,7 @@ const MAX_BATCH: usize = 128;
 /// Maximum number of jobs that a caller runs as the leader: its own job, and jobs that arrive in the meantime.
 const MAX_JOBS_PER_CALLER: usize = 16;
 
-/// Minimum number of jobs in one commit that shows that many sessions are committing at the same pace.
+/// If a commit contains at least this number of jobs, many sessions are committing at the same pace.
 const MIN_SHARED_JOBS: usize = 16;
 
 /// The writer thread waits for further jobs for at most the duration of the last commit, divided by this number.
@@ -67,7 +67,8 @@ pub(super) struct WriterOptions {
 pub(super) enum LeaderPolicy {
     /// Only the writer thread. A commit waits for the disk and must not block a caller's thread.
     WriterThread,
-    /// Any caller that finds the connection free. Its job must be short, and no other process may have the write lock.
+    /// Any caller that finds the connection free. The caller's job must be short, and no other process may have the
+    /// write lock.
     Callers,
 }
 
@@ -215,8 +216,8 @@ impl Drop for Writer {
 }
 
 impl WriteQueue {
-    /// Adds the job to the queue. If the policy allows it, the calling thread becomes the leader and runs the job. It
-    /// does so within a single poll, so the future cannot be dropped in the middle.
+    /// Adds the job to the queue. If the policy allows it, the calling thread becomes the leader and runs the job. The
+    /// job runs within a single poll, so the future cannot be dropped while the job runs.
     fn submit(&self, queued: QueuedJob) {
         let mut state = self.lock();
         // If jobs are waiting although the connection is free, the thread was already woken.
@@ -423,8 +424,8 @@ impl Drop for Leader<'_> {
         state.committer = self.committer.take();
         state.times_led += 1;
         let previous_index = std::mem::replace(&mut state.index, self.index_after);
-        // Wake the writer thread to run jobs that arrived in the meantime. If it waits without a timeout, it must also
-        // be woken to update the index.
+        // Wake the writer thread to run jobs that arrived in the meantime. If the thread waits without a timeout, it
+        // must also be woken to update the index.
         if !state.jobs.is_empty() || previous_index == IndexState::UpToDate {
             self.queue.wake_thread(state);
         }

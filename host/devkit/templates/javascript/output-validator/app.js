@@ -1,4 +1,5 @@
-// An output validator: it decides whether an answer may end the turn. If not, it returns the reason.
+// An output validator: it decides whether an answer may end the turn. If the answer may not end the turn, the
+// validator returns the reason.
 
 // Words that mark unfinished text.
 const UNFINISHED = ["TODO", "FIXME", "lorem ipsum"];

@@ -77,7 +77,10 @@ async fn check_migrated_data(store: &SqliteStore) -> Lease {
     assert_eq!(store.versions(VersionFilter::default(), 9).await.unwrap(), []);
     let bucket = |quota| Bucket { agent: "agent".into(), plugin: "notes".into(), name: String::new(), quota };
     let refused = store.set(&bucket(2 * ENTRY_BYTES + 901), "n", Vec::new()).await;
-    assert!(matches!(refused, Err(StoreError::TooLarge { .. })), "existing values count: {refused:?}");
+    assert!(
+        matches!(refused, Err(StoreError::TooLarge { .. })),
+        "existing values count towards the quota: {refused:?}"
+    );
     store.set(&bucket(2 * ENTRY_BYTES + 902), "n", Vec::new()).await.unwrap();
     assert_eq!(store.unfinished("", 9).await.unwrap(), [("agent/1".to_owned(), br#"{"version":1}"#.to_vec())]);
     opened.lease

@@ -20,7 +20,7 @@ pub(super) struct Committer {
     pub(super) counters: Arc<Counters>,
     /// Time that SQLite waits for the lock of another process, if the leader may block.
     pub(super) lock_wait: Duration,
-    /// Whether a write may wait for disk space. It does not wait if the file has reached its own size limit.
+    /// Whether a write may wait for disk space. A write does not wait if the file has reached its own size limit.
     pub(super) space: SpaceLimit,
     pub(super) last: LastCommit,
 }
@@ -48,7 +48,7 @@ pub(super) enum WhenLocked {
 pub(in crate::sqlite) enum SpaceLimit {
     /// The free space on the disk, which other programs may increase.
     Disk,
-    /// A fixed limit of the file size, or the memory. Waiting does not help.
+    /// A fixed limit of the file size, or the available memory. Waiting does not help.
     Fixed,
 }
 
@@ -64,7 +64,7 @@ pub(super) enum BatchOutcome {
 
 /// State of a transaction after its jobs have run.
 enum TransactionState {
-    /// These jobs succeeded. They still need the commit.
+    /// These jobs succeeded, but their changes are not committed yet.
     Ready(Vec<QueuedJob>),
     /// The transaction was rolled back. All of its jobs have failed or were put back into the batch.
     Aborted(BatchOutcome),

@@ -43,7 +43,8 @@ async fn lost_transaction_fails_all_of_its_jobs() {
     let queue_jobs = async {
         started.await.unwrap();
         let [first, losing, last] = [insert, lose_the_transaction, insert].map(|job| writer.run(Effort::Short, job));
-        // The futures are polled in this order. When the last future is polled, the jobs of the others are queued.
+        // The futures are polled in this order. When the last future is polled, the jobs of the other futures are
+        // already queued.
         tokio::join!(biased; first, losing, last, async { drop(release) })
     };
     let (busy, (first, losing, last, ())) = tokio::join!(busy, queue_jobs);
@@ -66,8 +67,8 @@ fn thread_of_job(_: &Connection) -> Result<ThreadId, Failure> {
     Ok(thread::current().id())
 }
 
-/// Returns a job that keeps the leader busy, a receiver that is notified when the job starts, and a sender whose drop
-/// releases the job.
+/// Returns a job that keeps the leader busy, a receiver that is notified when the job starts, and a sender. Dropping
+/// the sender ends the job.
 fn blocking_job() -> (impl FnMut(&Connection) -> Result<ThreadId, Failure>, oneshot::Receiver<()>, mpsc::Sender<()>) {
     let (signal_start, started) = oneshot::channel();
     let (release, released) = mpsc::channel();
@@ -104,7 +105,7 @@ where
     })
 }
 
-/// Queues the job while another thread leads.
+/// Queues the job while another thread is the leader.
 async fn queue<T: Send + 'static>(
     writer: &Arc<Writer>,
     job: fn(&Connection) -> Result<T, Failure>,
