@@ -42,7 +42,8 @@ pub(crate) fn component(text: &str) -> Vec<u8> {
     wat::parse_str(format!("(component {text})")).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Creates a component with endless loops in a function, while its arguments are passed, and after it has returned.
+/// Creates a component with endless loops: in a function, while the function's arguments are passed, and after the
+/// function has returned.
 pub(crate) fn endless() -> Vec<u8> {
     let module = |name: &str, realloc: &str, after: &str| {
         format!(

@@ -1,4 +1,4 @@
-//! Row 22: Validators and media policies that fail. Row 34: Images.
+//! Row 22: Validators and media policies that fail. Row 34: Images that claim to be very large.
 
 use crate::scene::{Scene, run_exclusively};
 use crate::support::{run_turn, text_reply};

@@ -26,8 +26,8 @@ type Report = CallReport<Result<ToolOutcome, ToolError>>;
 /// The names of a plugin and of its tool, and the arguments.
 type Tool = (&'static str, &'static str, Value);
 
-/// A call that reaches a limit, and for two values of the key the text that its report contains. With the default value
-/// the report contains neither text.
+/// A call that reaches a limit. `expected` has two values of the key, each with a text that the report then contains.
+/// With the default value, the report contains neither text.
 struct Case {
     key: &'static str,
     tool: Tool,
@@ -77,7 +77,7 @@ fn cases() -> Vec<Case> {
         case("random_kib", intruder("intruder.random"), [(1, " 1 KiB of random"), (128, " 128 KiB of random")]),
         case("header_kib", intruder("intruder.fields"), [(2, " 2 KiB of headers"), (64, " 64 KiB of headers")]),
         case("result_kib", bytes(9 << 10), [(4, " 4 KiB of text"), (8, " 8 KiB of text")]),
-        // Each line is logged, printed, and printed on standard error.
+        // Each line is written three times: to the log, to standard output, and to standard error.
         case("log_lines", log(10, 10), [(5, "25 lines are lost"), (20, "10 lines are lost")]),
         case("log_line_kib", log(1, 3_000), [(1, "lines are cut"), (2, "lines are cut")]),
         case("log_kib", log(10, 400), [(1, "lines are lost"), (4, "lines are lost")]),
@@ -150,7 +150,7 @@ async fn call(sandbox: &Sandbox, setup: &PluginSetup, name: &str, arguments: &Va
     sandbox.call_tool(setup, ToolCallRequest { name, args: arguments.to_string(), context }, &Ports::default()).await
 }
 
-/// The result of a report, and how complete its log and its recorded answers are, as text.
+/// Describes a report as text: its result, and whether its log and its recorded answers are complete.
 fn report_text(report: &Report) -> String {
     let answer = match &report.result {
         Ok(Ok(ToolOutcome::Done(done))) => format!("{:?} {:?}", done.content, done.structured),
@@ -293,7 +293,7 @@ fn limits_each_key_of_the_host_has_its_effect() {
             (vec![("concurrent_calls", 1), ("queue", 1)], short, 1),
             (vec![("concurrent_calls", 2), ("queue", 1)], short, 0),
             (vec![("concurrent_calls", 1), ("queue", 2)], short, 0),
-            // Tools may use three quarters of this memory, which is enough for one call with 256 MiB.
+            // Tools may use three quarters of the guest memory. With 512 MiB, this is enough for one call with 256 MiB.
             (vec![("guest_memory_mib", 512), ("queue", 1)], large, 1),
             (vec![("guest_memory_mib", 1_024), ("queue", 1)], large, 0),
         ] {

@@ -1,5 +1,5 @@
-//! Row 43: Requests that two servers would interpret differently are not sent. Row 44: Refused requests are limited
-//! too.
+//! Row 43: Requests that two servers would interpret differently are not sent. Row 44: The output about refused
+//! requests is limited.
 
 use crate::scene::{Scene, run_exclusively, with_grants};
 use crate::server::{Server, head};
@@ -153,7 +153,7 @@ fn row_43_refuses_ambiguous_requests() {
                 let results = call_results(&scene, post(), arguments).await;
                 assert!(!results[0].starts_with("200"), "{body}: {results:?}");
             }
-            // A second path is not covered by the grant.
+            // The grant does not cover a second path, which these methods take from a header.
             for (method, header) in [("COPY", "accept"), ("MOVE", "Destination"), ("PUT", "X.Copy_From")] {
                 let config = agent(format!("http://{}/pub/", server.address), repeat);
                 let arguments = json!({"urls": url(), "method": method, "headers": [[header, "/admin"]]});

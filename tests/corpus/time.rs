@@ -15,8 +15,9 @@ use std::time::Duration;
 
 const WALL: &str = "wall time of 300ms";
 
-/// Row 1: The host stops endless loops in a function, while it receives its arguments, after it has returned, and of
-/// host calls that do nothing. It also stops eight endless loops at the same time.
+/// Row 1: The host stops an endless loop in a function, while the function receives its arguments, and after the
+/// function has returned. It stops an endless loop of host calls that do nothing. It also stops eight endless loops at
+/// the same time.
 #[test]
 fn row_1_stops_endless_loops() {
     run_exclusively(async {
@@ -185,7 +186,8 @@ fn row_35_a_validator_meets_its_deadline_despite_64_loops() {
         let scene = Scene::with(&["strict-json"], &[("endless", guests::endless())]).await;
         let attack = async |_| {
             let mut config = with_short_calls("endless", Grants::default());
-            // The time limit does not include the wait for a slot, so all calls together take 64 times as long.
+            // The time limit does not include the wait for a slot, so all calls together take up to 64 times as long as
+            // one call.
             config.plugins.get_mut("endless").unwrap().limits.tool_time = SHORT / 6;
             config.bounds.parallel_calls = 64;
             let calls: Vec<_> = (0..64).map(|_| ("computing", json!({}))).collect();

@@ -397,7 +397,7 @@ async fn l16_a_parent_waits_for_a_child_held_by_another_process() {
     assert_eq!(suspended, 1, "the parent was suspended only once");
 }
 
-/// L16: If an agent is removed from the configuration while it works, the call gets an error result.
+/// L16: If a child agent is removed from the configuration while it works, the parent's call gets an error result.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_a_call_to_a_removed_agent_returns_an_error_result() {
     let test_host = TestHost::new(&["probe"]).await;

@@ -14,9 +14,9 @@ use tokio::task::JoinHandle;
 pub(crate) enum Answer {
     /// A streamed text.
     Text(&'static str),
-    /// These deltas, and then the end with this finish reason.
+    /// A stream of these deltas, which ends with this finish reason.
     Deltas(Vec<Value>, &'static str),
-    /// Streamed calls after a text.
+    /// A streamed text that is followed by calls.
     Calls(&'static str, Vec<(&'static str, Value)>),
     /// A complete response with this status, content type and body.
     Whole(u16, &'static str, String),
@@ -315,7 +315,7 @@ fn same_or_masked(before: &Value, after: &Value) -> Result<(), String> {
     }
 }
 
-/// Returns the parts of a message's content. A content that is a string is one text part.
+/// Returns the parts of a message's content. Content that is a string counts as one text part.
 fn content_parts(message: &Value) -> Vec<Value> {
     match &message["content"] {
         Value::Array(parts) => parts.clone(),

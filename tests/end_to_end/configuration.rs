@@ -113,7 +113,7 @@ fn i2_a_written_file_can_be_edited_checked_and_run() {
     assert_eq!(folder.read("agent.toml"), written);
 }
 
-/// I2: The JSON schema accepts the file with every key, and rejects one with a wrong value.
+/// I2: The JSON schema accepts the file with every key, and rejects a file with a wrong value.
 #[test]
 fn i2_the_json_schema_accepts_every_key_and_rejects_wrong_values() {
     let folder = WorkingFolder::new(&[]);
@@ -386,8 +386,8 @@ fn answer(stream: TcpStream, list: &Value) -> Option<String> {
     Some(format!("{} {key} {}", head[0].split(' ').take(2).collect::<Vec<_>>().join(" "), model.unwrap_or_default()))
 }
 
-/// M2: If the server at a base URL has one model, the host uses that model and reports it. If the server has several,
-/// the user must name one.
+/// M2: If the server at a base URL has one model, the host uses that model and reports it. If the server has several
+/// models, the user must name one of them.
 #[test]
 fn m2_a_base_url_selects_its_only_model() {
     let folder = WorkingFolder::new(&[]);

@@ -203,8 +203,8 @@ async fn nudges(test_host: &TestHost, session: &Session) -> Vec<NudgeCause> {
 
 /// L30: The events are in the expected order, and none is missing.
 fn check_event_order(types: &[String]) {
-    // The first eight calls are the listing, OCR and rename of three screenshots, and the fourth OCR. Then the model
-    // stops and refuses. Three calls follow, then an empty reply, the last four calls, and the answer.
+    // The first eight calls list the folder, read and rename three screenshots, and read the fourth screenshot. Then
+    // the model stops and refuses. Three calls follow, then an empty reply, the last four calls, and the answer.
     let mut steps: Vec<&[&'static str]> = vec![&CALL_EVENTS[..]; 8];
     steps.extend([&NUDGED_TEXT_EVENTS[..]; 2]);
     steps.extend([&CALL_EVENTS[..]; 3]);

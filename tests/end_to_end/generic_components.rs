@@ -248,7 +248,8 @@ async fn p3_a_command_line_program_is_one_tool() {
     assert!(!is_error && text.contains("COLOUR=teal") && text.contains("Ok(0)"), "{text}");
 }
 
-/// S3: `plugin inspect` shows which functions of a component it offers and which it does not. `plugin call` calls one.
+/// S3: `plugin inspect` shows which functions of a component are offered as tools and which are not. `plugin call`
+/// calls one of the offered functions.
 #[test]
 fn s3_inspect_and_call_from_the_command_line() {
     let data = tempfile::tempdir().unwrap();

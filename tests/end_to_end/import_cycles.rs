@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 
-/// Folders in which the modules below them must also be free of cycles.
+/// Folders whose own modules must also be free of import cycles.
 const CHECKED_FOLDERS: &[&str] = &["plugins/capabilities"];
 
 /// The modules that a module imports, each with the files that import it.
@@ -84,7 +84,7 @@ fn imports(sources: &Path, files: &BTreeMap<Vec<String>, PathBuf>, inside: &[Str
 /// Describes the modules that import each other, if there are any.
 fn cycle(imports: &Imports) -> Option<String> {
     let mut remaining: BTreeSet<&String> = imports.keys().collect();
-    // A module that imports no remaining module is in no cycle, and neither is one that no remaining module imports.
+    // A module is in no cycle if it imports no remaining module, or if no remaining module imports it.
     loop {
         let imported: BTreeSet<&String> =
             remaining.iter().flat_map(|from| imports[*from].keys()).filter(|to| remaining.contains(to)).collect();

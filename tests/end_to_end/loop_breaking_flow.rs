@@ -1,5 +1,5 @@
-//! The loop with loop-breaking tools (L18, L19, L28): tool calls, `task_completion`, questions and reminders. Also
-//! persistence of effort (L23) with its nudges. The tests use the real runtime and the real binary.
+//! The loop with loop-breaking tools (L18, L19, L28): tool calls, `task_completion`, questions and reminders. The tests
+//! also cover persistence of effort (L23) with its nudges. The tests use the real runtime and the real binary.
 
 mod drawn;
 

@@ -395,8 +395,8 @@ async fn row_34_refuses_image_bombs() {
     assert!(!is_error && text.contains("100 × 80 pixels"), "{text}");
 }
 
-/// P2, P8: Within its default memory, the plugin processes a phone photograph and returns a result that is too large
-/// for a tool result through the media store.
+/// P2, P8: The default memory is enough for the plugin to process a phone photograph. The resulting images are too
+/// large for a tool result, so the plugin returns them through the media store.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_processes_a_twelve_megapixel_photograph_in_64_mib() {
     let test_host = TestHost::new(&["image"]).await;

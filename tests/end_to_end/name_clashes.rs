@@ -23,7 +23,7 @@ fn run_with_merged_output(folder: &Path, arguments: &[&str]) -> (bool, String) {
 }
 
 /// Row 55: If two plugins offer the same tool, the plugin that the agent's file names keeps its tools. If the file
-/// names neither, the first plugin by name keeps them.
+/// names neither plugin, the plugin whose name is first in alphabetical order keeps its tools.
 #[test]
 fn row_55_leaves_out_a_plugin_with_an_existing_tool_name() {
     let folder = tempfile::tempdir().unwrap();

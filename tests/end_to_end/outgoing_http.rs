@@ -130,8 +130,8 @@ async fn p6_a_request_needs_a_grant() {
     assert_eq!(server.heads().len(), 1);
 }
 
-/// Row 15: A name that resolves to an internal address is refused before the host connects, unless it is granted, even
-/// if only one of several addresses is internal.
+/// Row 15: A name that resolves to an internal address is refused before the host connects, even if its other addresses
+/// are public. The name is not refused if a grant allows internal addresses.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_15_refuses_names_with_internal_addresses() {
     let server = Server::new(|_| page("", "inside"));
@@ -321,8 +321,8 @@ async fn p8_reuses_connections_for_one_agents_plugin_only() {
     assert_eq!(server.connection_count(), 2);
 }
 
-/// P8: No request fails because a server closes a connection, whether the server closes an idle connection or a
-/// connection that is just used again.
+/// P8: No request fails because a server closes a connection, whether the connection is idle or is being used again at
+/// that moment.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_reconnects_after_the_server_closed_a_connection() {
     let test_host = TestHost::new(&["web"]).await;

@@ -26,7 +26,8 @@ async fn outcomes(test_host: &TestHost, calls: &[(&str, Value)]) -> Vec<(bool, S
     results.into_iter().map(|(_, is_error, text)| (is_error, text)).collect()
 }
 
-/// P3: The functions of a guard from crates.io and of an implementation of `wasi:random` are tools without changes.
+/// P3: The functions of a guard from crates.io and of an implementation of `wasi:random` are tools. The components need
+/// no changes.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_runs_components_from_crates_io() {
     let Some(test_host) = test_host_with(&["redact-foo-guard", "wasi-random"]).await else { return };

@@ -78,7 +78,7 @@ impl TestCli {
         })
     }
 
-    /// Saves a component under another name, for use as another version of plugin `of`.
+    /// Saves a component under another name, for use as another version of the plugin `of`.
     fn save_as_version(&self, component: &str, of: &str) -> String {
         let text = format!("name = \"{of}\"\nversion = \"9.9.9\"\ndescription = \"Another one.\"\n");
         let manifest = Manifest::from_toml(&text, Path::new("plugin.toml")).unwrap();

@@ -182,7 +182,7 @@ fn l1_runs_a_queued_prompt_after_the_turn_ended() {
     assert_eq!((code, stdout.as_str()), (Some(0), "It is blue.\n"), "{stderr}");
     assert!(stderr.contains("Shipped.") && stderr.contains("the queued prompt: Which colour?"), "{stderr}");
 
-    // `session respond` runs without an agent here. The next command runs the queued prompt and then its own.
+    // `session respond` runs without an agent here. The next command runs the queued prompt and then its own prompt.
     assert_eq!(ask(&["--continue", "Ship another."]).0, Some(3));
     assert_eq!(ask(&["--continue", "And that one?"]).0, Some(3));
     let event =

@@ -115,7 +115,8 @@ async fn d5_forks_and_undoes_a_session() {
     assert!(user.fail(&["session", "undo", &second_fork]).contains("there is no turn to undo"));
 }
 
-/// Returns an export command that may overwrite an existing file. Without its last argument, it may not.
+/// Returns an export command that may overwrite an existing file. Without its last argument, the command may not
+/// overwrite a file.
 #[cfg(unix)]
 fn export_arguments<'l>(session: &'l str, name: &'l str) -> [&'l str; 6] {
     ["session", "export", session, "-o", name, "--force"]

@@ -138,7 +138,7 @@ async fn d5_a_session_is_imported_under_another_subject() {
     assert!(events.iter().all(|timed| timed.event.session == "copy"));
 }
 
-/// D3, D5: A session with an open turn is exported with it, and the turn continues after the import.
+/// D3, D5: A session with an open turn is exported together with this turn, and the turn continues after the import.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_an_open_turn_is_exported_with_its_calls() {
     let (test_host, other) = (TestHost::new(&["probe"]).await, TestHost::new(&["probe"]).await);

@@ -20,8 +20,8 @@ pub(crate) fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("host/app is two levels deep")
 }
 
-/// Environment variable for test processes that another test process starts: the folder of the components, which are
-/// built already.
+/// The environment variable that passes the folder of the built components to test processes that another test
+/// process starts.
 pub(crate) const BUILT_COMPONENTS: &str = "AGENT_HOST_BUILT_COMPONENTS";
 
 /// The folder of all plugins and fixtures as `NAME.wasm`, built once by the code behind `plugin build`.
@@ -156,7 +156,7 @@ impl TestHost {
         Self { store, sandbox, downscaler: Downscaler::default(), directory }
     }
 
-    /// A directory that plugins may be granted.
+    /// The directory for which tests give plugins grants.
     pub(crate) fn tree(&self) -> PathBuf {
         self.directory.path().join("tree")
     }

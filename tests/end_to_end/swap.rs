@@ -85,7 +85,7 @@ impl WatchedAgent {
         Session::open(&self.test_host.host(), self.live.clone(), OpenSession::New).await.unwrap()
     }
 
-    /// Waits until the agent serves exactly these bytes as its probe.
+    /// Waits until the agent uses exactly these bytes as its probe.
     async fn until(&mut self, bytes: &[u8]) {
         wait_until_serving(&self.live, &digest_of(bytes)).await;
     }
@@ -96,7 +96,7 @@ impl WatchedAgent {
         wait_until(&move || live.current().generation().plugins().len() == 0).await;
     }
 
-    /// Returns the digests of the plugins that the agent serves.
+    /// Returns the digests of the plugins that the agent uses.
     fn served_digests(&self) -> Vec<Digest> {
         self.live.current().generation().plugins().map(|plugin| plugin.digest().clone()).collect()
     }
@@ -385,8 +385,8 @@ async fn p10_a_revocation_takes_effect_immediately() {
     }
 }
 
-/// L17, P10: The stricter of the approval rules at the start of the turn and the current rules applies. This includes
-/// calls of a reply that are not dispatched yet.
+/// L17, P10: The approval rules at the start of the turn and the current rules both count, and the stricter rule
+/// applies. This includes calls of a reply that are not dispatched yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_applies_the_stricter_of_pinned_and_current_rules() {
     use agent_core::approval::ApprovalPolicy::{self, Allow, Ask, Deny};

@@ -67,7 +67,7 @@ async fn row_52_a_permanent_approval_is_bound_to_grants_user_and_file() {
     }
     assert_eq!(ledger(&test_host).len(), paid, "nothing was paid without approval");
     expect_finished(pay(&test_host, config()).await);
-    // A manifest that does not request a permission does not have it, so granting it changes nothing.
+    // A plugin whose manifest does not request a permission never has it, so granting the permission changes nothing.
     for (change, config) in [("a setting", with_setting), ("requests", with_requests)] {
         assert!(matches!(pay(&test_host, config).await, TurnResult::Finished(_)), "{change}");
     }
@@ -210,7 +210,7 @@ async fn row_52_a_rule_by_name_is_bound_to_the_plugin() {
     drop(with_replaced_plugin(&test_host, with_rule(RuleBinding::Identity), replies()).await);
     assert_eq!(calls_to_approve(&pay(&test_host, with_rule(RuleBinding::Identity)).await), ["call_1_1_1"]);
     assert_eq!(ledger(&test_host).len(), 2, "the other component did not run");
-    // A permanent approval applies to the current component, and the rule needs no change.
+    // A permanent approval allows the new component without a change to the rule.
     allow_permanently(&test_host, with_rule(RuleBinding::Identity)).await;
     expect_finished(pay(&test_host, with_rule(RuleBinding::Identity)).await);
     // A rule that is bound to the name also applies to the next build of the plugin.

@@ -1,5 +1,5 @@
 //! The files that scenarios write (S4): transcripts that are kept after a failure, and reports that are written even
-//! after a failure. Also the files that scenarios set up.
+//! after a failure. The tests also cover the files that scenarios set up.
 
 use super::{ScenarioFolder, plugins_line};
 use serde_json::Value;

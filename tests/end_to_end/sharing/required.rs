@@ -156,7 +156,8 @@ fn row_45_an_edited_lock_allows_nothing_unsigned() {
     cli.fails(2, &list, &["plugins.lock", "a link to a file that does not exist"]);
 }
 
-/// P15, row 45: A locked file with appended bytes is refused, and the error reports that it is not the locked file.
+/// P15, row 45: If bytes were appended to a plugin file that has an entry in the lock file, the file is refused. The
+/// error reports that it is not the locked file.
 #[test]
 fn row_45_appended_bytes_are_not_the_locked_file() {
     let cli = TestCli::new();

@@ -24,7 +24,8 @@ const SESSIONS: usize = 2;
 /// Maximum number of turns of a session. After these turns, a new session replaces it.
 const TURNS: usize = 2_000;
 
-/// A version of the probe whose results show which version ran: `probe.echo` returns its number in the name of a field.
+/// A version of the probe whose results show which version ran: `probe.echo` returns the number of the version in the
+/// name of a field.
 fn probe_version(number: u32) -> Vec<u8> {
     let (name, numbered) = (b"attempt.attempt", format!("attempt.attemp{number}"));
     let mut bytes = super::probe_version(number);

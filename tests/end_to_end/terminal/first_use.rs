@@ -150,7 +150,7 @@ fn p6_always_writes_the_grant_to_the_file() {
     assert!(!screen.text().contains("first use"), "{}", screen.text());
 }
 
-/// P6: The user can grant another folder than the shown one, and that folder is written to the file.
+/// P6: The user can grant a folder other than the one in the question, and the chosen folder is written to the file.
 #[test]
 fn p6_grants_another_folder_on_request() {
     let folder = AgentFolder::new(FILE, &[]);
@@ -256,8 +256,8 @@ fn p6_does_not_ask_in_scripts() {
     assert!(screen.raw().contains("a.txt has 1 line"), "{}", screen.raw());
 }
 
-/// P6: If two plugins of a batch need grants, the host asks about one after the other. Calls of plugins that need no
-/// grant run in the meantime.
+/// P6: If two plugins of a batch need grants, the host asks about one plugin after the other. Calls of plugins that
+/// need no grant run in the meantime.
 #[test]
 fn p6_asks_about_two_plugins_of_a_batch_in_turn() {
     let calls = [
