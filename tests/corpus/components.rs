@@ -323,6 +323,6 @@ fn p15_a_start_with_cached_plugins_starts_no_child() {
         let first = sandbox(folder.path(), child("exec CHILD"), HostLimits::default());
         first.load_file(&calc).await.expect("the plugin is valid");
         let second = sandbox(folder.path(), child("exit 1"), HostLimits::default());
-        second.load_file(&calc).await.expect("its code is in the cache");
+        second.load_file(&calc).await.expect("the code of the plugin is in the cache");
     });
 }

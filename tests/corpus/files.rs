@@ -366,7 +366,7 @@ fn row_33_stops_reading_endless_files() {
             );
             let largest: usize =
                 text.split_whitespace().find_map(|word| word.parse().ok()).expect("the message contains a number");
-            assert!(largest <= 1 << 20, "{largest} bytes at once");
+            assert!(largest <= 1 << 20, "a read returns {largest} bytes at once");
             let config = with_short_calls("intruder", trees(&[(&tree, Access::Read)]));
             let often = json!({"path": "huge", "times": 100_000_000});
             let limit = format!("wall time of {SHORT:?}");

@@ -204,7 +204,7 @@ fn row_40_no_grant_covers_decision_files() {
             assert!(folder.join("honest").exists() && folder.join("sub/honest").exists(), "{text}");
             assert!(
                 folder.join("Cargo.toml").exists() && text.matches("sings").count() == 1,
-                "only the configuration is read: {text}"
+                "of the protected files, only the configuration can be read: {text}"
             );
             let failing = operations("write tree/agent.toml x; fail").1;
             let (is_error, text) = scene.call(config(), "intruder.deeds", failing).await;

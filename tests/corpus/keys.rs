@@ -324,7 +324,7 @@ fn limits_each_key_of_the_host_has_its_effect() {
         assert!(matches!(refused, Err(LoadError::NotAComponent(_))), "{refused:?}");
         let bomb = attacks::nested_blocks(1_000_000);
         let refused = with(&[("compile_ms", 1_000)]).unwrap().load_bytes("bomb", bomb).await;
-        let refused = refused.expect_err("the compilation takes longer").to_string();
+        let refused = refused.expect_err("the compilation exceeds the limit").to_string();
         let is_named = refused.contains("more than 1.") && refused.contains("of processor time");
         assert!(is_named && refused.contains("compile_ms"), "{refused}");
         check_component_limits(with).await;
@@ -363,7 +363,7 @@ async fn check_component_limits(with: &mut SandboxFactory<'_>) {
 
 /// A custom section of this many bytes.
 fn padding(bytes: usize) -> Vec<u8> {
-    let size = u32::try_from(bytes + 2).expect("the size fits");
+    let size = u32::try_from(bytes + 2).expect("the size fits into 32 bits");
     let size = [size as u8 | 0x80, (size >> 7) as u8 | 0x80, (size >> 14) as u8 | 0x80, (size >> 21) as u8 & 0x7f];
     [&[0], size.as_slice(), &[1, b'x'], &vec![0; bytes]].concat()
 }

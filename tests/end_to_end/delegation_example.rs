@@ -153,7 +153,7 @@ fn l16_d3_a_call_has_one_child_after_a_kill_at_any_point() {
                 assert!(calls.len() == 1 && !result.is_error, "{point}: {result:?}");
                 let events = store.events(&session.subject, 0, 1_000).await.unwrap();
                 let ends = events.iter().filter(|timed| matches!(timed.event.kind, EventKind::LoopEnd { .. })).count();
-                assert_eq!(ends, 1, "{point}: loop_end exactly once");
+                assert_eq!(ends, 1, "{point}: `loop_end` occurs exactly once");
             }
         });
     }

@@ -61,7 +61,7 @@ async fn o3_reports_denied_files_and_variables_however_the_call_ends() {
     assert_eq!(
         denials_of(&test_host, with_events_and_media(config()), look_call("pending")).await,
         expected,
-        "also if the call continues in a service (P2)"
+        "the denial is also reported if a service completes the call (P2)"
     );
     assert_eq!(denials_of(&test_host, config(), look_call("fail")).await, expected);
     assert_eq!(denials_of(&test_host, config(), look_call("panic")).await, expected);

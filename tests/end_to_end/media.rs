@@ -213,8 +213,7 @@ async fn p4_masks_seen_media_and_keeps_the_prompt_prefix() {
     assert_eq!(
         history[3].dimensions.map(|size| (size.width, size.height)),
         Some((260, 130)),
-        "of the original, not of \
-         the smaller copy"
+        "the crop has the size from the original, not from the smaller copy"
     );
     let stored = agent_store::Blobs::read(&*test_host.store, session.subject(), &digest, 0, u32::MAX).await.unwrap();
     assert_eq!(stored, photo);

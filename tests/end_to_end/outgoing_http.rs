@@ -311,7 +311,7 @@ async fn p8_reuses_connections_for_one_agents_plugin_only() {
     for _ in 0..3 {
         assert!(fetched(&granted, "one").await.is_ok());
     }
-    assert_eq!(server.connection_count(), 1, "three calls, one connection");
+    assert_eq!(server.connection_count(), 1, "three calls use one connection");
     assert!(fetched(&granted, "two").await.is_ok());
     assert_eq!(server.connection_count(), 2, "another agent has its own connection");
     let revoked = setup(&["GET http://127.0.0.2:*"]);

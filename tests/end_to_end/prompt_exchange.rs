@@ -145,7 +145,7 @@ async fn l12_the_second_validator_gets_the_output_of_the_first() {
     let mut session = test_host.session(config.clone(), script(&[text_reply("repair")])).await;
     let result = run_turn(&mut session, "Go.").await;
     let TurnResult::Finished(output) = &result else { panic!("{result:?}") };
-    assert_eq!(output.data, json!("{\"repaired\":true}"), "L13: without a schema it is a string");
+    assert_eq!(output.data, json!("{\"repaired\":true}"), "L13: without a schema, the output is a string");
     let records = records(&test_host, &session, 1).await;
     let verdicts = records.iter().filter(|stored| stored.record.kind == "verdict");
     let validators: Vec<&str> =

@@ -357,7 +357,7 @@ fn replays_context_builders() {
     }
     let (code, output_text) = cli.replay(&[]);
     assert_eq!(code, Some(0), "{output_text}");
-    assert!(output_text.contains("8 calls of its plugins"), "one call, three turns, four steps: {output_text}");
+    assert!(output_text.contains("8 calls of its plugins"), "one tool call, three `init`s, four steps: {output_text}");
     let with = cli.save_as_version("project-context", "stateful-builder");
     let (code, output_text) = cli.replay(&["--with", &with]);
     assert_eq!(code, Some(1));

@@ -124,7 +124,7 @@ async fn row_11_refuses_files_that_are_not_components() {
         assert!(problems.iter().any(|problem| problem.contains(name)), "{name}: {problems:?}");
     }
     let twins = problems.iter().find(|problem| problem.contains("calc.wasm") && problem.contains("twin.wasm"));
-    assert!(twins.is_some(), "a duplicate names both files: {problems:?}");
+    assert!(twins.is_some(), "the report of the duplicate plugin names both files: {problems:?}");
 }
 
 /// Row 12: No path leads a guest out of its granted tree.

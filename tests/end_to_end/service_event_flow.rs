@@ -125,7 +125,7 @@ async fn l17_an_approval_is_stored_before_the_turn_continues() {
     let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::New).await.unwrap();
     let TurnResult::Suspended(suspension) = run_turn(&mut session, "Pay when it is fine.").await else { panic!() };
     let waits: Vec<String> = suspension.waits.iter().map(|wait| base_call_id(&wait.call.0)).collect();
-    assert_eq!(waits, ["call_1_1_1", "call_1_1_2"], "the service and the approval");
+    assert_eq!(waits, ["call_1_1_1", "call_1_1_2"], "the turn waits for the service and for the approval");
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
 

@@ -411,7 +411,7 @@ fn i6_continues_the_trace_of_the_sender() {
     let session = last["session"].as_str().unwrap();
     let sent = read(&folder.files()[0]);
     let parent = sent.traceparent.expect("a trace");
-    assert!(parent.contains(trace) && !parent.contains("00f067aa0ba902b7"), "a new span in that trace: {parent}");
+    assert!(parent.contains(trace) && !parent.contains("00f067aa0ba902b7"), "a new span in the sender's trace: {parent}");
     assert_eq!(sent.tracestate.as_deref(), Some("a=b"));
     let answer = json!({"specversion": "1.0", "id": "2", "source": "/test", "type": "com.example.paid",
         "parentid": "call_1_1_1", "data": {"receipt": "R-7"}, "traceparent": parent});
@@ -420,6 +420,6 @@ fn i6_continues_the_trace_of_the_sender() {
     let (_, document, _) = folder.run(&["session", "export", session]);
     let document: Value = serde_json::from_str(&document).unwrap();
     let records = document["records"].as_array().unwrap();
-    let record = records.iter().find(|record| record["kind"] == "service_answer").expect("a record of the answer");
+    let record = records.iter().find(|record| record["kind"] == "service_answer").expect("the answer has a record");
     assert_eq!(record["body"]["trace"]["traceparent"], json!(parent));
 }

@@ -137,7 +137,7 @@ async fn d5_an_export_replaces_only_regular_files() {
     let pipe = user.path("pipe");
     let reader = std::thread::spawn(move || std::fs::read(pipe).unwrap());
     user.succeed(&export("pipe"));
-    assert!(std::fs::symlink_metadata(user.path("pipe")).unwrap().file_type().is_fifo(), "it is still a pipe");
+    assert!(std::fs::symlink_metadata(user.path("pipe")).unwrap().file_type().is_fifo(), "the file is still a pipe");
     let read: Value = serde_json::from_slice(&reader.join().unwrap()).unwrap();
     assert_eq!(read["format"], "agent-host.session");
 

@@ -190,7 +190,7 @@ async fn p10_a_turn_keeps_the_generation_from_its_start() {
     assert_eq!(
         plugin_digests_of_calls(&test_host, &session, 1).await,
         [names[0].as_str(); 2],
-        "the whole turn has the first version"
+        "the whole turn uses the first version"
     );
     assert!(swaps(&test_host, &session).await.is_empty());
     assert_eq!(old.strong_count(), 0, "the turn is over, so the old version is released");
@@ -460,7 +460,7 @@ async fn p10_never_prunes_a_version_that_an_open_turn_needs() {
     assert_eq!((now.removed.len(), now.kept), (0, 3), "recent versions stay");
     let later = prune(&*test_host.store, &plugins, SystemTime::now() + Duration::from_secs(7_200)).await.unwrap();
     assert_eq!(later.removed, [digest_of(&probe_version(5))]);
-    assert!(is_stored(1) && is_stored(2) && !is_stored(5), "the versions of the open turn and the serving one stay");
+    assert!(is_stored(1) && is_stored(2) && !is_stored(5), "the versions of the open turn and of the agent stay");
 
     let mut session = Session::open(&test_host.host(), live, OpenSession::Existing(subject)).await.unwrap();
     session

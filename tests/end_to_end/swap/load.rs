@@ -37,7 +37,7 @@ fn probe_version(number: u32) -> Vec<u8> {
 
 /// Returns the version number in a result of a component from [`probe_version`].
 fn version_that_ran(result: &str) -> char {
-    result.split("attemp").nth(1).and_then(|rest| rest.chars().next()).expect("a result of `probe.echo`")
+    result.split("attemp").nth(1).and_then(|rest| rest.chars().next()).expect("the text is a result of `probe.echo`")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,7 +135,7 @@ impl TurnLoad {
                 let recorded: HashSet<_> = calls.iter().map(|call| call.source.as_ref().unwrap().to_string()).collect();
                 let results = calls.iter().map(|call| result_text(&call.result.as_ref().unwrap().content));
                 let ran: HashSet<_> = results.map(|result| version_that_ran(&result)).collect();
-                assert!(recorded.len() == 1 && ran.len() == 1, "a turn has one version: {recorded:?} {ran:?}");
+                assert!(recorded.len() == 1 && ran.len() == 1, "a turn uses one version: {recorded:?} {ran:?}");
                 used.extend(recorded);
             }
         }

@@ -69,7 +69,7 @@ async fn p10_a_file_with_conflicting_tools_does_not_block_other_changes() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(HANG_TIMEOUT, written).await.expect("a version that no agent uses is not stored as serving");
+    tokio::time::timeout(HANG_TIMEOUT, written).await.expect("only a version that an agent uses is stored as such");
 
     // When the conflict is gone, the file is loaded.
     std::fs::remove_file(watched_agent.file("probe.wasm")).unwrap();
