@@ -380,7 +380,7 @@ fn row_51_an_event_answers_only_its_own_call() {
     });
 }
 
-/// Row 51: An event for a call of one session does not answer a call of another session.
+/// Row 51: An event for a call in one session does not answer a call in another session.
 #[test]
 fn row_51_distinguishes_sessions_with_the_same_call_ids() {
     run_exclusively(async {

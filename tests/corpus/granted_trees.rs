@@ -150,7 +150,7 @@ const ATTACKS: [&str; 24] = [
 ];
 
 /// Row 40, P13: No grant lets an operation change a file that the host reads for its decisions, or the path to such a
-/// file. This also applies to a file that does not exist yet. Other files in the same folder can be written.
+/// file. Nor does a grant let an operation create such a file. Other files in the same folder can be written.
 #[test]
 fn row_40_no_grant_covers_decision_files() {
     run_exclusively(async {
@@ -408,8 +408,8 @@ fn row_39_two_guests_and_the_host_perform_random_operations() {
     });
 }
 
-/// Row 44: A file that is in two granted trees can be renamed from its path in one tree to its path in the other. This
-/// does not move the file, and its bytes still count towards the quota.
+/// Row 44: A file that is in two granted trees can be renamed from its path in one tree to its path in the other. Such
+/// a rename does not move the file, and the file's bytes still count towards the quota.
 #[test]
 fn row_44_a_rename_to_itself_frees_no_quota() {
     run_exclusively(async {

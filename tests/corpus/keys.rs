@@ -254,7 +254,7 @@ fn sandbox_in(cache_directory: Option<PathBuf>, limits: HostLimits) -> Result<Sa
     Sandbox::new(options).map_err(|error| error.to_string())
 }
 
-/// Makes these calls of a component at the same time, and returns their results.
+/// Makes these calls to a component at the same time, and returns their results.
 async fn call_concurrently(sandbox: &Sandbox, limits: CallLimits, names: &[&str]) -> Vec<String> {
     let code = r#"
         (func (export "spin") (result i32) (loop $for_ever (br $for_ever)) (i32.const 0))

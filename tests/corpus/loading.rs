@@ -219,7 +219,7 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
-/// Row 23, P9: If a file of compiled code is changed, truncated, empty or too long, or belongs to another component,
+/// Row 23, P9: If a file of compiled code is changed, truncated, emptied or extended, or belongs to another component,
 /// the host compiles the component again and never runs the file.
 #[test]
 fn row_23_rebuilds_damaged_compiled_code() {

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 const WALL: &str = "wall time of 300ms";
 
-/// Row 1: The host stops an endless loop in a function, while the function receives its arguments, and after the
-/// function has returned. It stops an endless loop of host calls that do nothing. It also stops eight endless loops at
-/// the same time.
+/// Row 1: The host stops an endless loop that runs in a function, while the function receives its arguments, or after
+/// the function has returned. The host also stops an endless loop of host calls that do nothing, and eight endless
+/// loops at the same time.
 #[test]
 fn row_1_stops_endless_loops() {
     run_exclusively(async {

@@ -51,8 +51,8 @@ async fn events_of(test_host: &TestHost, session: &str) -> Vec<Event> {
     events.into_iter().map(|timed| timed.event).collect()
 }
 
-/// L16: A child runs in its own session with its own tools. It inherits the user and the trace of its parent. Its
-/// output is the result of the call, and its cost is counted separately.
+/// L16: A child runs in its own session with its own tools. The child inherits the user and the trace of its parent.
+/// The child's output is the result of the call, and its cost is counted separately.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_a_child_works_with_its_own_tools_and_session() {
     let test_host = TestHost::new(&["probe"]).await;

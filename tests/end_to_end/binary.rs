@@ -119,7 +119,8 @@ fn working_directory(plugins: &[&str]) -> TempDir {
     directory
 }
 
-/// P6: The agent.toml of the guide and the command line can give the same grants. A denial names both ways.
+/// P6: The agent.toml of the guide and the command line can give the same grants. A denial names both ways to give
+/// a grant.
 #[test]
 fn p6_the_command_line_and_the_file_grant_the_same() {
     let user = CliUser::new();

@@ -47,7 +47,7 @@ pub(crate) fn local_provider(base_url: &str) -> Providers {
     }])
 }
 
-/// A running server. It stops when this value is dropped.
+/// A running server. The server stops when this value is dropped.
 pub(crate) struct ChatServer {
     pub(crate) base_url: String,
     state: Arc<Mutex<State>>,
@@ -85,8 +85,8 @@ impl ChatServer {
         state.requests.clone()
     }
 
-    /// Returns the bodies of all requests so far, even if the server found problems in them. This is for several models
-    /// that share the server, because their requests do not continue each other.
+    /// Returns the bodies of all requests so far, even if the server found problems in them. Several models that share
+    /// the server need this function, because a request of one model does not continue a request of another model.
     pub(crate) fn bodies(&self) -> Vec<Value> {
         self.state.lock().expect("no panic").requests.clone()
     }

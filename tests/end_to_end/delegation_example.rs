@@ -229,8 +229,8 @@ fn l16_d5_does_not_delete_a_session_that_a_parent_waits_for() {
 }
 
 /// L16, D5: A child can be continued on its own, and then its parent uses its output. `session list` shows the child
-/// below its parent, `session show` of each session names the other, `--continue` never selects a child, and deleting a
-/// parent reports its remaining child.
+/// below its parent, and `session show` of parent or child names the other session. `--continue` never selects a child.
+/// When a parent is deleted, its remaining child is reported.
 #[test]
 fn l16_d5_lists_a_child_below_its_parent_and_continues_it_alone() {
     let folder = lead_and_worker("probe.idempotent");

@@ -240,7 +240,7 @@ async fn check_eviction(test_host: &TestHost, session: &Session) {
     assert!(hidden.iter().all(|hidden| hidden.why == HideReason::Evicted && hidden.id > 1));
     assert_eq!(session.state().view[0].id, 1, "the input is not evicted");
     let stored = test_host.store.messages(session.subject(), MessageRange::After { id: 0, limit: 100 }).await.unwrap();
-    // These are the input, 15 calls with their results, two nudged replies, three nudges, and the answer.
+    // The messages are the input, 15 calls with their results, two nudged replies, three nudges, and the answer.
     assert_eq!(stored.len(), 1 + 30 + 2 + 3 + 1);
 }
 

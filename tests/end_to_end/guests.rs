@@ -88,8 +88,8 @@ async fn only_plugin(test_host: &TestHost) -> Arc<LoadedPlugin> {
     generation.plugins().next().unwrap().clone()
 }
 
-/// P1, P2, P5: A Python guest has a tool of the contract. It also imports sockets and files, which are not granted
-/// to it.
+/// P1, P2, P5: A Python guest has a tool of the contract. The guest also imports sockets and files, which are not
+/// granted to it.
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_a_python_guest_serves_a_tool() {
     let test_host = TestHost::new(&[]).await;

@@ -322,8 +322,8 @@ impl CliUser {
     }
 }
 
-/// L18, L19: The example agent `finish-with-tool` runs unchanged. It gets a reminder, asks a question that is answered
-/// by another process, and corrects its output.
+/// L18, L19: The example agent `finish-with-tool` runs unchanged. The agent gets a reminder, asks a question that is
+/// answered by another process, and corrects its output.
 #[test]
 fn l18_the_finish_with_tool_example_runs_unchanged() {
     const AGENT: [&str; 2] = ["--agent", "tests/agents/finish-with-tool.toml"];

@@ -107,8 +107,8 @@ async fn test_host_with_resolver(answers: Vec<Vec<SocketAddr>>) -> (TestHost, Ar
     (test_host, resolver)
 }
 
-/// P6: Without a grant, no request is sent, and the denial names the plugin, the request and the line to add. With that
-/// line, the request is sent.
+/// P6: Without a grant, no request is sent, and the denial names the plugin, the request and the configuration line to
+/// add. With that line, the request is sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_a_request_needs_a_grant() {
     let test_host = TestHost::new(&["web"]).await;
@@ -244,8 +244,8 @@ impl KeepAliveServer {
         Self::answering(usize::MAX)
     }
 
-    /// Starts a server that answers at most `max_requests` requests on a connection. When it reads one more request, it
-    /// closes the connection without an answer.
+    /// Starts a server that answers at most `max_requests` requests on a connection. When the server reads one more
+    /// request on this connection, it closes the connection without an answer.
     fn answering(max_requests: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let address = listener.local_addr().expect("bound");

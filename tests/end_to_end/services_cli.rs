@@ -352,8 +352,8 @@ fn d6_the_outbox_command_writes_pending_events() {
     assert!(code == Some(0) && stderr.contains("nothing was pending"), "{stderr}");
 }
 
-/// L1, L10: The stored state is enough to accept an answer. A file in the plugin folder that is not a plugin blocks
-/// neither the answer nor the turn, and if the turn cannot continue, the answer is not lost.
+/// L1, L10: The stored state is enough to accept an answer. If the plugin folder contains a file that is not a plugin,
+/// the answer is accepted and the turn continues. If the turn cannot continue, the answer is not lost.
 #[test]
 fn l10_stores_an_answer_even_if_the_agent_is_broken() {
     let folder = ServiceFolder::with_a_plugin();
@@ -411,7 +411,7 @@ fn i6_continues_the_trace_of_the_sender() {
     let session = last["session"].as_str().unwrap();
     let sent = read(&folder.files()[0]);
     let parent = sent.traceparent.expect("a trace");
-    assert!(parent.contains(trace) && !parent.contains("00f067aa0ba902b7"), "a new span in the sender's trace: {parent}");
+    assert!(parent.contains(trace) && !parent.contains("00f067aa0ba902b7"), "the event continues the trace: {parent}");
     assert_eq!(sent.tracestate.as_deref(), Some("a=b"));
     let answer = json!({"specversion": "1.0", "id": "2", "source": "/test", "type": "com.example.paid",
         "parentid": "call_1_1_1", "data": {"receipt": "R-7"}, "traceparent": parent});

@@ -148,7 +148,7 @@ fn p11_one_user_pushes_a_plugin_and_another_adds_it() {
 }
 
 /// Row 23: A changed file does not load if it has an entry in the lock file. A file without an entry loads. `plugin
-/// verify` reports both.
+/// verify` reports both files.
 #[test]
 fn row_23_refuses_a_changed_file_at_load() {
     let cli = TestCli::new();

@@ -156,7 +156,7 @@ impl TestHost {
         Self { store, sandbox, downscaler: Downscaler::default(), directory }
     }
 
-    /// The directory for which tests give plugins grants.
+    /// The directory that plugins can access if a test grants it to them.
     pub(crate) fn tree(&self) -> PathBuf {
         self.directory.path().join("tree")
     }

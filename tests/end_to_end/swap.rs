@@ -386,7 +386,7 @@ async fn p10_a_revocation_takes_effect_immediately() {
 }
 
 /// L17, P10: The approval rules at the start of the turn and the current rules both count, and the stricter rule
-/// applies. This includes calls of a reply that are not dispatched yet.
+/// applies. The stricter rule also applies to calls of a reply that are not dispatched yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_applies_the_stricter_of_pinned_and_current_rules() {
     use agent_core::approval::ApprovalPolicy::{self, Allow, Ask, Deny};

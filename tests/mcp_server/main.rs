@@ -1,5 +1,6 @@
-//! An MCP server for tests. Its first argument selects its behaviour. It uses only the standard library, so that tests
-//! can build it with one call of the compiler. It implements version 2025-11-25 of the protocol.
+//! An MCP server for tests. The server's first argument selects its behaviour. The server uses only the standard
+//! library, so that tests can build it with one call of the compiler. The server implements version 2025-11-25 of
+//! the protocol.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, Write, stdin, stdout};
@@ -30,8 +31,8 @@ fn main() {
             std::process::exit(3);
         }
         "endless-line" => endless_line(),
-        // In this mode, the server keeps running after the end of its input and after SIGTERM. It also starts a child
-        // process that does the same.
+        // In this mode, the server keeps running after the end of its input and after SIGTERM. The server also starts a
+        // child process that does the same.
         "stubborn" => stubborn(log.as_deref()),
         _ => {}
     }

@@ -1,5 +1,5 @@
-//! "Cancellation" (L29): How long it takes from the request to cancel a turn until the turn has ended and this is
-//! stored. The benchmark measures each kind of operation that a turn can wait for.
+//! "Cancellation" (L29): The time from the request to cancel a turn until the store contains the end of the turn. The
+//! benchmark measures each kind of operation that a turn can wait for.
 
 use crate::agent::in_memory;
 use crate::component::scratch;

@@ -85,7 +85,7 @@ impl HistoryHost {
         let step: Arc<Mutex<Step>> = Arc::default();
         let sandbox = Sandbox::new(SandboxOptions::default())?;
         fill(&store, older).await?;
-        // This updates the search index, so that it is not updated while the turns are measured.
+        // This search updates the search index, so that the index is not updated while the turns are measured.
         store.search_messages("lines", 1).await?;
         let checkpoint = Some(observer(step.clone()));
         let host = Host {

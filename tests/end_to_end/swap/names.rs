@@ -46,7 +46,7 @@ async fn row_18_neither_of_two_new_files_gets_the_name() {
     watched_agent.until(&probe_version(3)).await;
 }
 
-/// P10: A file that conflicts with other files is refused with its name, and does not block changes of other files.
+/// P10: A file that conflicts with other files is refused with its name, and does not block changes to other files.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_file_with_conflicting_tools_does_not_block_other_changes() {
     let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;
