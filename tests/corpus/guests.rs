@@ -13,7 +13,7 @@ pub(crate) const USUAL: &str = r#"
       (local.get $at))
 "#;
 
-/// Creates a component with this core code. It exports functions without parameters, which return a number.
+/// Creates a component with this core code. The component exports functions without parameters, which return a number.
 pub(crate) fn numbers(code: &str, functions: &[&str]) -> Vec<u8> {
     let functions: Vec<_> = functions.iter().map(|name| (*name, "(result u32)")).collect();
     guest(&format!("{USUAL} {code}"), &functions)

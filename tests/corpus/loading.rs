@@ -87,7 +87,7 @@ fn manifest_named(name: &str) -> Manifest {
 }
 
 /// Row 34: Schemas with expensive patterns, endless recursion, ten megabytes or ten thousand levels. The host refuses
-/// each of them with a reason, or limits the time of its use.
+/// each of these schemas with a reason, or limits the time that each use of the schema may take.
 #[test]
 fn row_34_refuses_or_limits_expensive_schemas() {
     let deep = format!(

@@ -1,4 +1,4 @@
-//! Row 43 with real servers: If the host treats a path as below `/pub/`, these servers do too.
+//! Row 43 with real servers: If the host treats a path as below `/pub/`, these servers also treat it as below `/pub/`.
 
 use crate::peers;
 use crate::scene::{Scene, run_exclusively, with_grants};

@@ -60,7 +60,8 @@ fn run_in_this_process(test: impl Future<Output = ()>) {
     let runtime =
         runtime.thread_keep_alive(Duration::from_millis(100)).enable_all().build().expect("the runtime starts");
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(test)));
-    // The runtime does not wait for a thread that hangs. Its test has already failed, and the other tests can run.
+    // The runtime does not wait for a thread that hangs. The test of such a thread has already failed, and the other
+    // tests can run.
     runtime.shutdown_background();
     if let Err(panic) = outcome {
         std::panic::resume_unwind(panic);

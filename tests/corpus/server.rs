@@ -1,4 +1,4 @@
-//! Misbehaving servers on loopback addresses. Each has one thread and handles one connection at a time.
+//! Misbehaving servers on loopback addresses. Each server has one thread and handles one connection at a time.
 
 use agent_plugins::Grants;
 use std::io::{Read, Write};

@@ -130,7 +130,7 @@ fn row_2_stops_sleeping_host_calls() {
                 let is_stopped = text.contains(&scene.identity("intruder")) && text.contains(WALL);
                 assert!((is_error && is_stopped) || text.contains("timeout"), "{text}");
             };
-            // A plugin may make 60 requests a minute, and each call makes one.
+            // A plugin may make 60 requests a minute, and each call makes one request.
             scene.repeat_times(&format!("row 2, {server_name}"), repeats().min(25), attack).await;
         }
     });

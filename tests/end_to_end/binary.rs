@@ -87,7 +87,7 @@ async fn i1_the_first_command_of_the_readme_works() {
     }
 }
 
-/// The README's first command names no binary, so the workspace must have only one that `cargo run` can select.
+/// The README's first command names no binary, so the workspace must have only one binary that `cargo run` can select.
 #[test]
 fn cargo_run_of_the_readme_selects_the_host() {
     let mut cargo = Command::new(cargo());

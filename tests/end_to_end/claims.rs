@@ -307,7 +307,8 @@ async fn row_38_an_edited_snapshot_does_not_remove_validators() {
     }
 }
 
-/// Row 38: A digest under a plugin's name is accepted only if this host has started a turn of the agent with it.
+/// Row 38: A digest under a plugin's name is accepted only if this host has started a turn of the agent with
+/// that digest.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_38_an_edited_snapshot_loads_no_other_component() {
     let test_host = TestHost::new(&["payer", "probe"]).await;

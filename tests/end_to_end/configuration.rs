@@ -156,8 +156,8 @@ fn i2_reports_all_problems_together() {
     assert!(folder.run(&["session", "list"]).stderr.contains("no sessions"));
 }
 
-/// I2: Problems that are found after parsing are reported too: each one once, in line order, with its column and the
-/// text of its line.
+/// I2: Problems that are found after parsing are reported too. Each problem is reported once, in line order, with its
+/// column and the text of its line.
 #[test]
 fn i2_check_reports_problems_of_every_stage() {
     let text = "model = \"opnai/large\"\nplugin_directory = \"plugins\"\ncontext_builder = \"projct\"\nvalidators = [\"calc\", \"strict\"]\n\
@@ -267,7 +267,7 @@ fn p6_reports_each_denial_once() {
     assert!(checked.code == Some(0) && checked.stderr.contains("the method GETT"), "{checked:?}");
 }
 
-/// I2: Several agents can share a folder. Each has its own name and its own sessions.
+/// I2: Several agents can share a folder. Each agent has its own name and its own sessions.
 #[test]
 fn i2_agents_of_one_folder_have_their_own_sessions() {
     let folder = WorkingFolder::new(&[

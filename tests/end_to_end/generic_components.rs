@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Runs a turn with these calls. Returns for each call, in call order, whether its result is an error, and its text.
+/// Runs a turn with these calls. For each call, in call order, returns whether the result is an error, and the text of
+/// the result.
 async fn outcomes(test_host: &TestHost, config: AgentConfig, calls: &[(&str, Value)]) -> Vec<(bool, String)> {
     let mut config = config;
     config.bounds.parallel_calls = 8;

@@ -55,8 +55,8 @@ fn a_cycle_is_found_in_use_trees_paths_and_macros() {
     }
 }
 
-/// The imports between the modules directly inside the module `inside`. The crate's root module may import all of them
-/// and is left out, because nothing imports it for its own items.
+/// The imports between the modules directly inside the module `inside`. The crate's root module may import all other
+/// modules. It is left out, because no module imports the root for its own items.
 fn imports(sources: &Path, files: &BTreeMap<Vec<String>, PathBuf>, inside: &[String]) -> Imports {
     let mut imports = Imports::new();
     for (module, file) in files.iter().filter(|(module, _)| module.len() > inside.len() && module.starts_with(inside)) {

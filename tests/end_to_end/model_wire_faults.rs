@@ -150,7 +150,7 @@ async fn p4_sends_an_image_over_the_wire_once() {
         requests.iter().all(|request| request.contains(media.digest.as_str())),
         "the model can still ask a tool for the image"
     );
-    // The third request begins with exactly the same messages as the second.
+    // The third request begins with exactly the same messages as the second request.
     let messages = |request: &Value| request["messages"].as_array().unwrap().clone();
     let (second, third) = (messages(&server.requests()[1]), messages(&server.requests()[2]));
     assert_eq!(second[..], third[..second.len()]);

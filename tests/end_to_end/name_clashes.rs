@@ -49,7 +49,7 @@ fn row_55_leaves_out_a_plugin_with_an_existing_tool_name() {
     assert!(done && text.contains("the plugin `text` is left out") && text.contains("com.example.count"), "{text}");
 }
 
-/// The script of an MCP server with the tools `count` and `other`. It runs with `sh -c`.
+/// The script of an MCP server with the tools `count` and `other`. The script runs with `sh -c`.
 pub(crate) const SERVER: &str = r#"while IFS= read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9][0-9]*\).*/\1/p')
   [ -n "$id" ] || continue

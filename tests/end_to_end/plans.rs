@@ -314,8 +314,8 @@ async fn l10_l24_a_step_waits_for_a_service_over_a_restart() {
     assert_eq!(results, expected.map(|(name, error)| (name.to_owned(), error)));
 }
 
-/// L17, L24: A step that needs an approval also waits. If the call is allowed, the plan continues. If it is denied, the
-/// single model continues with the results so far.
+/// L17, L24: A step that needs an approval also waits. If the call is allowed, the plan continues. If the call is
+/// denied, the single model continues with the results so far.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_l24_a_step_waits_for_an_approval_over_a_restart() {
     for allowed in [true, false] {

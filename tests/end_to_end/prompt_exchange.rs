@@ -134,7 +134,7 @@ async fn l13_without_a_schema_the_output_is_a_string() {
     }
 }
 
-/// L12: Validators run in the configured order. The second validator gets the output of the first.
+/// L12: Validators run in the configured order. The second validator gets the output of the first validator.
 #[tokio::test(flavor = "multi_thread")]
 async fn l12_the_second_validator_gets_the_output_of_the_first() {
     let validator_names = ["bad-validator", "strict-json"];

@@ -263,7 +263,7 @@ async fn d5_a_fork_continues_and_the_original_is_unchanged() {
     session.close().await.unwrap();
     let before = document(&*test_host.store, &subject).await;
 
-    // Message 3 is the first of two results, so the fork is made after the second.
+    // Message 3 is the first of two results, so the fork is made after the second result.
     let forked = fork(&*test_host.store, &subject, ForkAt::Message(3)).await.unwrap();
     assert_eq!((forked.at, forked.messages), (4, 4));
     let summary = SessionFilter { subject: Some(forked.session.clone()), ..SessionFilter::default() };

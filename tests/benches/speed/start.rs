@@ -13,7 +13,7 @@ use wasmtime::bail;
 use wasmtime::error::Context;
 
 const PLUGINS: usize = 50;
-/// The first run compiles the plugins. The other runs fill the system's file cache.
+/// The first run compiles the plugins. The other warm-up runs fill the system's file cache.
 const WARM_UP: usize = 3;
 const ROUNDS: usize = 40;
 const TARGET: Duration = Duration::from_millis(60);

@@ -24,9 +24,9 @@ use wasmtime::{bail, format_err};
 
 const WARM_UP: usize = 1_000;
 const ROUNDS: usize = 10_000;
-/// The maximum ratio of the host's median to that of raw wasmtime.
+/// The maximum ratio of the host's median to the median of raw wasmtime.
 const RATIO: f64 = 1.5;
-/// The maximum difference between the host's median and that of raw wasmtime.
+/// The maximum difference between the host's median and the median of raw wasmtime.
 const ADDED: Duration = Duration::from_micros(20);
 
 const TOOL: &str = "probe.echo";

@@ -14,14 +14,14 @@ use std::time::Duration;
 
 /// Number of swaps that row 30 requires.
 const SWAPS: usize = 1_000;
-/// Number of file swaps in the normal test run. The test waits for each of them.
+/// Number of file swaps in the normal test run. The test waits for each swap.
 const FILES: u32 = 20;
-/// Number of file swaps that row 30 requires. They run if `AGENT_HOST_EVERY_SWAP` is set.
+/// Number of file swaps that row 30 requires. All of these swaps run if `AGENT_HOST_EVERY_SWAP` is set.
 const ALL_FILES: u32 = 1_000;
 const EVERY_SWAP_VARIABLE: &str = "AGENT_HOST_EVERY_SWAP";
 /// Number of concurrent sessions.
 const SESSIONS: usize = 2;
-/// Maximum number of turns of a session. After these turns, a new session replaces it.
+/// Maximum number of turns of a session. After these turns, a new session replaces the old one.
 const TURNS: usize = 2_000;
 
 /// A version of the probe whose results show which version ran: `probe.echo` returns the number of the version in the
