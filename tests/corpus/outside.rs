@@ -291,7 +291,7 @@ fn p6_verifies_tls_certificates() {
         assert!(trusted.status.success() && output_text(&trusted).contains("secure"), "{}", output_text(&trusted));
         let by_address = fetch(&tls("authority.pem"), &format!("https://127.0.0.1:{port}/"));
         assert!(by_address.status.success(), "{}", output_text(&by_address));
-        // The server's certificate is not a trusted authority, and it does not contain 127.0.0.2.
+        // The server's certificate is not accepted as an authority, and the certificate does not contain 127.0.0.2.
         for (authorities, host) in [("server.pem", "localhost"), ("authority.pem", "127.0.0.2")] {
             let refused = fetch(&tls(authorities), &format!("https://{host}:{port}/"));
             assert!(

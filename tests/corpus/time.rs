@@ -74,7 +74,7 @@ fn row_1_refuses_an_endless_start() {
     run_exclusively(async {
         let scene = Scene::new(&[]).await;
         let attack = async |repeat| {
-            // The host loads at most four components at the same time. These four have different digests.
+            // The host loads at most four components at the same time. These four components have different digests.
             let loads = (0..4).map(|number| {
                 let mut bytes = guests::endless_start();
                 // A custom section: its kind, its size, its name with its length, and its content.

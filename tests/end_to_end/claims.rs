@@ -328,7 +328,7 @@ async fn row_38_an_edited_snapshot_loads_no_other_component() {
     assert!(is_refused, "{end:?}");
 }
 
-/// Row 38: The limits in a stored snapshot can only lower those of the configuration.
+/// Row 38: The limits in a stored snapshot can only lower the limits of the configuration.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_38_an_edited_snapshot_raises_no_limits() {
     let test_host = TestHost::new(&["payer"]).await;

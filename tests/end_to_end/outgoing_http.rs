@@ -232,7 +232,7 @@ fn stored_bytes(directory: &std::path::Path) -> Vec<u8> {
     files.flat_map(|entry| std::fs::read(entry.path()).unwrap()).collect()
 }
 
-/// A server that keeps its connections open. It counts all connections and the open ones.
+/// A server that keeps its connections open. The server counts all connections, and also those that are still open.
 struct KeepAliveServer {
     address: SocketAddr,
     connection_count: Arc<AtomicUsize>,

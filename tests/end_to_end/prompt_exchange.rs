@@ -116,8 +116,8 @@ async fn l2_limits_the_state_of_a_builder() {
     assert!(plugin.starts_with("stateful-builder@") && message.contains("64 KiB"), "{plugin}: {message}");
 }
 
-/// L13: If the agent has an output schema, JSON from a validator is returned as data. Otherwise, it is returned as
-/// text. The stored message is the same in both cases.
+/// L13: If the agent has an output schema, JSON from a validator is returned as data. Otherwise, the JSON is returned
+/// as text. The stored message is the same in both cases.
 #[tokio::test(flavor = "multi_thread")]
 async fn l13_without_a_schema_the_output_is_a_string() {
     let text = "{\"repaired\":true}";

@@ -49,7 +49,7 @@ pub(crate) fn measure(component: &Path, table: &mut Table) -> wasmtime::Result<(
     Ok(())
 }
 
-/// Writes copies of the component, each with another plugin name, tool name and digest. Returns the size of a copy.
+/// Writes copies of the component, each with a different plugin name, tool name and digest. Returns the size of a copy.
 fn write_copies(component: &Path, directory: &Path) -> wasmtime::Result<usize> {
     let component = std::fs::read(component)?;
     let mut size = 0;

@@ -181,7 +181,7 @@ async fn row_52_an_answer_for_another_agent_file_is_void() {
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
     let moved = AgentConfig { file: Some("/elsewhere/agent.toml".into()), ..with_tree_grant(&test_host, "payer") };
-    // Turns of this agent have started with the component, too.
+    // This turn is run so that the moved agent has also started a turn with the component.
     let _ = pay(&test_host, moved.clone()).await;
     let agent = test_host.agent(moved, replies()).await;
     let mut session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject)).await.unwrap();
@@ -231,7 +231,7 @@ async fn row_52_checks_an_approval_again_before_the_call_runs() {
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
     let moved = AgentConfig { file: Some("/elsewhere/agent.toml".into()), ..with_tree_grant(&test_host, "payer") };
-    // Turns of this agent have started with the component, too.
+    // This turn is run so that the moved agent has also started a turn with the component.
     let _ = pay(&test_host, moved.clone()).await;
     let agent = test_host.agent(moved, replies()).await;
     let mut session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject)).await.unwrap();
