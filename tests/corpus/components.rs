@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A timeout for operations that only a hanging host exceeds, even on a busy machine.
+/// A timeout that only a hanging host exceeds, even on a busy machine.
 const HANG_TIMEOUT: Duration = Duration::from_secs(300);
 
 fn run(folder: &TempDir, arguments: &[&str]) -> Output {
@@ -58,7 +58,8 @@ fn sandbox(folder: &Path, compiler: CompilerCommand, limits: HostLimits) -> Sand
     Sandbox::new(options).expect("the sandbox starts")
 }
 
-/// Row 36: A component that computes forever at its start uses up its time limit once. Then it is in quarantine.
+/// Row 36: A component that computes forever at its start uses up its time limit once. Then the component is
+/// in quarantine.
 #[test]
 fn row_36_does_not_retry_an_endless_start() {
     let folder = plugin_folder();
@@ -245,11 +246,13 @@ fn row_37_limits_compiled_code() {
     run_exclusively(async {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let sandbox = sandbox(folder.path(), child("exec CHILD"), HostLimits::default());
-        // Each sparse image is small enough. Their total size is too large for such a small component.
+        // Each sparse image alone would be small enough to be accepted. The total size of the images is too large for
+        // such a small component.
         let many_images = attacks::sparse_images(60, (1 << 20) - 65_536);
         let refused = sandbox.load_bytes("many", many_images).await.expect_err("the code is too large");
         assert!(matches!(refused, LoadError::CodeTooLarge(_)), "{refused}");
-        // The compiler does not lay out larger images. The component compiles to little code, and has no tools.
+        // These images are larger, and the compiler does not lay them out. The component compiles to little code, and
+        // has no tools.
         let refused = sandbox
             .load_bytes("sparse", attacks::sparse_images(60, 16 << 20))
             .await
@@ -300,8 +303,8 @@ fn row_37_the_cache_evicts_least_recently_used_code() {
             drop(load(&small, number).await);
             assert!(bytes_below(&folder.path().join("cache")) <= limits.cache, "{number}");
         }
-        // The code of the loaded plugin was not used for the longest time, but it is still in the cache. The last two
-        // are in the cache too.
+        // The code of the loaded plugin was not used for the longest time, but it is still in the cache. The code of
+        // the last two components is in the cache too.
         let second_sandbox = sandbox(folder.path(), child("exec CHILD"), limits);
         for (number, expected) in [(0, CodeSource::Cache), (4, CodeSource::Cache), (5, CodeSource::Cache)] {
             assert_eq!(load(&second_sandbox, number).await.1, expected, "{number}");
@@ -320,6 +323,6 @@ fn p15_a_start_with_cached_plugins_starts_no_child() {
         let first = sandbox(folder.path(), child("exec CHILD"), HostLimits::default());
         first.load_file(&calc).await.expect("the plugin is valid");
         let second = sandbox(folder.path(), child("exit 1"), HostLimits::default());
-        second.load_file(&calc).await.expect("its code is in the cache");
+        second.load_file(&calc).await.expect("the code of the plugin is in the cache");
     });
 }

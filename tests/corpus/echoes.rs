@@ -1,5 +1,5 @@
 //! Row 41: A server that received a secret repeats it later, at other paths, in parts, and in other encodings. The host
-//! masks it for every plugin.
+//! masks the secret for every plugin.
 
 use crate::scene::{Scene, run_exclusively, with_grants};
 use crate::server::{Server, head};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 const TOKEN: &str = "tk-canary+5d1c/77e0a4f94b6e";
 
-/// The encodings in which the server repeats the token. The guest must not read the text of any of them.
+/// The encodings in which the server repeats the token. The guest must not be able to read any of these texts.
 fn encodings() -> Vec<(&'static str, String)> {
     let each = |form: &dyn Fn(u8) -> String| TOKEN.bytes().map(form).collect::<String>();
     let in_lines = |text: &str, columns: usize| {
@@ -111,7 +111,7 @@ async fn call_results(scene: &Scene, config: AgentConfig, arguments: Value) -> V
 }
 
 /// Row 41: A secret was sent to one path, and the server returns it at other paths in every common encoding. The guest
-/// always reads stars.
+/// always reads stars instead of the secret.
 #[test]
 fn row_41_masks_a_secret_in_every_encoding() {
     run_exclusively(async {
@@ -173,7 +173,7 @@ fn row_41_refuses_ranges_where_a_secret_is_known() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let (server, heads) = repeating_server();
-        // Another port of the same host would count as the same server, so this one has another address.
+        // Another port of the same host would count as the same server, so this server has another address.
         let other_server = Server::at("127.0.0.2", |mut stream| {
             if head(&mut stream).is_some() {
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok");

@@ -46,7 +46,7 @@ fn with_payments(types: &[&str], policy: ApprovalPolicy) -> AgentConfig {
     config
 }
 
-/// A call of the intruder's tool that requests this event.
+/// A call to the intruder's tool that requests this event.
 fn requesting(event_type: &str, data: &Value) -> (&'static str, Value) {
     ("intruder.ask_service", json!({"type": event_type, "data": data.to_string()}))
 }
@@ -104,7 +104,7 @@ async fn continue_turn(session: &mut Session) -> TurnResult {
     session.run(None, CancellationToken::new()).await.unwrap()
 }
 
-/// Row 51, P6: Without a grant for exactly its type, no event is sent. Similar types make no difference.
+/// Row 51, P6: An event is sent only with a grant for exactly its type. A grant for a similar type is not enough.
 #[test]
 fn row_51_sends_no_event_without_a_grant_for_its_type() {
     run_exclusively(async {
@@ -122,7 +122,7 @@ fn row_51_sends_no_event_without_a_grant_for_its_type() {
         for event_type in [PAYMENT, "com.example.Notice", "com.example.notice2", "com.example"] {
             check_refused(&scene, notice_granted.clone(), requesting(event_type, &data), "not granted").await;
         }
-        // P6: A type that the agent grants and the manifest does not request is not granted either.
+        // P6: If the agent grants an event type but the manifest does not request it, the type is not granted either.
         check_refused(&scene, agent(&["com.example.unasked"]), requesting("com.example.unasked", &data), "not granted")
             .await;
         for reserved in [
@@ -380,7 +380,7 @@ fn row_51_an_event_answers_only_its_own_call() {
     });
 }
 
-/// Row 51: An event for a call of one session does not answer a call of another session.
+/// Row 51: An event for a call in one session does not answer a call in another session.
 #[test]
 fn row_51_distinguishes_sessions_with_the_same_call_ids() {
     run_exclusively(async {
@@ -428,7 +428,8 @@ fn p5_reading_media_needs_a_grant() {
         let read = ("probe.checksum", json!({"digest": digest}));
         for (media, decision) in [(false, "media = true"), (true, "no medium")] {
             config.plugins.get_mut("probe").unwrap().grants.media = media;
-            // In this session the media item does not exist. Without the grant, the plugin cannot find that out.
+            // In this session the media item does not exist. Without the grant, the plugin cannot find out that it does
+            // not exist.
             let mut session =
                 scene.session(config.clone(), &[call_reply(std::slice::from_ref(&read)), text_reply("Done.")]).await;
             run_turn(&mut session, "Read.").await;

@@ -128,8 +128,8 @@ fn snapshot(folder: &Path) -> BTreeMap<PathBuf, String> {
     found
 }
 
-/// Row 12: A guest tries every operation with every escape path, in a writable tree and in a readable one. Outside,
-/// nothing is read, created, changed or removed, and the readable tree does not change at all.
+/// Row 12: A guest tries every operation with every escape path, in a writable tree and in a readable one. Nothing
+/// outside the granted trees is read, created, changed or removed, and the readable tree does not change at all.
 #[test]
 fn row_12_every_operation_with_every_escape_path() {
     run_exclusively(async {
@@ -223,7 +223,7 @@ fn row_12_a_folder_becomes_a_link_while_walking() {
             is_over.store(true, Ordering::Relaxed);
             swapping.join().unwrap();
             assert!(results.iter().all(|(is_error, _)| !is_error), "{results:?}");
-            // Both calls run at the same time, so one may read what the other has written.
+            // Both calls run at the same time, so one call may read what the other call has written.
             let is_real_folder_visited =
                 ["its own words", "overwritten by the intruder"].iter().any(|words| results[0].1.contains(words));
             assert!(is_real_folder_visited, "the guest also opened files in the real folder: {results:?}");
@@ -326,7 +326,7 @@ fn row_33_reads_a_folder_of_many_names_in_small_parts() {
             assert!(!is_error, "{text}");
             let output_text: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
             assert_eq!(output_text, json!({"begun": 300, "names": NAMES}));
-            // If the host read the whole folder each time, it would need about 600 MiB.
+            // If the host read the whole folder each time, it would need about 600 MiB of memory.
             assert!(growth < 100 << 20, "{} MiB more", growth >> 20);
         };
         scene.repeat("row 33, a folder of many names", attack).await;
@@ -340,7 +340,7 @@ fn measure_peak_growth() -> impl Fn() -> usize {
         let line = status.lines().find_map(|line| line.strip_prefix(word)).unwrap();
         line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
     };
-    // The value 5 resets the peak memory of the process.
+    // Writing the value 5 to this file resets the peak memory of the process.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = read("VmRSS:");
     move || read("VmHWM:").saturating_sub(before)
@@ -366,7 +366,7 @@ fn row_33_stops_reading_endless_files() {
             );
             let largest: usize =
                 text.split_whitespace().find_map(|word| word.parse().ok()).expect("the message contains a number");
-            assert!(largest <= 1 << 20, "{largest} bytes at once");
+            assert!(largest <= 1 << 20, "a read returns {largest} bytes at once");
             let config = with_short_calls("intruder", trees(&[(&tree, Access::Read)]));
             let often = json!({"path": "huge", "times": 100_000_000});
             let limit = format!("wall time of {SHORT:?}");

@@ -150,7 +150,7 @@ const ATTACKS: [&str; 24] = [
 ];
 
 /// Row 40, P13: No grant lets an operation change a file that the host reads for its decisions, or the path to such a
-/// file. This also applies to a file that does not exist yet. Other files in the same folder can be written.
+/// file. Nor does a grant let an operation create such a file. Other files in the same folder can be written.
 #[test]
 fn row_40_no_grant_covers_decision_files() {
     run_exclusively(async {
@@ -204,7 +204,7 @@ fn row_40_no_grant_covers_decision_files() {
             assert!(folder.join("honest").exists() && folder.join("sub/honest").exists(), "{text}");
             assert!(
                 folder.join("Cargo.toml").exists() && text.matches("sings").count() == 1,
-                "only the configuration is read: {text}"
+                "of the protected files, only the configuration can be read: {text}"
             );
             let failing = operations("write tree/agent.toml x; fail").1;
             let (is_error, text) = scene.call(config(), "intruder.deeds", failing).await;
@@ -215,7 +215,7 @@ fn row_40_no_grant_covers_decision_files() {
 }
 
 /// Row 44: The bytes and entries that a turn adds to a tree are limited. All calls of a turn and all operations count
-/// together, and a removed file counts no longer. The error names the limit and the plugin.
+/// together. A removed file no longer counts. The error names the limit and the plugin.
 #[test]
 fn row_44_limits_what_a_turn_adds_to_a_tree() {
     run_exclusively(async {
@@ -244,7 +244,7 @@ fn row_44_limits_what_a_turn_adds_to_a_tree() {
             assert!(std::fs::read_dir(&folder).unwrap().count() <= 1 + 2 + 20);
             std::fs::remove_dir_all(&folder).unwrap();
             std::fs::create_dir(&folder).unwrap();
-            // All calls of a turn share one quota. The bytes of removed files count no longer.
+            // All calls of a turn share one quota. The bytes of removed files no longer count.
             let replies = [
                 call_reply(&[operations("fill tree/a 700")]),
                 call_reply(&[operations("fill tree/b 700; list tree")]),
@@ -264,7 +264,7 @@ fn row_44_limits_what_a_turn_adds_to_a_tree() {
     });
 }
 
-/// Row 48: If a grant is revoked while a call runs, the call's next operation is refused, also with an open handle.
+/// Row 48: If a grant is revoked while a call runs, the call's next operation is refused, even through an open handle.
 #[test]
 fn row_48_a_running_call_loses_revoked_grants() {
     run_exclusively(async {
@@ -358,7 +358,7 @@ impl Rng {
 }
 
 /// Rows 39 and 40: Guests and the host's tools perform random operations on overlapping trees at the same time. Nothing
-/// outside is read or changed, and protected files stay unchanged.
+/// outside the trees is read or changed, and protected files stay unchanged.
 #[test]
 fn row_39_two_guests_and_the_host_perform_random_operations() {
     run_exclusively(async {
@@ -408,8 +408,8 @@ fn row_39_two_guests_and_the_host_perform_random_operations() {
     });
 }
 
-/// Row 44: If two grants contain the same file, renaming it from one to the other does not move it, and its bytes still
-/// count.
+/// Row 44: A file that is in two granted trees can be renamed from its path in one tree to its path in the other. Such
+/// a rename does not move the file, and the file's bytes still count towards the quota.
 #[test]
 fn row_44_a_rename_to_itself_frees_no_quota() {
     run_exclusively(async {

@@ -13,7 +13,7 @@ pub(crate) const USUAL: &str = r#"
       (local.get $at))
 "#;
 
-/// Creates a component with this core code. It exports functions without parameters, which return a number.
+/// Creates a component with this core code. The component exports functions without parameters, which return a number.
 pub(crate) fn numbers(code: &str, functions: &[&str]) -> Vec<u8> {
     let functions: Vec<_> = functions.iter().map(|name| (*name, "(result u32)")).collect();
     guest(&format!("{USUAL} {code}"), &functions)
@@ -42,7 +42,8 @@ pub(crate) fn component(text: &str) -> Vec<u8> {
     wat::parse_str(format!("(component {text})")).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Creates a component with endless loops in a function, while its arguments are passed, and after it has returned.
+/// Creates a component with endless loops: in a function, while the function's arguments are passed, and after the
+/// function has returned.
 pub(crate) fn endless() -> Vec<u8> {
     let module = |name: &str, realloc: &str, after: &str| {
         format!(

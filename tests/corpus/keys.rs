@@ -26,8 +26,8 @@ type Report = CallReport<Result<ToolOutcome, ToolError>>;
 /// The names of a plugin and of its tool, and the arguments.
 type Tool = (&'static str, &'static str, Value);
 
-/// A call that reaches a limit, and for two values of the key the text that its report contains. With the default value
-/// the report contains neither text.
+/// A call that reaches a limit. `expected` has two values of the key, each with a text that the report then contains.
+/// With the default value, the report contains neither text.
 struct Case {
     key: &'static str,
     tool: Tool,
@@ -77,7 +77,7 @@ fn cases() -> Vec<Case> {
         case("random_kib", intruder("intruder.random"), [(1, " 1 KiB of random"), (128, " 128 KiB of random")]),
         case("header_kib", intruder("intruder.fields"), [(2, " 2 KiB of headers"), (64, " 64 KiB of headers")]),
         case("result_kib", bytes(9 << 10), [(4, " 4 KiB of text"), (8, " 8 KiB of text")]),
-        // Each line is logged, printed, and printed on standard error.
+        // Each line is written three times: to the log, to standard output, and to standard error.
         case("log_lines", log(10, 10), [(5, "25 lines are lost"), (20, "10 lines are lost")]),
         case("log_line_kib", log(1, 3_000), [(1, "lines are cut"), (2, "lines are cut")]),
         case("log_kib", log(10, 400), [(1, "lines are lost"), (4, "lines are lost")]),
@@ -150,7 +150,7 @@ async fn call(sandbox: &Sandbox, setup: &PluginSetup, name: &str, arguments: &Va
     sandbox.call_tool(setup, ToolCallRequest { name, args: arguments.to_string(), context }, &Ports::default()).await
 }
 
-/// The result of a report, and how complete its log and its recorded answers are, as text.
+/// Describes a report as text: its result, and whether its log and its recorded answers are complete.
 fn report_text(report: &Report) -> String {
     let answer = match &report.result {
         Ok(Ok(ToolOutcome::Done(done))) => format!("{:?} {:?}", done.content, done.structured),
@@ -254,7 +254,7 @@ fn sandbox_in(cache_directory: Option<PathBuf>, limits: HostLimits) -> Result<Sa
     Sandbox::new(options).map_err(|error| error.to_string())
 }
 
-/// Makes these calls of a component at the same time, and returns their results.
+/// Makes these calls to a component at the same time, and returns their results.
 async fn call_concurrently(sandbox: &Sandbox, limits: CallLimits, names: &[&str]) -> Vec<String> {
     let code = r#"
         (func (export "spin") (result i32) (loop $for_ever (br $for_ever)) (i32.const 0))
@@ -293,7 +293,7 @@ fn limits_each_key_of_the_host_has_its_effect() {
             (vec![("concurrent_calls", 1), ("queue", 1)], short, 1),
             (vec![("concurrent_calls", 2), ("queue", 1)], short, 0),
             (vec![("concurrent_calls", 1), ("queue", 2)], short, 0),
-            // Tools may use three quarters of this memory, which is enough for one call with 256 MiB.
+            // Tools may use three quarters of the guest memory. With 512 MiB, this is enough for one call with 256 MiB.
             (vec![("guest_memory_mib", 512), ("queue", 1)], large, 1),
             (vec![("guest_memory_mib", 1_024), ("queue", 1)], large, 0),
         ] {
@@ -324,7 +324,7 @@ fn limits_each_key_of_the_host_has_its_effect() {
         assert!(matches!(refused, Err(LoadError::NotAComponent(_))), "{refused:?}");
         let bomb = attacks::nested_blocks(1_000_000);
         let refused = with(&[("compile_ms", 1_000)]).unwrap().load_bytes("bomb", bomb).await;
-        let refused = refused.expect_err("the compilation takes longer").to_string();
+        let refused = refused.expect_err("the compilation exceeds the limit").to_string();
         let is_named = refused.contains("more than 1.") && refused.contains("of processor time");
         assert!(is_named && refused.contains("compile_ms"), "{refused}");
         check_component_limits(with).await;
@@ -363,7 +363,7 @@ async fn check_component_limits(with: &mut SandboxFactory<'_>) {
 
 /// A custom section of this many bytes.
 fn padding(bytes: usize) -> Vec<u8> {
-    let size = u32::try_from(bytes + 2).expect("the size fits");
+    let size = u32::try_from(bytes + 2).expect("the size fits into 32 bits");
     let size = [size as u8 | 0x80, (size >> 7) as u8 | 0x80, (size >> 14) as u8 | 0x80, (size >> 21) as u8 & 0x7f];
     [&[0], size.as_slice(), &[1, b'x'], &vec![0; bytes]].concat()
 }

@@ -22,7 +22,8 @@ fn probe() -> Vec<u8> {
     std::fs::read(components().join("probe.wasm")).expect("the component is built")
 }
 
-/// Row 11: A file that is not a component, that is damaged, too large, or a native program is refused with the reason.
+/// Row 11: The host refuses a file that is not a component, is damaged, is too large, or is a native program. The error
+/// contains the reason.
 #[test]
 fn row_11_refuses_files_that_are_not_components() {
     run_exclusively(async {
@@ -86,7 +87,7 @@ fn manifest_named(name: &str) -> Manifest {
 }
 
 /// Row 34: Schemas with expensive patterns, endless recursion, ten megabytes or ten thousand levels. The host refuses
-/// each of them with a reason, or limits the time of its use.
+/// each of these schemas with a reason, or limits the time that each use of the schema may take.
 #[test]
 fn row_34_refuses_or_limits_expensive_schemas() {
     let deep = format!(
@@ -170,7 +171,7 @@ fn row_23_never_uses_damaged_components() {
         let calc = std::fs::read(components().join("calc.wasm")).unwrap();
         let store = scene.test_host.sandbox.store().expect("the sandbox has a plugin store").clone();
         let attack = async |repeat| {
-            // A new version, so that nothing is already loaded.
+            // These bytes are a new version, so that no earlier load of the component can be reused.
             let mut bytes = calc.clone();
             bytes.extend([0, 6, 1, b'x']);
             bytes.extend((repeat as u32).to_le_bytes());
@@ -218,8 +219,8 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
-/// Row 23, P9: If a file of compiled code is changed, truncated, empty, longer, or of another component, the host
-/// compiles the component again and never runs the file.
+/// Row 23, P9: If a file of compiled code is changed, truncated, emptied or extended, or belongs to another component,
+/// the host compiles the component again and never runs the file.
 #[test]
 fn row_23_rebuilds_damaged_compiled_code() {
     run_exclusively(async {
@@ -258,7 +259,7 @@ fn row_23_rebuilds_damaged_compiled_code() {
                 assert_eq!(load(0).await, CodeSource::Cache, "the file is rewritten");
             }
         };
-        // Each load uses a new sandbox. To create and drop its engine takes some time.
+        // Each load uses a new sandbox. Creating and dropping the sandbox's engine takes some time.
         scene.repeat("row 23, compiled code", attack).await;
     });
 }

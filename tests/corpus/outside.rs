@@ -58,7 +58,7 @@ fn row_7_cuts_endless_bodies() {
     });
 }
 
-/// Row 7: Headers of more than 32 KiB are refused. If they are in a request, nothing is sent.
+/// Row 7: Headers of more than 32 KiB are refused. A request with such headers is not sent.
 #[test]
 fn row_7_refuses_giant_headers() {
     run_exclusively(async {
@@ -88,8 +88,8 @@ fn row_7_refuses_giant_headers() {
     });
 }
 
-/// Limits: A call may make 32 requests, and a plugin 60 a minute for an agent. Requests whose responses the plugin does
-/// not read count too.
+/// Limits: A call may make 32 requests, and a plugin may make 60 requests a minute for an agent. Requests whose
+/// responses the plugin does not read count too.
 #[test]
 fn limits_the_number_of_requests() {
     run_exclusively(async {
@@ -291,7 +291,7 @@ fn p6_verifies_tls_certificates() {
         assert!(trusted.status.success() && output_text(&trusted).contains("secure"), "{}", output_text(&trusted));
         let by_address = fetch(&tls("authority.pem"), &format!("https://127.0.0.1:{port}/"));
         assert!(by_address.status.success(), "{}", output_text(&by_address));
-        // The server's certificate is not a trusted authority, and it does not contain 127.0.0.2.
+        // The server's certificate is not accepted as an authority, and the certificate does not contain 127.0.0.2.
         for (authorities, host) in [("server.pem", "localhost"), ("authority.pem", "127.0.0.2")] {
             let refused = fetch(&tls(authorities), &format!("https://{host}:{port}/"));
             assert!(

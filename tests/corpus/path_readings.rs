@@ -1,4 +1,4 @@
-//! Row 43 with real servers: If the host treats a path as below `/pub/`, these servers treat it so too.
+//! Row 43 with real servers: If the host treats a path as below `/pub/`, these servers also treat it as below `/pub/`.
 
 use crate::peers;
 use crate::scene::{Scene, run_exclusively, with_grants};
@@ -198,7 +198,7 @@ fn raw_routing(peer: &Peer, path: &str) -> String {
 }
 
 /// Row 43: With a grant for `/pub/`, the host sends only paths that all four servers treat as below `/pub/`. At least
-/// one server treats some of the refused paths as outside.
+/// one server treats some of the refused paths as outside `/pub/`.
 #[test]
 fn row_43_servers_find_allowed_paths_below_pub() {
     run_exclusively(async {

@@ -1,5 +1,5 @@
-//! Row 43: Requests that two servers would interpret differently are not sent. Row 44: Refused requests are limited
-//! too.
+//! Row 43: Requests that two servers would interpret differently are not sent. Row 44: The output about refused
+//! requests is limited.
 
 use crate::scene::{Scene, run_exclusively, with_grants};
 use crate::server::{Server, head};
@@ -133,7 +133,7 @@ fn row_43_refuses_ambiguous_requests() {
                 assert!(!results[0].starts_with("200"), "{arguments}: {results:?}");
             }
             assert_eq!(heads.lock().unwrap().len(), before, "nothing was sent");
-            // A body after a GET is not sent.
+            // The body of a GET request is not sent.
             let config = agent(format!("GET http://{}/pub/", server.address), repeat);
             let results = call_results(&scene, config, json!({"urls": url(), "body": "DELETE /admin HTTP/1.1"})).await;
             let sent = heads.lock().unwrap().last().cloned().unwrap_or_default();
@@ -153,7 +153,7 @@ fn row_43_refuses_ambiguous_requests() {
                 let results = call_results(&scene, post(), arguments).await;
                 assert!(!results[0].starts_with("200"), "{body}: {results:?}");
             }
-            // A second path is not covered by the grant.
+            // The grant does not cover a second path, which these requests contain in a header.
             for (method, header) in [("COPY", "accept"), ("MOVE", "Destination"), ("PUT", "X.Copy_From")] {
                 let config = agent(format!("http://{}/pub/", server.address), repeat);
                 let arguments = json!({"urls": url(), "method": method, "headers": [[header, "/admin"]]});

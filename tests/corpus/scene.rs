@@ -14,10 +14,11 @@ use std::time::Duration;
 
 /// The number of repeats in a normal run.
 const REPEATS: usize = 3;
-/// The number of repeats that the table of threats requires. It applies if the environment variable is set.
+/// The number of repeats that the table of threats requires. It is used if the environment variable
+/// [`EVERY_REPEAT_VARIABLE`] is set.
 const ALL_REPEATS: usize = 100;
 const EVERY_REPEAT_VARIABLE: &str = "AGENT_HOST_EVERY_REPEAT";
-/// Repeats before the resources are measured, so that one-time allocations exist by then.
+/// The number of repeats before the resources are measured. After these repeats, all one-time allocations exist.
 const WARM_UP: usize = 2;
 /// The longest time that a turn of the witness may take. Only an agent that gets no processor time exceeds it.
 const WITNESS_TIME: Duration = Duration::from_secs(20);
@@ -31,7 +32,7 @@ pub(crate) const SHORT: Duration = Duration::from_millis(300);
 pub(crate) fn run_exclusively(test: impl Future<Output = ()>) {
     let thread = std::thread::current();
     match thread.name() {
-        // A process that was started for one test has the variable.
+        // The variable is set in a process that was started for one test.
         Some(name) if std::env::var_os(BUILT_COMPONENTS).is_none() => run_in_own_process(name),
         _ => run_in_this_process(test),
     }
@@ -59,7 +60,8 @@ fn run_in_this_process(test: impl Future<Output = ()>) {
     let runtime =
         runtime.thread_keep_alive(Duration::from_millis(100)).enable_all().build().expect("the runtime starts");
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(test)));
-    // The runtime does not wait for a thread that hangs. Its test has already failed, and the other tests can run.
+    // The runtime does not wait for a thread that hangs. The test of such a thread has already failed, and the other
+    // tests can run.
     runtime.shutdown_background();
     if let Err(panic) = outcome {
         std::panic::resume_unwind(panic);
@@ -126,8 +128,8 @@ impl Scene {
         Session::open(&self.test_host.host(), Arc::new(agent), OpenSession::New).await.expect("a new session opens")
     }
 
-    /// Makes these calls in one turn, which must finish. Returns for each whether it failed, and the text for the
-    /// model.
+    /// Makes these calls in one turn, which must finish. For each call, returns whether it failed, and the text for
+    /// the model.
     pub(crate) async fn calls(&self, config: AgentConfig, calls: &[(&str, Value)]) -> Vec<(bool, String)> {
         let mut session = self.session(config, &[call_reply(calls), text_reply("Done.")]).await;
         let result = run_turn(&mut session, "Go.").await;
@@ -187,7 +189,7 @@ impl Scene {
     }
 }
 
-/// Runs turns until the attack is over, and at least one.
+/// Runs at least one turn, and further turns until the attack is over.
 async fn witness(host: agent_runtime::Host, agent: Arc<Agent>, (is_over, turns): (Arc<AtomicBool>, Arc<AtomicUsize>)) {
     let mut session = Session::open(&host, agent, OpenSession::New).await.expect("the witness's session opens");
     for _ in 0..WITNESS_TURNS {

@@ -1,4 +1,4 @@
-//! Misbehaving servers on loopback addresses. Each has one thread and handles one connection at a time.
+//! Misbehaving servers on loopback addresses. Each server has one thread and handles one connection at a time.
 
 use agent_plugins::Grants;
 use std::io::{Read, Write};
@@ -36,7 +36,7 @@ impl Server {
         Self { address, connections }
     }
 
-    /// Answers each request with these bytes as soon as its head has arrived.
+    /// Answers each request with these bytes as soon as the head of the request has arrived.
     pub(crate) fn answering(answer: Vec<u8>) -> Self {
         Self::new(move |mut stream| {
             if read_head(&mut stream) {
@@ -85,7 +85,7 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    /// Grants that let a plugin send it any request.
+    /// Grants that let a plugin send any request to this server.
     pub(crate) fn grants(&self) -> Grants {
         Grants {
             http: vec![format!("http://{}", self.address).parse().expect("the pattern is valid")],

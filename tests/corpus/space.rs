@@ -88,7 +88,7 @@ fn row_4_stops_growing_memory_bombs() {
     let code = format!("{code} {growing_memories} (br $more)) (i32.const 0))");
     run_exclusively(async {
         let bombs = numbers(&code, &["growing", "widening", "coping", "failing", "many"]);
-        // This memory has its own maximum. Requests beyond it do not count.
+        // This memory has its own maximum. Requests to grow the memory beyond its maximum do not count.
         let bounded = numbers(
             r#"(memory $own 1 10)
                (func (export "again") (result i32)
@@ -342,7 +342,7 @@ fn row_6_refuses_giant_results() {
     });
 }
 
-/// Row 8: A call that logs thousands of lines succeeds, and afterwards the host uses no resources for them.
+/// Row 8: A call that logs thousands of lines succeeds, and afterwards the host uses no resources for these lines.
 #[test]
 fn row_8_cuts_floods_of_logs() {
     run_exclusively(async {

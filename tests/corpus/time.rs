@@ -15,8 +15,9 @@ use std::time::Duration;
 
 const WALL: &str = "wall time of 300ms";
 
-/// Row 1: The host stops endless loops in a function, while it receives its arguments, after it has returned, and of
-/// host calls that do nothing. It also stops eight endless loops at the same time.
+/// Row 1: The host stops an endless loop that runs in a function, while the function receives its arguments, or after
+/// the function has returned. The host also stops an endless loop of host calls that do nothing, and eight endless
+/// loops at the same time.
 #[test]
 fn row_1_stops_endless_loops() {
     run_exclusively(async {
@@ -73,7 +74,7 @@ fn row_1_refuses_an_endless_start() {
     run_exclusively(async {
         let scene = Scene::new(&[]).await;
         let attack = async |repeat| {
-            // The host loads at most four components at the same time. These four have different digests.
+            // The host loads at most four components at the same time. These four components have different digests.
             let loads = (0..4).map(|number| {
                 let mut bytes = guests::endless_start();
                 // A custom section: its kind, its size, its name with its length, and its content.
@@ -129,7 +130,7 @@ fn row_2_stops_sleeping_host_calls() {
                 let is_stopped = text.contains(&scene.identity("intruder")) && text.contains(WALL);
                 assert!((is_error && is_stopped) || text.contains("timeout"), "{text}");
             };
-            // A plugin may make 60 requests a minute, and each call makes one.
+            // A plugin may make 60 requests a minute, and each call makes one request.
             scene.repeat_times(&format!("row 2, {server_name}"), repeats().min(25), attack).await;
         }
     });
@@ -185,7 +186,8 @@ fn row_35_a_validator_meets_its_deadline_despite_64_loops() {
         let scene = Scene::with(&["strict-json"], &[("endless", guests::endless())]).await;
         let attack = async |_| {
             let mut config = with_short_calls("endless", Grants::default());
-            // The time limit does not include the wait for a slot, so all calls together take 64 times as long.
+            // The time limit does not include the wait for a slot, so all calls together take up to 64 times as long as
+            // one call.
             config.plugins.get_mut("endless").unwrap().limits.tool_time = SHORT / 6;
             config.bounds.parallel_calls = 64;
             let calls: Vec<_> = (0..64).map(|_| ("computing", json!({}))).collect();

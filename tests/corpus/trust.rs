@@ -34,7 +34,7 @@ fn allow(call: &str, scope: GrantScope) -> ApprovalDecision {
     ApprovalDecision { call: CallId(call.to_owned()), verdict: Verdict::Allow { scope, edited: None } }
 }
 
-/// The waiting call. Panics if there is not exactly one.
+/// The waiting call. Panics if there is not exactly one waiting call.
 fn call_to_approve(result: &TurnResult) -> String {
     match result {
         TurnResult::Suspended(suspension) if suspension.waits.len() == 1 => suspension.waits[0].call.0.clone(),
@@ -127,7 +127,7 @@ fn row_13_limits_repeated_delegation() {
         let scene = Scene::new(&["probe"]).await;
         let agent = |name: &str, replies: &[Value], child: Option<Arc<Agent>>| {
             let mut config = AgentConfig::new(name);
-            // The top agent has the default limit of every agent: four.
+            // The top agent has the default limit of every agent: four levels.
             config.bounds.max_depth = if name == "a" { config.bounds.max_depth } else { 16 };
             if let Some(child) = child {
                 let name = child.config().name.clone();

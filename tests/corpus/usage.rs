@@ -7,15 +7,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
-/// The time in which released resources must disappear. Only a leak takes this long.
+/// The time in which released resources must disappear. Resources that still exist after this time are a leak.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum number of handles of the store's own files. A writer and four readers, which are opened when they are
 /// first needed, have three files each. While a connection is opened, it may have more.
 const STORE_HANDLES: usize = 20;
 /// Memory growth that is not a leak. The allocator does not return free memory immediately, the pool keeps one MiB for
-/// each of its 16 slots, and the store fills its page caches. With 100 repeats, 48 MiB are half a MiB for each. A run
-/// with all repeats needs `MALLOC_ARENA_MAX=1`. Otherwise each thread has its own arena, and large schemas fragment the
-/// arenas by more than this limit.
+/// each of its 16 slots, and the store fills its page caches. With 100 repeats, 48 MiB are half a MiB for each repeat.
+/// A run with all repeats needs `MALLOC_ARENA_MAX=1`. Otherwise each thread has its own arena, and large schemas
+/// fragment the arenas by more than this limit.
 const MEMORY_KIB: u64 = 48 * 1024;
 
 /// The resources in use at one moment.
@@ -23,7 +23,7 @@ const MEMORY_KIB: u64 = 48 * 1024;
 pub(crate) struct Usage {
     pub(crate) tasks: usize,
     pub(crate) threads: usize,
-    /// Number of handles by their target, without those of the store.
+    /// The number of open handles for each target, without the handles of the store.
     pub(crate) handles: BTreeMap<String, usize>,
     pub(crate) memory_kib: u64,
 }
@@ -64,7 +64,7 @@ impl Usage {
         self.handles.values().sum()
     }
 
-    /// Waits until there are no more tasks, threads and handles than before, and checks the memory.
+    /// Waits until the numbers of tasks, threads and handles are not higher than before, and checks the memory.
     pub(crate) async fn wait_until_settled(&self, row: &str, store: &Path) -> Usage {
         let start = Instant::now();
         loop {

@@ -36,7 +36,7 @@ fn p5_implements_the_first_draft() {
     });
 }
 
-/// P8: The buckets of a plugin share one quota, also across both drafts. Each entry counts, even an empty one.
+/// P8: The buckets of a plugin share one quota, also across both drafts. Every entry counts, even if it is empty.
 #[test]
 fn p8_one_quota_covers_all_values() {
     run_exclusively(async {
@@ -63,7 +63,7 @@ fn p8_one_quota_covers_all_values() {
     });
 }
 
-/// P5: Two processes increment the same counter, each with another draft, and no increment is lost.
+/// P5: Two processes increment the same counter, each through a different draft, and no increment is lost.
 #[test]
 fn p5_two_processes_count_without_lost_increments() {
     run_exclusively(async {

@@ -51,8 +51,8 @@ async fn events_of(test_host: &TestHost, session: &str) -> Vec<Event> {
     events.into_iter().map(|timed| timed.event).collect()
 }
 
-/// L16: A child runs in its own session with its own tools. It inherits the user and the trace of its parent. Its
-/// output is the result of the call, and its cost is counted separately.
+/// L16: A child runs in its own session with its own tools. The child inherits the user and the trace of its parent.
+/// The child's output is the result of the call, and its cost is counted separately.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_a_child_works_with_its_own_tools_and_session() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -254,8 +254,8 @@ async fn l16_row_13_refuses_a_delegation_cycle_at_run_time() {
     assert_eq!(sessions_of(&test_host, "lead").await, [parent.subject()]);
 }
 
-/// Row 13: Delegation is at most four levels deep by default. With `max_depth = 1` in the top agent, it is at most one
-/// level deep.
+/// Row 13: Delegation is at most four levels deep by default. With `max_depth = 1` in the top agent, delegation is at
+/// most one level deep.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_row_13_limits_the_delegation_depth() {
     for (max_depth, deepest) in [(4, "e"), (1, "b")] {
@@ -397,7 +397,7 @@ async fn l16_a_parent_waits_for_a_child_held_by_another_process() {
     assert_eq!(suspended, 1, "the parent was suspended only once");
 }
 
-/// L16: If an agent is removed from the configuration while it works, the call gets an error result.
+/// L16: If a child agent is removed from the configuration while it works, the parent's call gets an error result.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_a_call_to_a_removed_agent_returns_an_error_result() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -477,8 +477,8 @@ async fn l16_a_child_that_waits_for_a_decision_suspends_its_parent() {
     }
 }
 
-/// P8, row 13: No call occupies an execution slot while another guest runs for it. One slot is enough for agents that
-/// delegate to agents and call plugins.
+/// P8, row 13: While another guest runs for a call, the call occupies no execution slot. One slot is enough for agents
+/// that delegate to agents and call plugins.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_one_execution_slot_is_enough_for_delegating_agents() {
     let mut test_host = TestHost::new(&["probe"]).await;

@@ -96,7 +96,7 @@ async fn with_replaced_plugin(test_host: &TestHost, config: AgentConfig, replies
 }
 
 /// L17: Calls that need no approval finish first. Then one request asks for approval of all other calls, and each of
-/// them is decided separately.
+/// these calls is decided separately.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_one_request_asks_for_all_calls_of_a_batch() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -229,7 +229,8 @@ async fn l17_a_revocation_stops_a_call_that_is_about_to_run() {
     assert_eq!(ledger(&test_host), ["Ann 1", "Bob 1"]);
 }
 
-/// L17: A grant that is bound to arguments applies only to them. A grant for edited arguments is always bound to them.
+/// L17: A grant that is bound to arguments applies only to these arguments. A grant for edited arguments is always
+/// bound to the edited arguments.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_a_bound_grant_applies_only_to_its_arguments() {
     let test_host = TestHost::new(&["payer"]).await;

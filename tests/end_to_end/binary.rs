@@ -87,7 +87,7 @@ async fn i1_the_first_command_of_the_readme_works() {
     }
 }
 
-/// The README's first command names no binary, so the workspace must have only one that `cargo run` can select.
+/// The README's first command names no binary, so the workspace must have only one binary that `cargo run` can select.
 #[test]
 fn cargo_run_of_the_readme_selects_the_host() {
     let mut cargo = Command::new(cargo());
@@ -119,7 +119,8 @@ fn working_directory(plugins: &[&str]) -> TempDir {
     directory
 }
 
-/// P6: The agent.toml of the guide and the command line can give the same grants. A denial names both ways.
+/// P6: The agent.toml of the guide and the command line can give the same grants. A denial names both ways to give
+/// a grant.
 #[test]
 fn p6_the_command_line_and_the_file_grant_the_same() {
     let user = CliUser::new();

@@ -14,9 +14,9 @@ use tokio::task::JoinHandle;
 pub(crate) enum Answer {
     /// A streamed text.
     Text(&'static str),
-    /// These deltas, and then the end with this finish reason.
+    /// A stream of these deltas, which ends with this finish reason.
     Deltas(Vec<Value>, &'static str),
-    /// Streamed calls after a text.
+    /// A streamed text that is followed by calls.
     Calls(&'static str, Vec<(&'static str, Value)>),
     /// A complete response with this status, content type and body.
     Whole(u16, &'static str, String),
@@ -47,7 +47,7 @@ pub(crate) fn local_provider(base_url: &str) -> Providers {
     }])
 }
 
-/// A running server. It stops when this value is dropped.
+/// A running server. The server stops when this value is dropped.
 pub(crate) struct ChatServer {
     pub(crate) base_url: String,
     state: Arc<Mutex<State>>,
@@ -85,8 +85,8 @@ impl ChatServer {
         state.requests.clone()
     }
 
-    /// Returns the bodies of all requests so far, even if the server found problems in them. This is for several models
-    /// that share the server, because their requests do not continue each other.
+    /// Returns the bodies of all requests so far, even if the server found problems in them. Several models that share
+    /// the server need this function, because a request of one model does not continue a request of another model.
     pub(crate) fn bodies(&self) -> Vec<Value> {
         self.state.lock().expect("no panic").requests.clone()
     }
@@ -315,7 +315,7 @@ fn same_or_masked(before: &Value, after: &Value) -> Result<(), String> {
     }
 }
 
-/// Returns the parts of a message's content. A content that is a string is one text part.
+/// Returns the parts of a message's content. Content that is a string counts as one text part.
 fn content_parts(message: &Value) -> Vec<Value> {
     match &message["content"] {
         Value::Array(parts) => parts.clone(),

@@ -307,7 +307,8 @@ async fn row_38_an_edited_snapshot_does_not_remove_validators() {
     }
 }
 
-/// Row 38: A digest under a plugin's name is accepted only if this host has started a turn of the agent with it.
+/// Row 38: A digest under a plugin's name is accepted only if this host has started a turn of the agent with
+/// that digest.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_38_an_edited_snapshot_loads_no_other_component() {
     let test_host = TestHost::new(&["payer", "probe"]).await;
@@ -327,7 +328,7 @@ async fn row_38_an_edited_snapshot_loads_no_other_component() {
     assert!(is_refused, "{end:?}");
 }
 
-/// Row 38: The limits in a stored snapshot can only lower those of the configuration.
+/// Row 38: The limits in a stored snapshot can only lower the limits of the configuration.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_38_an_edited_snapshot_raises_no_limits() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -378,7 +379,7 @@ async fn row_38_facts_of_a_document_are_checked() {
         let error = import(&store, edited.to_string().as_bytes(), ImportAs::OriginalSubject).await.expect_err(pointer);
         assert!(error.to_string().contains(stderr), "{pointer}: {error}");
     }
-    // A changed value that the import derives again does not fail the import.
+    // The import succeeds even if a value is changed that it derives again.
     let mut edited = document.clone();
     edited["messages"][0]["role"] = json!("system");
     edited["messages"][0]["tokens"] = json!(0);

@@ -113,7 +113,7 @@ fn i2_a_written_file_can_be_edited_checked_and_run() {
     assert_eq!(folder.read("agent.toml"), written);
 }
 
-/// I2: The JSON schema accepts the file with every key, and rejects one with a wrong value.
+/// I2: The JSON schema accepts the file with every key, and rejects a file with a wrong value.
 #[test]
 fn i2_the_json_schema_accepts_every_key_and_rejects_wrong_values() {
     let folder = WorkingFolder::new(&[]);
@@ -156,8 +156,8 @@ fn i2_reports_all_problems_together() {
     assert!(folder.run(&["session", "list"]).stderr.contains("no sessions"));
 }
 
-/// I2: Problems that are found after parsing are reported too: each one once, in line order, with its column and the
-/// text of its line.
+/// I2: Problems that are found after parsing are reported too. Each problem is reported once, in line order, with its
+/// column and the text of its line.
 #[test]
 fn i2_check_reports_problems_of_every_stage() {
     let text = "model = \"opnai/large\"\nplugin_directory = \"plugins\"\ncontext_builder = \"projct\"\nvalidators = [\"calc\", \"strict\"]\n\
@@ -267,7 +267,7 @@ fn p6_reports_each_denial_once() {
     assert!(checked.code == Some(0) && checked.stderr.contains("the method GETT"), "{checked:?}");
 }
 
-/// I2: Several agents can share a folder. Each has its own name and its own sessions.
+/// I2: Several agents can share a folder. Each agent has its own name and its own sessions.
 #[test]
 fn i2_agents_of_one_folder_have_their_own_sessions() {
     let folder = WorkingFolder::new(&[
@@ -386,8 +386,8 @@ fn answer(stream: TcpStream, list: &Value) -> Option<String> {
     Some(format!("{} {key} {}", head[0].split(' ').take(2).collect::<Vec<_>>().join(" "), model.unwrap_or_default()))
 }
 
-/// M2: If the server at a base URL has one model, the host uses that model and reports it. If the server has several,
-/// the user must name one.
+/// M2: If the server at a base URL has one model, the host uses that model and reports it. If the server has several
+/// models, the user must name one of them.
 #[test]
 fn m2_a_base_url_selects_its_only_model() {
     let folder = WorkingFolder::new(&[]);

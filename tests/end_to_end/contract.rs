@@ -140,7 +140,7 @@ async fn l12_a_failing_validator_ends_the_turn() {
     }
 }
 
-/// P6: Nothing is granted by default. A denial names the plugin, the resource and the line to add.
+/// P6: Nothing is granted by default. A denial names the plugin, the resource and the configuration line to add.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_grants_nothing_by_default() {
     let test_host = TestHost::new(&["files", "probe"]).await;

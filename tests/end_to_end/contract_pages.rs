@@ -128,8 +128,8 @@ fn write_lists(path: &Path, tests: &[Test]) {
     std::fs::write(path, page).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-/// Returns the list of the tests that prove a contract line. Tests with the line in their name come first. Ties are
-/// ordered by the number of contract lines that a test proves, and then with end-to-end tests first.
+/// Returns the list of the tests that prove a contract line. Tests with the line in their name come first. Of the tests
+/// that remain tied, those that prove fewer contract lines come first, and then end-to-end tests.
 fn list_of(line: &str, tests: &[Test]) -> String {
     let mut proofs: Vec<&Test> = tests.iter().filter(|test| test.proves.contains(line)).collect();
     if proofs.is_empty() {

@@ -171,7 +171,7 @@ impl KillTarget {
                 assert_eq!(timed.event.sequence, index as u64 + 1, "{context}: no event is lost or duplicated");
             }
             let ends = events.iter().filter(|timed| matches!(timed.event.kind, EventKind::LoopEnd { .. })).count();
-            assert_eq!(ends, 1, "{context}: loop_end exactly once");
+            assert_eq!(ends, 1, "{context}: `loop_end` occurs exactly once");
             assert!(
                 matches!(events.last().unwrap().event.kind, EventKind::LoopEnd { .. }),
                 "{context}: `loop_end` is the last event"

@@ -153,7 +153,7 @@ fn l16_d3_a_call_has_one_child_after_a_kill_at_any_point() {
                 assert!(calls.len() == 1 && !result.is_error, "{point}: {result:?}");
                 let events = store.events(&session.subject, 0, 1_000).await.unwrap();
                 let ends = events.iter().filter(|timed| matches!(timed.event.kind, EventKind::LoopEnd { .. })).count();
-                assert_eq!(ends, 1, "{point}: loop_end exactly once");
+                assert_eq!(ends, 1, "{point}: `loop_end` occurs exactly once");
             }
         });
     }
@@ -229,8 +229,8 @@ fn l16_d5_does_not_delete_a_session_that_a_parent_waits_for() {
 }
 
 /// L16, D5: A child can be continued on its own, and then its parent uses its output. `session list` shows the child
-/// below its parent, `session show` of each session names the other, `--continue` never selects a child, and deleting a
-/// parent reports its remaining child.
+/// below its parent, and `session show` of parent or child names the other session. `--continue` never selects a child.
+/// When a parent is deleted, its remaining child is reported.
 #[test]
 fn l16_d5_lists_a_child_below_its_parent_and_continues_it_alone() {
     let folder = lead_and_worker("probe.idempotent");

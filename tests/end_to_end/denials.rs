@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Runs a session whose model makes this call, and checks that the denials in its events and in the audit log agree.
-/// Returns for each denial the denied resource, whether it belongs to a call, and whether it names no grant.
+/// For each denial, returns the denied resource, whether the denial belongs to a call, and whether it names no grant.
 async fn denials_of(test_host: &TestHost, config: AgentConfig, call: (&str, Value)) -> Vec<(String, bool, bool)> {
     let mut session = test_host.session(config, script(&[call_reply(&[call]), text_reply("Done.")])).await;
     run_turn(&mut session, "Go.").await;
@@ -61,7 +61,7 @@ async fn o3_reports_denied_files_and_variables_however_the_call_ends() {
     assert_eq!(
         denials_of(&test_host, with_events_and_media(config()), look_call("pending")).await,
         expected,
-        "also if the call continues in a service (P2)"
+        "the denial is also reported if a service completes the call (P2)"
     );
     assert_eq!(denials_of(&test_host, config(), look_call("fail")).await, expected);
     assert_eq!(denials_of(&test_host, config(), look_call("panic")).await, expected);
@@ -197,7 +197,7 @@ async fn p6_a_refused_change_is_a_denial() {
     assert_eq!(denials, []);
 }
 
-/// P6, L17: A call of a tool that the configuration withholds or forbids is reported as a denial.
+/// P6, L17: A call to a tool that the configuration withholds or forbids is reported as a denial.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_withheld_and_forbidden_tools_are_denials() {
     let test_host = TestHost::new(&["probe"]).await;

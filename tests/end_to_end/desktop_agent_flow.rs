@@ -203,8 +203,8 @@ async fn nudges(test_host: &TestHost, session: &Session) -> Vec<NudgeCause> {
 
 /// L30: The events are in the expected order, and none is missing.
 fn check_event_order(types: &[String]) {
-    // The first eight calls are the listing, OCR and rename of three screenshots, and the fourth OCR. Then the model
-    // stops and refuses. Three calls follow, then an empty reply, the last four calls, and the answer.
+    // The first eight calls list the folder, read and rename three screenshots, and read the fourth screenshot. Then
+    // the model stops and refuses. Three calls follow, then an empty reply, the last four calls, and the answer.
     let mut steps: Vec<&[&'static str]> = vec![&CALL_EVENTS[..]; 8];
     steps.extend([&NUDGED_TEXT_EVENTS[..]; 2]);
     steps.extend([&CALL_EVENTS[..]; 3]);
@@ -240,7 +240,7 @@ async fn check_eviction(test_host: &TestHost, session: &Session) {
     assert!(hidden.iter().all(|hidden| hidden.why == HideReason::Evicted && hidden.id > 1));
     assert_eq!(session.state().view[0].id, 1, "the input is not evicted");
     let stored = test_host.store.messages(session.subject(), MessageRange::After { id: 0, limit: 100 }).await.unwrap();
-    // These are the input, 15 calls with their results, two nudged replies, three nudges, and the answer.
+    // The messages are the input, 15 calls with their results, two nudged replies, three nudges, and the answer.
     assert_eq!(stored.len(), 1 + 30 + 2 + 3 + 1);
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn blocks(page: &str) -> Vec<Block> {
                 file: last_named_file(&paragraph),
             };
             found.push(block);
-            // A block belongs to the file that its own paragraph names, or to none.
+            // A block belongs to the file that its own paragraph names, or to no file.
             paragraph.clear();
         } else if line.starts_with('#') {
             section = line.trim_start_matches('#').trim().to_owned();

@@ -81,7 +81,7 @@ async fn l27_evicted_messages_are_summarised_and_can_be_found() {
     expect_finished(run_turn(&mut session, &long_text("walrus")).await);
     let mut watcher = session.subscribe();
     let output = expect_finished(run_turn(&mut session, &long_text("otter")).await);
-    assert_eq!((output.interactions, output.execution_units), (3, 440), "three calls and a summary");
+    assert_eq!((output.interactions, output.execution_units), (3, 440), "the turn has three calls and a summary");
 
     let types = events_of_last_turn(&test_host, &session).await;
     assert_eq!(types[..4], ["loop_start", "evicted", "loop_iteration", "context_built"]);
@@ -105,7 +105,7 @@ async fn l27_evicted_messages_are_summarised_and_can_be_found() {
     let stored = test_host.store.messages(session.subject(), MessageRange::After { id: 0, limit: 100 }).await.unwrap();
     assert_eq!(stored.len(), 10, "nothing is deleted");
     let recorded = records(&test_host, &session, 2).await;
-    let summary = recorded.iter().find(|record| record.record.kind == "summary").expect("a record of the summary");
+    let summary = recorded.iter().find(|record| record.record.kind == "summary").expect("the summary has a record");
     assert_eq!(summary.record.body["messages"], json!([1, 2, 3, 4]));
     assert!(results(&test_host, &session).await.iter().all(|(_, is_error, _)| !is_error));
 }

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Runs a turn with these calls. Returns for each call, in call order, whether its result is an error, and its text.
+/// Runs a turn with these calls. For each call, in call order, returns whether the result is an error, and the text of
+/// the result.
 async fn outcomes(test_host: &TestHost, config: AgentConfig, calls: &[(&str, Value)]) -> Vec<(bool, String)> {
     let mut config = config;
     config.bounds.parallel_calls = 8;
@@ -248,7 +249,8 @@ async fn p3_a_command_line_program_is_one_tool() {
     assert!(!is_error && text.contains("COLOUR=teal") && text.contains("Ok(0)"), "{text}");
 }
 
-/// S3: `plugin inspect` shows which functions of a component it offers and which it does not. `plugin call` calls one.
+/// S3: `plugin inspect` shows which functions of a component are offered as tools and which are not. `plugin call`
+/// calls one of the offered functions.
 #[test]
 fn s3_inspect_and_call_from_the_command_line() {
     let data = tempfile::tempdir().unwrap();

@@ -72,7 +72,7 @@ fn component(test_host: &TestHost, name: &str) -> PathBuf {
     test_host.directory.path().join("plugins").join(name).with_extension("wasm")
 }
 
-/// Runs a turn with these calls. Returns for each call whether its result is an error, and its text.
+/// Runs a turn with these calls. For each call, returns whether the result is an error, and the text of the result.
 async fn outcomes(test_host: &TestHost, calls: &[(&str, Value)]) -> Vec<(bool, String)> {
     let mut session =
         test_host.session(AgentConfig::new("test"), script(&[call_reply(calls), text_reply("Done.")])).await;
@@ -88,7 +88,8 @@ async fn only_plugin(test_host: &TestHost) -> Arc<LoadedPlugin> {
     generation.plugins().next().unwrap().clone()
 }
 
-/// P1, P2, P5: A Python guest, which imports sockets and files that it is not granted, serves a tool of the contract.
+/// P1, P2, P5: A Python guest has a tool of the contract. The guest also imports sockets and files, which are not
+/// granted to it.
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_a_python_guest_serves_a_tool() {
     let test_host = TestHost::new(&[]).await;
@@ -108,7 +109,7 @@ async fn p1_a_python_guest_serves_a_tool() {
     assert!(results[3].1.contains("refused"), "a file without a grant: {}", results[3].1);
 }
 
-/// P1, P2, P8: A JavaScript guest serves a tool of the contract. Other exports of its toolchain are not tools.
+/// P1, P2, P8: A JavaScript guest has a tool of the contract. Other exports, which its toolchain adds, are not tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_a_javascript_guest_serves_a_tool() {
     let test_host = TestHost::new(&[]).await;
@@ -132,7 +133,7 @@ async fn p1_a_javascript_guest_serves_a_tool() {
     assert!(skipped.function == "init" && skipped.reason.contains("toolchain"), "{skipped}");
 }
 
-/// P1, P2: A C guest serves a tool of the contract.
+/// P1, P2: A C guest has a tool of the contract.
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_a_c_guest_serves_a_tool() {
     let test_host = TestHost::new(&[]).await;

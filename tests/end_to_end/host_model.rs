@@ -67,7 +67,7 @@ async fn p5_a_plugin_asks_the_agents_model() {
     assert_eq!(session.state().asks, 1);
 }
 
-/// P5, P6: Nothing is granted by default. The denial names the line to add, and no model is asked.
+/// P5, P6: Nothing is granted by default. The denial names the configuration line to add, and no model is asked.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_without_a_grant_no_model_is_asked() {
     let test_host = TestHost::new(&["summarize"]).await;
@@ -145,7 +145,8 @@ async fn p8_a_question_ends_with_its_call() {
     assert!(costs(&test_host, &session).await[0].cpu_us < 200_000, "waiting uses no processor time");
 }
 
-/// P5, L5: A context builder can ask the model. Its question is committed before the prompt that uses the answer.
+/// P5, L5: A context builder can ask the model. The builder's question is committed before the prompt that uses
+/// the answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_a_context_builder_asks_the_model() {
     let test_host = TestHost::new(&["stateful-builder"]).await;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 
-/// Folders in which the modules below them must also be free of cycles.
+/// Folders whose own modules must also be free of import cycles.
 const CHECKED_FOLDERS: &[&str] = &["plugins/capabilities"];
 
 /// The modules that a module imports, each with the files that import it.
@@ -55,8 +55,8 @@ fn a_cycle_is_found_in_use_trees_paths_and_macros() {
     }
 }
 
-/// The imports between the modules directly inside the module `inside`. The crate's root module may import all of them
-/// and is left out, because nothing imports it for its own items.
+/// The imports between the modules directly inside the module `inside`. The crate's root module may import all other
+/// modules. It is left out, because no module imports the root for its own items.
 fn imports(sources: &Path, files: &BTreeMap<Vec<String>, PathBuf>, inside: &[String]) -> Imports {
     let mut imports = Imports::new();
     for (module, file) in files.iter().filter(|(module, _)| module.len() > inside.len() && module.starts_with(inside)) {
@@ -84,7 +84,7 @@ fn imports(sources: &Path, files: &BTreeMap<Vec<String>, PathBuf>, inside: &[Str
 /// Describes the modules that import each other, if there are any.
 fn cycle(imports: &Imports) -> Option<String> {
     let mut remaining: BTreeSet<&String> = imports.keys().collect();
-    // A module that imports no remaining module is in no cycle, and neither is one that no remaining module imports.
+    // A module is in no cycle if it imports no remaining module, or if no remaining module imports it.
     loop {
         let imported: BTreeSet<&String> =
             remaining.iter().flat_map(|from| imports[*from].keys()).filter(|to| remaining.contains(to)).collect();

@@ -71,8 +71,8 @@ async fn row_49_a_model_gets_no_invisible_characters() {
     servers.shutdown().await;
 }
 
-/// Row 49: In the terminal, invisible characters in tool descriptions are shown in visible form. Models with such names
-/// are not listed.
+/// Row 49: In the terminal, invisible characters in tool descriptions are shown in visible form. Models whose names
+/// contain such characters are not listed.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_49_the_terminal_shows_invisible_characters_in_visible_form() {
     let folder = tempfile::tempdir().unwrap();

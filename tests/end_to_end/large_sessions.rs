@@ -108,8 +108,8 @@ fn write_document(path: &Path, document: &Value, turns: u64) {
     file.flush().unwrap();
 }
 
-/// Row 27: After a killed import, the session is marked as incomplete. It cannot be continued, and another import
-/// replaces it.
+/// Row 27: After a killed import, the session is marked as incomplete. An incomplete session cannot be continued, and
+/// another import replaces it.
 #[cfg(target_os = "linux")]
 fn check_a_killed_import(folder: &Path) {
     let state = || {

@@ -1,5 +1,5 @@
-//! The loop with loop-breaking tools (L18, L19, L28): tool calls, `task_completion`, questions and reminders. Also
-//! persistence of effort (L23) with its nudges. The tests use the real runtime and the real binary.
+//! The loop with loop-breaking tools (L18, L19, L28): tool calls, `task_completion`, questions and reminders. The tests
+//! also cover persistence of effort (L23) with its nudges. The tests use the real runtime and the real binary.
 
 mod drawn;
 
@@ -322,8 +322,8 @@ impl CliUser {
     }
 }
 
-/// L18, L19: The example agent `finish-with-tool` runs unchanged. It gets a reminder, asks a question that is answered
-/// by another process, and corrects its output.
+/// L18, L19: The example agent `finish-with-tool` runs unchanged. The agent gets a reminder, asks a question that is
+/// answered by another process, and corrects its output.
 #[test]
 fn l18_the_finish_with_tool_example_runs_unchanged() {
     const AGENT: [&str; 2] = ["--agent", "tests/agents/finish-with-tool.toml"];

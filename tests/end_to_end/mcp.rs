@@ -275,8 +275,8 @@ async fn l29_a_cancelled_turn_cancels_its_call_at_the_server() {
     close_with_servers(session).await;
 }
 
-/// I5: A server that hangs does not block a turn. The turn runs without the server, and the result of a call to it
-/// contains the reason.
+/// I5: A server that hangs does not block a turn. The turn runs without the server, and the result of a call to the
+/// server contains the reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_turn_runs_without_an_unreachable_server() {
     let test_host = TestHost::new(&[]).await;

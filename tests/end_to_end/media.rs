@@ -213,8 +213,7 @@ async fn p4_masks_seen_media_and_keeps_the_prompt_prefix() {
     assert_eq!(
         history[3].dimensions.map(|size| (size.width, size.height)),
         Some((260, 130)),
-        "of the original, not of \
-         the smaller copy"
+        "the crop has the size from the original, not from the smaller copy"
     );
     let stored = agent_store::Blobs::read(&*test_host.store, session.subject(), &digest, 0, u32::MAX).await.unwrap();
     assert_eq!(stored, photo);
@@ -395,8 +394,8 @@ async fn row_34_refuses_image_bombs() {
     assert!(!is_error && text.contains("100 × 80 pixels"), "{text}");
 }
 
-/// P2, P8: Within its default memory, the plugin processes a phone photograph and returns a result that is too large
-/// for a tool result through the media store.
+/// P2, P8: The default memory is enough for the plugin to process a phone photograph. The resulting images are too
+/// large for a tool result, so the plugin returns them through the media store.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_processes_a_twelve_megapixel_photograph_in_64_mib() {
     let test_host = TestHost::new(&["image"]).await;

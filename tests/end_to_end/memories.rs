@@ -215,7 +215,7 @@ async fn d4_a_failed_memory_write_does_not_fail_the_turn() {
 }
 
 /// D4, D6: A memory that could not be written waits in the outbox and is stored later with the time of its commit. If
-/// the turn was undone in the meantime, it is not stored, in either order.
+/// the turn was undone in the meantime, the memory is not stored.
 #[tokio::test(flavor = "multi_thread")]
 async fn d6_an_unwritten_memory_waits_in_the_outbox() {
     for undone in [false, true] {

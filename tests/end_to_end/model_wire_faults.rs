@@ -45,7 +45,7 @@ async fn row_31_every_fault_is_an_error_or_a_retry() {
     let html = "<!doctype html><html><body>Sign in to the proxy</body></html>".to_owned();
     let error = json!({"message": "The server had an error", "type": "server_error", "code": null});
     let in_body = json!({"error": {"message": "overloaded", "type": "overloaded_error"}}).to_string();
-    // Each entry is a fault, a part of its error message, and whether a retry is allowed.
+    // Each entry consists of a fault, a part of its error message, and whether a retry is allowed.
     let faults = [
         (Answer::Cut(STORY, 30), "ended early", true),
         (Answer::Stall(STORY, 30), "", true),
@@ -150,7 +150,7 @@ async fn p4_sends_an_image_over_the_wire_once() {
         requests.iter().all(|request| request.contains(media.digest.as_str())),
         "the model can still ask a tool for the image"
     );
-    // The third request begins with exactly the same messages as the second.
+    // The third request begins with exactly the same messages as the second request.
     let messages = |request: &Value| request["messages"].as_array().unwrap().clone();
     let (second, third) = (messages(&server.requests()[1]), messages(&server.requests()[2]));
     assert_eq!(second[..], third[..second.len()]);

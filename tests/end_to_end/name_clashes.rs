@@ -23,7 +23,7 @@ fn run_with_merged_output(folder: &Path, arguments: &[&str]) -> (bool, String) {
 }
 
 /// Row 55: If two plugins offer the same tool, the plugin that the agent's file names keeps its tools. If the file
-/// names neither, the first plugin by name keeps them.
+/// names neither plugin, the plugin whose name is first in alphabetical order keeps its tools.
 #[test]
 fn row_55_leaves_out_a_plugin_with_an_existing_tool_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -49,7 +49,7 @@ fn row_55_leaves_out_a_plugin_with_an_existing_tool_name() {
     assert!(done && text.contains("the plugin `text` is left out") && text.contains("com.example.count"), "{text}");
 }
 
-/// The script of an MCP server with the tools `count` and `other`. It runs with `sh -c`.
+/// The script of an MCP server with the tools `count` and `other`. The script runs with `sh -c`.
 pub(crate) const SERVER: &str = r#"while IFS= read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9][0-9]*\).*/\1/p')
   [ -n "$id" ] || continue

@@ -107,8 +107,8 @@ async fn test_host_with_resolver(answers: Vec<Vec<SocketAddr>>) -> (TestHost, Ar
     (test_host, resolver)
 }
 
-/// P6: Without a grant, no request is sent, and the denial names the plugin, the request and the line to add. With that
-/// line, the request is sent.
+/// P6: Without a grant, no request is sent, and the denial names the plugin, the request and the configuration line to
+/// add. With that line, the request is sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_a_request_needs_a_grant() {
     let test_host = TestHost::new(&["web"]).await;
@@ -130,8 +130,8 @@ async fn p6_a_request_needs_a_grant() {
     assert_eq!(server.heads().len(), 1);
 }
 
-/// Row 15: A name that resolves to an internal address is refused before the host connects, unless it is granted, even
-/// if only one of several addresses is internal.
+/// Row 15: A name that resolves to an internal address is refused before the host connects, even if its other addresses
+/// are public. The name is not refused if a grant allows internal addresses.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_15_refuses_names_with_internal_addresses() {
     let server = Server::new(|_| page("", "inside"));
@@ -232,7 +232,7 @@ fn stored_bytes(directory: &std::path::Path) -> Vec<u8> {
     files.flat_map(|entry| std::fs::read(entry.path()).unwrap()).collect()
 }
 
-/// A server that keeps its connections open. It counts all connections and the open ones.
+/// A server that keeps its connections open. The server counts all connections, and also those that are still open.
 struct KeepAliveServer {
     address: SocketAddr,
     connection_count: Arc<AtomicUsize>,
@@ -244,8 +244,8 @@ impl KeepAliveServer {
         Self::answering(usize::MAX)
     }
 
-    /// Starts a server that answers at most `max_requests` requests on a connection. When it reads one more request, it
-    /// closes the connection without an answer.
+    /// Starts a server that answers at most `max_requests` requests on a connection. When the server reads one more
+    /// request on this connection, it closes the connection without an answer.
     fn answering(max_requests: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let address = listener.local_addr().expect("bound");
@@ -311,7 +311,7 @@ async fn p8_reuses_connections_for_one_agents_plugin_only() {
     for _ in 0..3 {
         assert!(fetched(&granted, "one").await.is_ok());
     }
-    assert_eq!(server.connection_count(), 1, "three calls, one connection");
+    assert_eq!(server.connection_count(), 1, "three calls use one connection");
     assert!(fetched(&granted, "two").await.is_ok());
     assert_eq!(server.connection_count(), 2, "another agent has its own connection");
     let revoked = setup(&["GET http://127.0.0.2:*"]);
@@ -321,8 +321,8 @@ async fn p8_reuses_connections_for_one_agents_plugin_only() {
     assert_eq!(server.connection_count(), 2);
 }
 
-/// P8: No request fails because a server closes a connection, whether the server closes an idle connection or a
-/// connection that is just used again.
+/// P8: No request fails because a server closes a connection, whether the connection is idle or is being used again at
+/// that moment.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_reconnects_after_the_server_closed_a_connection() {
     let test_host = TestHost::new(&["web"]).await;

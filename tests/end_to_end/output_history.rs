@@ -37,8 +37,9 @@ async fn last_event(test_host: &TestHost, session: &Session) -> CloudEvent {
     events.next_back().expect("an event")
 }
 
-/// L13, L27, D5: The output contains all messages of the session in order. It includes messages of earlier turns and
-/// evicted messages, but not messages of undone turns. The event at the end of the turn contains the same output.
+/// L13, L27, D5: The output contains all messages of the session in order. The output includes messages of earlier
+/// turns and evicted messages, but not messages of undone turns. The event at the end of the turn contains the
+/// same output.
 #[tokio::test(flavor = "multi_thread")]
 async fn l13_the_output_contains_the_whole_conversation() {
     let test_host = TestHost::new(&[]).await;

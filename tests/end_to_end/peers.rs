@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns the path of a Python program. If it is missing, prints a note and returns `None`.
+/// Returns the path of a Python program. If the program is missing, prints a note and returns `None`.
 pub(crate) fn python_peer(program: &str) -> Option<PathBuf> {
     peer("python/bin", program)
 }
@@ -21,28 +21,29 @@ pub(crate) fn python_with(package: &str) -> Option<PathBuf> {
     Some(python)
 }
 
-/// Returns the path of a Node.js program. If it is missing, prints a note and returns `None`.
+/// Returns the path of a Node.js program. If the program is missing, prints a note and returns `None`.
 pub(crate) fn node_peer(program: &str) -> Option<PathBuf> {
     peer("node/node_modules/.bin", program)
 }
 
-/// Returns the path of Node.js in the version that the MCP servers need. If it is missing, prints a note and returns
-/// `None`.
+/// Returns the path of Node.js in the version that the MCP servers need. If this version is missing, prints a note and
+/// returns `None`.
 pub(crate) fn node() -> Option<PathBuf> {
     peer("node/node_modules/node/bin", "node")
 }
 
-/// Returns the path of the entry script of an MCP server's package. If it is missing, prints a note and returns `None`.
+/// Returns the path of the entry script of an MCP server's package. If the script is missing, prints a note and
+/// returns `None`.
 pub(crate) fn mcp_package(package: &str) -> Option<PathBuf> {
     peer(&format!("node/node_modules/@modelcontextprotocol/{package}/dist"), "index.js")
 }
 
-/// Returns the path of a public component. If it is missing, prints a note and returns `None`.
+/// Returns the path of a public component. If the component is missing, prints a note and returns `None`.
 pub(crate) fn public_component(name: &str) -> Option<PathBuf> {
     peer("components", &format!("{name}.wasm"))
 }
 
-/// Returns the path of a program from a Debian package. If it is missing, prints a note and returns `None`.
+/// Returns the path of a program from a Debian package. If the program is missing, prints a note and returns `None`.
 pub(crate) fn debian(program: &str) -> Option<PathBuf> {
     peer("debian/usr/bin", program)
 }
@@ -56,7 +57,7 @@ pub(crate) fn debian_program(program: &Path) -> Command {
     command
 }
 
-/// Returns the path of a file in a folder of peers. If it is missing, prints a note and returns `None`.
+/// Returns the path of a file in a folder of peers. If the file is missing, prints a note and returns `None`.
 pub(crate) fn peer(folder: &str, file: &str) -> Option<PathBuf> {
     let path = repository().join("tests/.peers").join(folder).join(file);
     if path.exists() {

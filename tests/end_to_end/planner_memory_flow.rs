@@ -213,7 +213,7 @@ async fn l22_the_message_of_a_turn_has_its_sections_in_order() {
         &["## tool-rules", "## planning-context", "## retrieved-memory", "## plan-part", "Make a plan"],
     );
     // The second step's prompt begins with the whole prompt of the first step except its instructions.
-    let shared = requests[1].find("## plan-part").expect("the section is there");
+    let shared = requests[1].find("## plan-part").expect("the prompt has this section");
     let same_bytes = requests[1].bytes().zip(requests[2].bytes()).take_while(|(one, other)| one == other).count();
     let ended = requests[1][..shared].rfind("What is my echo called?").expect("the input");
     assert!(same_bytes >= ended, "{same_bytes} of {shared} bytes are the same");

@@ -158,7 +158,7 @@ async fn l24_validates_the_synthesis() {
     assert!(fallbacks(&test_host, &session).await.is_empty());
 }
 
-/// Returns for each failure the scripts of the planner, the executor and the single model, the reason of the fallback,
+/// For each failure, returns the scripts of the planner, the executor and the single model, the reason of the fallback,
 /// and the number of calls that run.
 fn failures() -> [([Vec<Value>; 3], &'static str, usize); 6] {
     let steps = plan_reply(&[("probe.echo", "return kept"), ("probe.fail", "fail")]);
@@ -234,7 +234,8 @@ async fn l24_every_failure_falls_back() {
     }
 }
 
-/// L4, L24: The interaction limit applies to plans, and with `at_limit = "error"` ends them.
+/// L4, L24: The interaction limit applies to plans. With `at_limit = "error"`, a turn that reaches the limit during a
+/// plan fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn l4_the_interaction_limit_applies_to_plans() {
     for at_limit in [agent_core::run::AtLimit::Finish, agent_core::run::AtLimit::Error] {
@@ -313,8 +314,8 @@ async fn l10_l24_a_step_waits_for_a_service_over_a_restart() {
     assert_eq!(results, expected.map(|(name, error)| (name.to_owned(), error)));
 }
 
-/// L17, L24: A step that needs an approval also waits. If the call is allowed, the plan continues. If it is denied, the
-/// single model continues with the results so far.
+/// L17, L24: A step that needs an approval also waits. If the call is allowed, the plan continues. If the call is
+/// denied, the single model continues with the results so far.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_l24_a_step_waits_for_an_approval_over_a_restart() {
     for allowed in [true, false] {

@@ -104,7 +104,7 @@ fn p6_explain_shows_every_kind_of_request() {
     assert!(!without_agent.contains("gets"), "{without_agent}");
 }
 
-/// P10: A version that was rolled back is not listed as serving, neither for a folder nor for an agent.
+/// P10: A version that was rolled back is not listed as the version in use, neither for a folder nor for an agent.
 #[test]
 fn p10_lists_show_the_versions_that_would_serve() {
     let folder = plugin_folder("plugin_directory = \"plugins\"\n");

@@ -61,8 +61,8 @@ fn names_a_limit_of_threads_that_is_too_low() {
     let program = folder.path().join("agent-host");
     std::fs::copy(env!("CARGO_BIN_EXE_agent-host"), &program).unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-    // Each of the first three limits prevents another thread: the first thread, a worker of the runtime, or the thread
-    // that interrupts plugins.
+    // Each of the first three limits prevents the start of a different thread: the first thread, a worker of the
+    // runtime, or the thread that interrupts plugins.
     for (threads, expected) in [(1, Some(2)), (3, Some(2)), (8, Some(2)), (64, Some(0))] {
         // Other processes of the same user would count too, so the test uses a user id that no other process has.
         let user = (700_000 + std::process::id()).to_string();

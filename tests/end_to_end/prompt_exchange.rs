@@ -116,8 +116,8 @@ async fn l2_limits_the_state_of_a_builder() {
     assert!(plugin.starts_with("stateful-builder@") && message.contains("64 KiB"), "{plugin}: {message}");
 }
 
-/// L13: If the agent has an output schema, JSON from a validator is returned as data. Otherwise, it is returned as
-/// text. The stored message is the same in both cases.
+/// L13: If the agent has an output schema, JSON from a validator is returned as data. Otherwise, the JSON is returned
+/// as text. The stored message is the same in both cases.
 #[tokio::test(flavor = "multi_thread")]
 async fn l13_without_a_schema_the_output_is_a_string() {
     let text = "{\"repaired\":true}";
@@ -134,7 +134,7 @@ async fn l13_without_a_schema_the_output_is_a_string() {
     }
 }
 
-/// L12: Validators run in the configured order. The second validator gets the output of the first.
+/// L12: Validators run in the configured order. The second validator gets the output of the first validator.
 #[tokio::test(flavor = "multi_thread")]
 async fn l12_the_second_validator_gets_the_output_of_the_first() {
     let validator_names = ["bad-validator", "strict-json"];
@@ -145,7 +145,7 @@ async fn l12_the_second_validator_gets_the_output_of_the_first() {
     let mut session = test_host.session(config.clone(), script(&[text_reply("repair")])).await;
     let result = run_turn(&mut session, "Go.").await;
     let TurnResult::Finished(output) = &result else { panic!("{result:?}") };
-    assert_eq!(output.data, json!("{\"repaired\":true}"), "L13: without a schema it is a string");
+    assert_eq!(output.data, json!("{\"repaired\":true}"), "L13: without a schema, the output is a string");
     let records = records(&test_host, &session, 1).await;
     let verdicts = records.iter().filter(|stored| stored.record.kind == "verdict");
     let validators: Vec<&str> =

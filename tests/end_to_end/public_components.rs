@@ -1,5 +1,5 @@
 //! Third-party components from public packages (P3): a guard in Rust from crates.io, codecs in Rust, C and C++ from
-//! PyPI, and components for other hosts. `tests/install-peers` downloads them.
+//! PyPI, and components for other hosts. `tests/install-peers` downloads these components.
 
 use crate::peers::public_component;
 use crate::support::{TestHost, call_reply, results, run_turn, script, text_reply};
@@ -16,7 +16,7 @@ async fn test_host_with(components: &[&str]) -> Option<TestHost> {
     Some(test_host)
 }
 
-/// Runs a turn with these calls. Returns for each call whether its result is an error, and its text.
+/// Runs a turn with these calls. For each call, returns whether the result is an error, and the text of the result.
 async fn outcomes(test_host: &TestHost, calls: &[(&str, Value)]) -> Vec<(bool, String)> {
     let mut session =
         test_host.session(AgentConfig::new("test"), script(&[call_reply(calls), text_reply("Done.")])).await;
@@ -26,7 +26,8 @@ async fn outcomes(test_host: &TestHost, calls: &[(&str, Value)]) -> Vec<(bool, S
     results.into_iter().map(|(_, is_error, text)| (is_error, text)).collect()
 }
 
-/// P3: The functions of a guard from crates.io and of an implementation of `wasi:random` are tools without changes.
+/// P3: The functions of a guard from crates.io and of an implementation of `wasi:random` are tools. The components need
+/// no changes.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_runs_components_from_crates_io() {
     let Some(test_host) = test_host_with(&["redact-foo-guard", "wasi-random"]).await else { return };

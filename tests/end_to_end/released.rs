@@ -43,7 +43,7 @@ fn p12_the_released_model_package_has_not_changed() {
     assert_eq!(released, current, "wit/model differs from the released version 0.1.0: see wit/CHANGELOG.md");
 }
 
-/// P12: The stored component that was built for 0.1.0 loads and runs in all its kinds.
+/// P12: The stored component that was built for 0.1.0 loads and runs as each of its plugin kinds.
 #[tokio::test(flavor = "multi_thread")]
 async fn p12_a_component_of_0_1_0_still_runs() {
     let test_host = TestHost::new(&[]).await;

@@ -78,7 +78,7 @@ impl TestCli {
         })
     }
 
-    /// Saves a component under another name, for use as another version of plugin `of`.
+    /// Saves a component under another name, for use as another version of the plugin `of`.
     fn save_as_version(&self, component: &str, of: &str) -> String {
         let text = format!("name = \"{of}\"\nversion = \"9.9.9\"\ndescription = \"Another one.\"\n");
         let manifest = Manifest::from_toml(&text, Path::new("plugin.toml")).unwrap();
@@ -357,7 +357,7 @@ fn replays_context_builders() {
     }
     let (code, output_text) = cli.replay(&[]);
     assert_eq!(code, Some(0), "{output_text}");
-    assert!(output_text.contains("8 calls of its plugins"), "one call, three turns, four steps: {output_text}");
+    assert!(output_text.contains("8 calls of its plugins"), "one tool call, three `init`s, four steps: {output_text}");
     let with = cli.save_as_version("project-context", "stateful-builder");
     let (code, output_text) = cli.replay(&["--with", &with]);
     assert_eq!(code, Some(1));

@@ -55,8 +55,8 @@ fn all_files(folder: &Path) -> BTreeMap<String, String> {
 }
 
 /// S6: All operations on files return the recorded results: reading, metadata, listing in directory order, missing
-/// files, links, and paths that leave the tree. This is also the case after the tree is deleted, and for an exported
-/// document on another machine. No files are left behind.
+/// files, links, and paths that leave the tree. The recorded results are also returned after the tree is deleted, and
+/// for an exported document on another machine. No files are left behind.
 #[test]
 fn replays_files_as_they_were() {
     let cli = cli();

@@ -87,7 +87,7 @@ async fn row_8_cuts_a_flood_of_logs() {
     };
     let few = lost_log(10, 10).await;
     assert_eq!((few.lines, few.bytes), (0, 0), "no line of an ordinary log is lost");
-    // Each line is logged once and printed twice: 15,000 lines, of which at most 1,000 and 256 KiB are kept.
+    // Each line is logged once and printed twice, which makes 15,000 lines. At most 1,000 lines and 256 KiB are kept.
     let many = lost_log(5_000, 1_000).await;
     assert!(many.lines >= 14_000 && many.bytes > 15_000 * 1_000 - 256 * 1024, "{many:?}");
 }
@@ -105,7 +105,7 @@ async fn row_9_a_trap_leaves_no_state_behind() {
     }
 }
 
-/// Row 11: Files that are not components are refused with the reason, and the others are loaded.
+/// Row 11: Files that are not components are refused with the reason, and the other files are loaded.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_11_refuses_files_that_are_not_components() {
     let test_host = TestHost::new(&["calc"]).await;
@@ -124,7 +124,7 @@ async fn row_11_refuses_files_that_are_not_components() {
         assert!(problems.iter().any(|problem| problem.contains(name)), "{name}: {problems:?}");
     }
     let twins = problems.iter().find(|problem| problem.contains("calc.wasm") && problem.contains("twin.wasm"));
-    assert!(twins.is_some(), "a duplicate names both files: {problems:?}");
+    assert!(twins.is_some(), "the report of the duplicate plugin names both files: {problems:?}");
 }
 
 /// Row 12: No path leads a guest out of its granted tree.
@@ -145,7 +145,7 @@ async fn row_12_no_path_leaves_the_granted_tree() {
             let (_, text) = call(&test_host, with_tree_grant(&test_host, "files"), name, arguments).await;
             assert!(!text.contains("sings") && !text.contains("root:"), "{name} {path}: {text}");
         }
-        // A link within the tree may be moved, but its target outside of the tree may not.
+        // A link within the tree may be moved, but its target outside of the tree may not be moved.
         let stolen = test_host.tree().join("stolen");
         assert!(!stolen.symlink_metadata().is_ok_and(|about| about.is_file()), "{path} was moved into the tree");
         if stolen.is_symlink() {

@@ -56,7 +56,7 @@ impl ScenarioFolder {
     }
 }
 
-/// Returns the data folder of all scenarios. It is kept between runs, so that tests share its compiled code.
+/// Returns the data folder of all scenarios. The folder is kept between runs, so that tests share its compiled code.
 fn data() -> PathBuf {
     let data = crate::support::scratch();
     // The host requires that only the owner can access a data folder.

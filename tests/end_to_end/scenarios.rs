@@ -287,7 +287,7 @@ async fn l4_ends_the_turn_at_the_interaction_limit() {
     }
 }
 
-/// L1: A second turn of a session sees the first, and the seen counts continue.
+/// L1: A second turn of a session sees the messages of the first turn, and the seen counts continue.
 #[tokio::test(flavor = "multi_thread")]
 async fn l1_a_second_turn_sees_the_first() {
     let test_host = TestHost::new(&[]).await;

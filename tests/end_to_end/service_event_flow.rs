@@ -44,9 +44,9 @@ async fn l10_the_service_event_handler_runs_step_by_step() {
     let expected = json!({"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}});
     assert_eq!(offered.input_schema, expected, "L15: the reserved field is not offered");
 
-    // The host validates the arguments with the service contract before it sends anything, and the model corrects them.
-    // Then the tool requests are pending. Their names are mapped back, the requests are built, and the counts per tool
-    // are stored.
+    // The host validates the arguments against the service contract before it sends anything, and the model corrects
+    // them. Then the tool requests are pending. Their names are mapped back, the requests are built, and the counts per
+    // tool are stored.
     let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::New).await.unwrap();
     let TurnResult::Suspended(suspension) = run_turn(&mut session, "How is the sky?").await else { panic!() };
     assert_eq!(suspension.waits.len(), 2);
@@ -125,7 +125,7 @@ async fn l17_an_approval_is_stored_before_the_turn_continues() {
     let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::New).await.unwrap();
     let TurnResult::Suspended(suspension) = run_turn(&mut session, "Pay when it is fine.").await else { panic!() };
     let waits: Vec<String> = suspension.waits.iter().map(|wait| base_call_id(&wait.call.0)).collect();
-    assert_eq!(waits, ["call_1_1_1", "call_1_1_2"], "the service and the approval");
+    assert_eq!(waits, ["call_1_1_1", "call_1_1_2"], "the turn waits for the service and for the approval");
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
 

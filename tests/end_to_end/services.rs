@@ -373,7 +373,7 @@ async fn i6_announces_failed_and_cancelled_turns() {
     assert_eq!(data["code"], json!("model_failed"));
     assert!(data["message"].as_str().unwrap().contains("no key"), "{data}");
     let cost = json!({"turn": 2, "execution_units": 0, "interactions": 0, "usage": {"prompt_tokens": 0, "completion_tokens": 0}});
-    assert_eq!(ends[1].data, Some(cost), "the cost of a cancelled turn");
+    assert_eq!(ends[1].data, Some(cost), "the event contains the cost of the cancelled turn");
     assert!(ends.iter().all(|end| end.subject.as_deref() == Some(session.subject())));
 }
 

@@ -182,7 +182,7 @@ fn l1_runs_a_queued_prompt_after_the_turn_ended() {
     assert_eq!((code, stdout.as_str()), (Some(0), "It is blue.\n"), "{stderr}");
     assert!(stderr.contains("Shipped.") && stderr.contains("the queued prompt: Which colour?"), "{stderr}");
 
-    // `session respond` runs without an agent here. The next command runs the queued prompt and then its own.
+    // `session respond` runs without an agent here. The next command runs the queued prompt and then its own prompt.
     assert_eq!(ask(&["--continue", "Ship another."]).0, Some(3));
     assert_eq!(ask(&["--continue", "And that one?"]).0, Some(3));
     let event =
@@ -352,8 +352,8 @@ fn d6_the_outbox_command_writes_pending_events() {
     assert!(code == Some(0) && stderr.contains("nothing was pending"), "{stderr}");
 }
 
-/// L1, L10: The stored state is enough to accept an answer. A file in the plugin folder that is not a plugin blocks
-/// neither the answer nor the turn, and if the turn cannot continue, the answer is not lost.
+/// L1, L10: The stored state is enough to accept an answer. If the plugin folder contains a file that is not a plugin,
+/// the answer is accepted and the turn continues. If the turn cannot continue, the answer is not lost.
 #[test]
 fn l10_stores_an_answer_even_if_the_agent_is_broken() {
     let folder = ServiceFolder::with_a_plugin();
@@ -411,7 +411,7 @@ fn i6_continues_the_trace_of_the_sender() {
     let session = last["session"].as_str().unwrap();
     let sent = read(&folder.files()[0]);
     let parent = sent.traceparent.expect("a trace");
-    assert!(parent.contains(trace) && !parent.contains("00f067aa0ba902b7"), "a new span in that trace: {parent}");
+    assert!(parent.contains(trace) && !parent.contains("00f067aa0ba902b7"), "the event continues the trace: {parent}");
     assert_eq!(sent.tracestate.as_deref(), Some("a=b"));
     let answer = json!({"specversion": "1.0", "id": "2", "source": "/test", "type": "com.example.paid",
         "parentid": "call_1_1_1", "data": {"receipt": "R-7"}, "traceparent": parent});
@@ -420,6 +420,6 @@ fn i6_continues_the_trace_of_the_sender() {
     let (_, document, _) = folder.run(&["session", "export", session]);
     let document: Value = serde_json::from_str(&document).unwrap();
     let records = document["records"].as_array().unwrap();
-    let record = records.iter().find(|record| record["kind"] == "service_answer").expect("a record of the answer");
+    let record = records.iter().find(|record| record["kind"] == "service_answer").expect("the answer has a record");
     assert_eq!(record["body"]["trace"]["traceparent"], json!(parent));
 }

@@ -1,5 +1,5 @@
-//! Session commands with the real binary. Their output is complete, the commands that they suggest work when pasted,
-//! and a waiting turn can be ended (L1, L17, L18, D5).
+//! Session commands with the real binary. The output of the commands is complete, the commands that they suggest work
+//! when pasted, and a waiting turn can be ended (L1, L17, L18, D5).
 
 use crate::support::{call_reply, components, script, text_reply};
 use serde_json::{Value, json};
@@ -181,7 +181,8 @@ fn d5_an_answered_turn_is_ready() {
     check_state("idle");
 }
 
-/// D5: If an undo is refused, the message names commands that end or continue the turn, and both work.
+/// D5: If an undo is refused, the message names a command that ends the turn and a command that continues it. Both
+/// commands work.
 #[test]
 fn d5_a_refused_undo_names_working_commands() {
     let ask = || call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
@@ -255,8 +256,8 @@ fn i1_the_last_json_line_is_the_result() {
     assert!(failed["code"].is_string() && failed["message"].is_string(), "{failed}");
 }
 
-/// P6: The terminal shows a denial once, with the line to add. With `--json`, the denial is in its event and in the
-/// result.
+/// P6: The terminal shows a denial once, with the configuration line to add. With `--json`, the denial is in its event
+/// and in the result.
 #[test]
 fn p6_shows_a_denial_once() {
     let call = || call_reply(&[("text.count_file", json!({"path": "note.txt"}))]);

@@ -115,7 +115,8 @@ async fn d5_forks_and_undoes_a_session() {
     assert!(user.fail(&["session", "undo", &second_fork]).contains("there is no turn to undo"));
 }
 
-/// Returns an export command that may overwrite an existing file. Without its last argument, it may not.
+/// Returns an export command that may overwrite an existing file. Without its last argument, the command may not
+/// overwrite a file.
 #[cfg(unix)]
 fn export_arguments<'l>(session: &'l str, name: &'l str) -> [&'l str; 6] {
     ["session", "export", session, "-o", name, "--force"]
@@ -136,7 +137,7 @@ async fn d5_an_export_replaces_only_regular_files() {
     let pipe = user.path("pipe");
     let reader = std::thread::spawn(move || std::fs::read(pipe).unwrap());
     user.succeed(&export("pipe"));
-    assert!(std::fs::symlink_metadata(user.path("pipe")).unwrap().file_type().is_fifo(), "it is still a pipe");
+    assert!(std::fs::symlink_metadata(user.path("pipe")).unwrap().file_type().is_fifo(), "the file is still a pipe");
     let read: Value = serde_json::from_slice(&reader.join().unwrap()).unwrap();
     assert_eq!(read["format"], "agent-host.session");
 

@@ -138,7 +138,7 @@ async fn d5_a_session_is_imported_under_another_subject() {
     assert!(events.iter().all(|timed| timed.event.session == "copy"));
 }
 
-/// D3, D5: A session with an open turn is exported with it, and the turn continues after the import.
+/// D3, D5: A session with an open turn is exported together with this turn, and the turn continues after the import.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_an_open_turn_is_exported_with_its_calls() {
     let (test_host, other) = (TestHost::new(&["probe"]).await, TestHost::new(&["probe"]).await);
@@ -263,7 +263,7 @@ async fn d5_a_fork_continues_and_the_original_is_unchanged() {
     session.close().await.unwrap();
     let before = document(&*test_host.store, &subject).await;
 
-    // Message 3 is the first of two results, so the fork is made after the second.
+    // Message 3 is the first of two results, so the fork is made after the second result.
     let forked = fork(&*test_host.store, &subject, ForkAt::Message(3)).await.unwrap();
     assert_eq!((forked.at, forked.messages), (4, 4));
     let summary = SessionFilter { subject: Some(forked.session.clone()), ..SessionFilter::default() };

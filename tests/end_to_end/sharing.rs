@@ -147,7 +147,8 @@ fn p11_one_user_pushes_a_plugin_and_another_adds_it() {
     assert!(!user.path("plugins/tides.wasm").exists() && !user.lock().contains("tides"));
 }
 
-/// Row 23: A locked file that was changed does not load, and an unlocked file does. `plugin verify` reports both.
+/// Row 23: A changed file does not load if it has an entry in the lock file. A file without an entry loads. `plugin
+/// verify` reports both files.
 #[test]
 fn row_23_refuses_a_changed_file_at_load() {
     let cli = TestCli::new();
@@ -162,15 +163,15 @@ fn row_23_refuses_a_changed_file_at_load() {
     cli.fails(2, &["plugin", "list", "plugins"], &output_text);
     cli.fails(2, &["--plugins", "plugins", "hello"], &output_text);
     cli.fails(1, &in_plugins(&["plugin", "verify"]), &["✗", " differs: its digest is ", "mine.wasm  not locked"]);
-    // The changed file is also refused under another file name, and another plugin is refused under the locked file
-    // name.
+    // The changed file is also refused under another file name. Under the file name in the lock file, another plugin
+    // is refused.
     std::fs::rename(cli.path("plugins/tides.wasm"), cli.path("plugins/other.wasm")).unwrap();
     cli.fails(2, &["plugin", "list", "plugins"], &["other.wasm: ", "locks `tides`"]);
     std::fs::rename(cli.path("plugins/mine.wasm"), cli.path("plugins/tides.wasm")).unwrap();
     std::fs::remove_file(cli.path("plugins/other.wasm")).unwrap();
     cli.fails(2, &["plugin", "list", "plugins"], &["tides.wasm: ", "locks `tides`"]);
 
-    // `plugin add --replace` restores the locked file without a request to the registry.
+    // `plugin add --replace` restores the original file without a request to the registry.
     cli.registry.requests();
     cli.fails(1, &in_plugins(&["plugin", "add"]), &["differs from its entry", "--replace"]);
     cli.succeed(&in_plugins(&["plugin", "add", "--replace"]));

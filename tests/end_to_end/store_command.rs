@@ -1,5 +1,5 @@
-//! `store check` and `store rebuild` with the real binary. They compare the tables for searching and listing with the
-//! log, and rebuild them from the log (D6; limit 28).
+//! `store check` and `store rebuild` with the real binary. The commands compare the tables for searching and listing
+//! with the log, and rebuild these tables from the log (D6; limit 28).
 
 use crate::approvals::command_line::TestCli;
 use crate::support::text_reply;

@@ -20,8 +20,8 @@ pub(crate) fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("host/app is two levels deep")
 }
 
-/// Environment variable for test processes that another test process starts: the folder of the components, which are
-/// built already.
+/// The environment variable that passes the folder of the built components to test processes that another test
+/// process starts.
 pub(crate) const BUILT_COMPONENTS: &str = "AGENT_HOST_BUILT_COMPONENTS";
 
 /// The folder of all plugins and fixtures as `NAME.wasm`, built once by the code behind `plugin build`.
@@ -156,7 +156,7 @@ impl TestHost {
         Self { store, sandbox, downscaler: Downscaler::default(), directory }
     }
 
-    /// A directory that plugins may be granted.
+    /// The directory that plugins can access if a test grants it to them.
     pub(crate) fn tree(&self) -> PathBuf {
         self.directory.path().join("tree")
     }
@@ -217,7 +217,7 @@ pub(crate) fn with_tree_grant(test_host: &TestHost, plugin: &str) -> AgentConfig
 /// The configuration, extended so that the probe may also call its service and read the conversation's media.
 pub(crate) fn with_events_and_media(mut config: AgentConfig) -> AgentConfig {
     let allowance = config.plugins.entry("probe".to_owned()).or_default();
-    allowance.grants.events.insert("com.example.probe.v1".parse().expect("an event type"));
+    allowance.grants.events.insert("com.example.probe.v1".parse().expect("the event type is valid"));
     allowance.grants.media = true;
     config
 }
@@ -242,7 +242,7 @@ pub(crate) fn text_reply(text: &str) -> Value {
 /// request with other messages fails the turn, and the error shows the difference.
 pub(crate) fn script_expecting_messages<const N: usize>(replies: [Value; N], requests: [&[&str]; N]) -> Value {
     let replies = replies.into_iter().zip(requests).map(|(mut reply, request)| {
-        let parts = request.iter().map(|message| message.split_once(' ').expect("role and seen count"));
+        let parts = request.iter().map(|message| message.split_once(' ').expect("a role and a seen count"));
         let (roles, seen): (Vec<&str>, Vec<u32>) =
             parts.map(|(role, seen)| (role, seen.parse::<u32>().unwrap())).unzip();
         reply["expect"]["roles"] = json!(roles);
@@ -263,7 +263,7 @@ pub(crate) async fn visible_messages(test_host: &TestHost, session: &Session) ->
     let entries = &session.state().view;
     let ids = entries.iter().map(|entry| entry.id).collect();
     let messages =
-        test_host.store.messages(session.subject(), MessageRange::Ids(ids)).await.expect("messages are there");
+        test_host.store.messages(session.subject(), MessageRange::Ids(ids)).await.expect("the messages can be read");
     let limit = session.state().turn.as_ref().map_or(usize::MAX, |turn| turn.config.result_characters as usize);
     let message_entries = messages.iter().zip(entries);
     message_entries.map(|(message, entry)| shown_message(message, session.state().seen_count(entry), limit)).collect()
@@ -277,7 +277,7 @@ pub(crate) async fn view_summary(test_host: &TestHost, session: &Session) -> Vec
 
 /// Returns all durable events of the session.
 pub(crate) async fn events(test_host: &TestHost, session: &Session) -> Vec<Event> {
-    let events = test_host.store.events(session.subject(), 0, 10_000).await.expect("events are there");
+    let events = test_host.store.events(session.subject(), 0, 10_000).await.expect("the events can be read");
     events.into_iter().map(|timed| timed.event).collect()
 }
 
@@ -295,7 +295,7 @@ pub(crate) async fn event_types(test_host: &TestHost, session: &Session) -> Vec<
 /// Returns all step records of a turn.
 pub(crate) async fn records(test_host: &TestHost, session: &Session, turn: u32) -> Vec<StoredRecord> {
     let range = agent_store::RecordRange::Turn(turn);
-    test_host.store.records(session.subject(), range).await.expect("records are there")
+    test_host.store.records(session.subject(), range).await.expect("the records can be read")
 }
 
 /// Returns the stored results of all calls, in call order: the tool's name, whether the result is an error, and its

@@ -85,7 +85,7 @@ impl WatchedAgent {
         Session::open(&self.test_host.host(), self.live.clone(), OpenSession::New).await.unwrap()
     }
 
-    /// Waits until the agent serves exactly these bytes as its probe.
+    /// Waits until the agent uses exactly these bytes as its probe.
     async fn until(&mut self, bytes: &[u8]) {
         wait_until_serving(&self.live, &digest_of(bytes)).await;
     }
@@ -96,7 +96,7 @@ impl WatchedAgent {
         wait_until(&move || live.current().generation().plugins().len() == 0).await;
     }
 
-    /// Returns the digests of the plugins that the agent serves.
+    /// Returns the digests of the plugins that the agent uses.
     fn served_digests(&self) -> Vec<Digest> {
         self.live.current().generation().plugins().map(|plugin| plugin.digest().clone()).collect()
     }
@@ -190,7 +190,7 @@ async fn p10_a_turn_keeps_the_generation_from_its_start() {
     assert_eq!(
         plugin_digests_of_calls(&test_host, &session, 1).await,
         [names[0].as_str(); 2],
-        "the whole turn has the first version"
+        "the whole turn uses the first version"
     );
     assert!(swaps(&test_host, &session).await.is_empty());
     assert_eq!(old.strong_count(), 0, "the turn is over, so the old version is released");
@@ -385,8 +385,8 @@ async fn p10_a_revocation_takes_effect_immediately() {
     }
 }
 
-/// L17, P10: The stricter of the approval rules at the start of the turn and the current rules applies. This includes
-/// calls of a reply that are not dispatched yet.
+/// L17, P10: The approval rules at the start of the turn and the current rules both count, and the stricter rule
+/// applies. The stricter rule also applies to calls of a reply that are not dispatched yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_applies_the_stricter_of_pinned_and_current_rules() {
     use agent_core::approval::ApprovalPolicy::{self, Allow, Ask, Deny};
@@ -460,7 +460,7 @@ async fn p10_never_prunes_a_version_that_an_open_turn_needs() {
     assert_eq!((now.removed.len(), now.kept), (0, 3), "recent versions stay");
     let later = prune(&*test_host.store, &plugins, SystemTime::now() + Duration::from_secs(7_200)).await.unwrap();
     assert_eq!(later.removed, [digest_of(&probe_version(5))]);
-    assert!(is_stored(1) && is_stored(2) && !is_stored(5), "the versions of the open turn and the serving one stay");
+    assert!(is_stored(1) && is_stored(2) && !is_stored(5), "the versions of the open turn and of the agent stay");
 
     let mut session = Session::open(&test_host.host(), live, OpenSession::Existing(subject)).await.unwrap();
     session

@@ -76,8 +76,8 @@ async fn l20_runs_a_call_written_as_text() {
     expect_finished(run_turn(&mut session, "And again.").await);
 }
 
-/// L20: A call in a code fence does not run. The model gets one note about it, and a model that only writes about calls
-/// can still answer.
+/// L20: A call in a code fence does not run. The model gets one note about such a call, and a model that only writes
+/// about calls can still answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn l20_reports_a_call_in_a_code_fence() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -96,11 +96,11 @@ async fn l20_reports_a_call_in_a_code_fence() {
     assert_eq!(
         expect_finished(run_turn(&mut session, "How?").await).interactions,
         1,
-        "a quoted call of an unknown tool causes no note"
+        "a quoted call to an unknown tool causes no note"
     );
 }
 
-/// L20: Calls that cannot be parsed, and calls of unknown tools, are reported to the user and to the model.
+/// L20: Calls that cannot be parsed, and calls to unknown tools, are reported to the user and to the model.
 #[tokio::test(flavor = "multi_thread")]
 async fn l20_reports_errors_to_the_model() {
     let test_host = TestHost::new(&["probe"]).await;

@@ -210,7 +210,7 @@ impl BlockedTurns<'_> {
         }
     }
 
-    /// A turn that embeds tools. Its server accepts the request and never answers, until this process ends.
+    /// A turn that embeds tools. The embedding server accepts the request and never answers, until this process ends.
     async fn embeddings(&self) -> BlockedTurn {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a loopback port is free");
         let base_url = format!("http://{}/v1", listener.local_addr().expect("the listener has an address"));

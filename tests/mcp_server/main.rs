@@ -1,5 +1,6 @@
-//! An MCP server for tests. Its first argument selects its behaviour. It uses only the standard library, so that tests
-//! can build it with one call of the compiler. It implements version 2025-11-25 of the protocol.
+//! An MCP server for tests. The server's first argument selects its behaviour. The server uses only the standard
+//! library, so that tests can build it with one call of the compiler. The server implements version 2025-11-25 of
+//! the protocol.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, Write, stdin, stdout};
@@ -30,7 +31,8 @@ fn main() {
             std::process::exit(3);
         }
         "endless-line" => endless_line(),
-        // This mode continues after the end of its input and after SIGTERM, and starts a grandchild that does the same.
+        // In this mode, the server keeps running after the end of its input and after SIGTERM. The server also starts a
+        // child process that does the same.
         "stubborn" => stubborn(log.as_deref()),
         _ => {}
     }
@@ -41,7 +43,7 @@ fn main() {
         let message = Message::read(line);
         write_log(log.as_deref(), &message.method);
         match message.method.as_str() {
-            // This mode supports only the newest version of the protocol.
+            // In this mode, the server supports only the newest version of the protocol.
             "initialize" if mode == "newest" => message.refuse(-32601, "unknown method"),
             "server/discover" if mode == "newest" => message.answer(
                 r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private","serverInfo":{"name":"fixture","version":"1"}}"#,
@@ -56,7 +58,7 @@ fn main() {
             "tools/call" => call((mode, log.as_deref()), &message, &mut waiting),
             "ping" => message.answer("{}"),
             "notifications/cancelled" => waiting.clear(),
-            // This mode ignores unknown requests, as some servers do.
+            // In this mode, the server ignores unknown requests, as some servers do.
             _ if mode == "deaf-to-new" && message.id.is_some() => {}
             _ if mode == "dies-of-new" && message.id.is_some() => panic!("unknown method"),
             _ if mode == "odd-to-new" && message.id.is_some() => message.answer("{}"),

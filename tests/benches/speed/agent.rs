@@ -17,7 +17,7 @@ pub(crate) fn script(replies: usize) -> String {
     serde_json::json!({ "replies": vec![reply; replies] }).to_string()
 }
 
-/// An agent without plugins. In each session, it can call the model this many times.
+/// An agent without plugins. In each session, the agent can call the model this many times.
 pub(crate) fn scripted(directory: &Path, replies: usize) -> wasmtime::Result<Arc<Agent>> {
     std::fs::write(directory.join("script.json"), script(replies))?;
     let provider = agent_models::provider("scripted:script.json", directory)?;

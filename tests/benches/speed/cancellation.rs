@@ -1,5 +1,5 @@
-//! "Cancellation" (L29): The time from the request until the end of the turn is stored, for each kind of operation that
-//! a turn can wait for.
+//! "Cancellation" (L29): The time from the request to cancel a turn until the store contains the end of the turn. The
+//! benchmark measures each kind of operation that a turn can wait for.
 
 use crate::agent::in_memory;
 use crate::component::scratch;
@@ -19,7 +19,8 @@ const ROUNDS: usize = 30;
 /// The target for the slowest sample.
 const TARGET: Duration = Duration::from_millis(100);
 
-/// Measures each kind of operation with a durable store on disk. `components` are the plugins that the turns need.
+/// Measures the cancellation of each kind of operation, with a durable store on disk. `components` are the plugins that
+/// the turns need.
 pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmtime::Result<()> {
     let (directory, _) = in_memory()?;
     std::fs::create_dir_all(scratch())?;

@@ -1,5 +1,5 @@
-//! "Compiled code": The time to load a plugin whose code is in the cache, until the plugin can be called. For
-//! comparison, raw wasmtime opens the code of the same component, and neither verifies nor links it.
+//! "Compiled code": How long it takes until a plugin can be called if its code is in the cache. For comparison, raw
+//! wasmtime opens the code of the same component without verifying or linking it.
 
 use crate::component::scratch;
 use crate::samples::Samples;
@@ -16,17 +16,17 @@ use wasmtime::error::Context;
 
 const WARM_UP: usize = 20;
 const ROUNDS: usize = 300;
-/// The target for each MB of compiled code.
+/// The target for the load time per MB of compiled code.
 const TARGET: Duration = Duration::from_millis(1);
 const MEGABYTE: f64 = 1e6;
 /// Below this many MB of code, the fixed cost of a plugin is higher than the cost of its code.
 const SMALL: f64 = 0.5;
 /// The number of functions in the large component.
 const FUNCTIONS: usize = 3_000;
-/// The number of operations in each of these functions.
+/// The number of operations in each function of the large component.
 const OPERATIONS: usize = 150;
 
-/// Measures each component.
+/// Measures how long each component takes to load from the cache.
 pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmtime::Result<()> {
     table.title(format!("compiled code: loaded from the cache, verified, {ROUNDS} samples each"));
     std::fs::create_dir_all(scratch())?;

@@ -15,18 +15,19 @@ const READ: usize = 64 * 1024;
 const TARGET: f64 = 200e6;
 /// The number of chunks in the stream of small events, which has about 8 MB.
 const CHUNKS: usize = 25_000;
-/// Bytes per read in the measurement of linearity. One event needs many reads, so a decoder that scans its bytes again
-/// at each read would be slow.
+/// The number of bytes per read when replies of large events are decoded. One event needs many reads, so a decoder that
+/// scans its bytes again at each read would be slow.
 const SMALL_READ: usize = 4 * 1024;
-/// Bytes of text in the smaller of the two large events. The other event has four times as many.
+/// Bytes of text in the smaller of the two large events. The larger event has four times as many bytes.
 const LARGE: usize = 1024 * 1024;
-/// The maximum ratio of the times for the same text in larger and in smaller events. With quadratic time, the ratio
-/// would be four.
+/// The maximum ratio of the times for the same text in larger and in smaller events. The ratio would be four if the
+/// decoder needed quadratic time.
 const MAX_RATIO: f64 = 2.0;
 
 const WORDS: [&str; 8] = [" the", " answer", " is", ",", " forty", "-two", "\\n\\n", " because"];
 
-/// Measures replies of small chunks, as providers stream them, and replies of large events in two sizes.
+/// Measures how fast replies are decoded. Some replies consist of small chunks, as providers stream them, and others of
+/// large events in two sizes.
 pub(crate) fn measure(table: &mut Table) -> wasmtime::Result<()> {
     let text = stream((0..CHUNKS).map(|chunk| chunk_of("content", WORDS[chunk % WORDS.len()])));
     let thinking = stream((0..CHUNKS).map(|chunk| chunk_of("reasoning_content", WORDS[chunk % WORDS.len()])));

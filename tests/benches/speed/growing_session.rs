@@ -19,10 +19,11 @@ use wasmtime::bail;
 const TURNS: usize = 2_000;
 /// The number of turns that are measured together.
 const WINDOW: usize = 100;
-/// The last turns of the windows that are printed.
+/// The last turn of each window whose results are printed.
 const PRINTED: [usize; 5] = [100, 500, 1_000, 1_500, 2_000];
 
-/// Measures the turns in windows. There is no target, because the time of a turn is proportional to its prompt.
+/// Measures the turns of the session, a window of turns at a time. There is no target, because the time of a turn is
+/// proportional to its prompt.
 pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     std::fs::create_dir_all(scratch())?;
     let disk = tempfile::tempdir_in(scratch())?;

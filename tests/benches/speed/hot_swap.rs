@@ -1,5 +1,5 @@
-//! "Hot swap": Calls at fixed times and at half load, with and without swaps of the plugin's version. Both versions are
-//! already compiled.
+//! "Hot swap": The time of calls that start at fixed times and at half load, with and without swaps of the plugin's
+//! version. Both versions are already compiled.
 
 use crate::component::scratch;
 use crate::samples::Samples;
@@ -18,16 +18,16 @@ use wasmtime::error::Context;
 use wasmtime::{bail, format_err};
 
 const WARM_UP: usize = 500;
-/// The number of blocks of calls with swaps. They alternate with as many blocks without swaps.
+/// The number of blocks of calls with swaps. These blocks alternate with the same number of blocks without swaps.
 const BLOCKS: usize = 10;
 const CALLS: usize = 1_000;
-/// The number of swaps in each block with swaps. The total is 1,000.
+/// The number of swaps in each block with swaps. All blocks together have 1,000 swaps.
 const SWAPS: u32 = 100;
-/// The maximum ratio of the 99th percentiles.
+/// The maximum ratio of the 99th percentile with swaps to the 99th percentile without swaps.
 const RATIO: f64 = 2.0;
 const TOOL: &str = "probe.echo";
 
-/// Measures each call. Its time begins when it should have started.
+/// Measures the duration of each call, from the time at which the call should have started.
 pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Result<()> {
     let options = SandboxOptions { cache_directory: Some(scratch().join("cache")), ..SandboxOptions::default() };
     let sandbox = Sandbox::new(options)?;
@@ -106,7 +106,7 @@ async fn block(sandbox: &Sandbox, live: &LiveAgent, interval: Duration, samples:
     Ok(())
 }
 
-/// Calls with the agent's current generation, as a turn does.
+/// Calls the plugin in the agent's current generation, as a turn does.
 async fn call(sandbox: &Sandbox, live: &LiveAgent) -> wasmtime::Result<()> {
     let agent = live.current();
     let setup = agent.setups().get("probe").context("the plugin is loaded")?;

@@ -1,5 +1,5 @@
-//! "Long history": A turn with the same messages in the view, in a session with few and in one with many older
-//! messages.
+//! "Long history": The time of a turn in a session with few older messages and in a session with many. The messages in
+//! the view are the same.
 
 use crate::agent::{in_memory, scripted};
 use crate::loop_step::{Step, observer};
@@ -25,7 +25,7 @@ const VIEW: u64 = 200;
 const OLDER: [u64; 2] = [100, 100_000];
 const WARM_UP: usize = 20;
 const ROUNDS: usize = 300;
-/// The maximum ratio of the medians.
+/// The maximum ratio of the median time with the long history to the median time with the short history.
 const RATIO: f64 = 1.2;
 const SUBJECT: &str = "bench/0199f3a2-7c1e-7000-8000-3f1b2c4d5e6f";
 /// The number of messages in each commit that creates the history.
@@ -85,7 +85,7 @@ impl HistoryHost {
         let step: Arc<Mutex<Step>> = Arc::default();
         let sandbox = Sandbox::new(SandboxOptions::default())?;
         fill(&store, older).await?;
-        // This updates the search index, so that it is not updated while the turns are measured.
+        // This search updates the search index, so that the index is not updated while the turns are measured.
         store.search_messages("lines", 1).await?;
         let checkpoint = Some(observer(step.clone()));
         let host = Host {

@@ -1,5 +1,5 @@
-//! "One loop step": A scripted model that answers immediately, no tool, and SQLite without `fsync` on an in-memory file
-//! system.
+//! "One loop step": The time of a step without tools. The scripted model answers immediately, and SQLite writes without
+//! `fsync` to an in-memory file system.
 
 use crate::agent::{in_memory, scripted};
 use crate::component::scratch;

@@ -1,5 +1,6 @@
 //! Measures the speed targets of the design. Operations that are compared run in one process and alternate after each
-//! sample, so that noise affects both equally. The program prints a table and does not fail if a target is missed.
+//! sample, so that noise affects all of them equally. The program prints a table and does not fail if a target
+//! is missed.
 
 #![allow(clippy::print_stdout, reason = "the program prints a table")]
 

@@ -23,7 +23,7 @@ const WARM_UP: usize = 1;
 const ROUNDS: usize = 5;
 /// The target for `fsync`s per commit.
 const FSYNCS: f64 = 0.1;
-/// The target for the steps per second, as a share of those without `fsync`.
+/// The target for the steps per second, as a share of the steps per second without `fsync`.
 const SHARE: f64 = 0.7;
 
 /// The results of one round.
@@ -33,7 +33,7 @@ struct Round {
     transactions: u64,
 }
 
-/// Measures both in alternation, on the disk that contains the build.
+/// Measures the sessions with and without `fsync` in alternation, on the disk that contains the build.
 pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     std::fs::create_dir_all(scratch())?;
     let directory = tempfile::tempdir_in(scratch())?;

@@ -1,4 +1,5 @@
-//! "Media policy": One decision on many large images. The policy receives only their descriptions.
+//! "Media policy": The time of one decision about many large images. The policy receives only the descriptions of
+//! the images.
 
 use crate::component::scratch;
 use crate::samples::Samples;

@@ -83,9 +83,9 @@ impl Raw {
     }
 }
 
-/// Defines imports that wasmtime-wasi does not implement as functions that trap. The called tool does not use them.
-/// (Wasmtime's own function for unknown imports would also define imports that have another name in a newer WASI
-/// version.)
+/// If wasmtime-wasi does not implement an import, defines the import as a function that traps. The called tool does not
+/// use such imports. (Wasmtime's own function for unknown imports would also define imports that have another name in a
+/// newer WASI version.)
 fn trap_on_foreign_imports(linker: &mut Linker<State>, component: &Component) -> wasmtime::Result<()> {
     let engine = linker.engine().clone();
     for (name, import) in component.component_type().imports(&engine) {

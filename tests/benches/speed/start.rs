@@ -13,7 +13,7 @@ use wasmtime::bail;
 use wasmtime::error::Context;
 
 const PLUGINS: usize = 50;
-/// The first run compiles the plugins. The other runs fill the system's file cache.
+/// The first run compiles the plugins. The other warm-up runs fill the system's file cache.
 const WARM_UP: usize = 3;
 const ROUNDS: usize = 40;
 const TARGET: Duration = Duration::from_millis(60);
@@ -49,7 +49,7 @@ pub(crate) fn measure(component: &Path, table: &mut Table) -> wasmtime::Result<(
     Ok(())
 }
 
-/// Writes copies of the component, each with another plugin name, tool name and digest. Returns the size of a copy.
+/// Writes copies of the component, each with a different plugin name, tool name and digest. Returns the size of a copy.
 fn write_copies(component: &Path, directory: &Path) -> wasmtime::Result<usize> {
     let component = std::fs::read(component)?;
     let mut size = 0;

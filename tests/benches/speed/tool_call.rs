@@ -24,9 +24,9 @@ use wasmtime::{bail, format_err};
 
 const WARM_UP: usize = 1_000;
 const ROUNDS: usize = 10_000;
-/// The maximum ratio of the host's median to that of raw wasmtime.
+/// The maximum ratio of the host's median to the median of raw wasmtime.
 const RATIO: f64 = 1.5;
-/// The maximum difference between the host's median and that of raw wasmtime.
+/// The maximum difference between the host's median and the median of raw wasmtime.
 const ADDED: Duration = Duration::from_micros(20);
 
 const TOOL: &str = "probe.echo";
@@ -35,7 +35,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 const SESSION: &str = "bench/0199f3a2-7c1e-7000-8000-3f1b2c4d5e6f";
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// Measures raw wasmtime and the host, each without grants and with one tree that it can read.
+/// Measures calls with raw wasmtime and calls through the host. Both are measured without grants, and with one tree
+/// that the tool can read.
 pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Result<()> {
     let tree = tempfile::tempdir()?;
     let raw = Raw::new(component)?;
@@ -51,8 +52,8 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
     let mut samples: [Samples; 4] = Default::default();
     for round in 0..WARM_UP + ROUNDS {
         for index in 0..samples.len() {
-            // Each case follows each other case equally often, so that no case always runs with the caches of the same
-            // other case.
+            // Each case follows each other case equally often, so that no case always runs with the caches that the
+            // same other case has filled.
             let rotated = (index + round / 2) % samples.len();
             let case = if round % 2 == 0 { rotated } else { samples.len() - 1 - rotated };
             let start = Instant::now();

@@ -67,7 +67,7 @@ async fn row_52_a_permanent_approval_is_bound_to_grants_user_and_file() {
     }
     assert_eq!(ledger(&test_host).len(), paid, "nothing was paid without approval");
     expect_finished(pay(&test_host, config()).await);
-    // A manifest that does not request a permission does not have it, so granting it changes nothing.
+    // A plugin whose manifest does not request a permission never has it, so granting the permission changes nothing.
     for (change, config) in [("a setting", with_setting), ("requests", with_requests)] {
         assert!(matches!(pay(&test_host, config).await, TurnResult::Finished(_)), "{change}");
     }
@@ -181,7 +181,7 @@ async fn row_52_an_answer_for_another_agent_file_is_void() {
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
     let moved = AgentConfig { file: Some("/elsewhere/agent.toml".into()), ..with_tree_grant(&test_host, "payer") };
-    // Turns of this agent have started with the component, too.
+    // This turn is run so that the moved agent has also started a turn with the component.
     let _ = pay(&test_host, moved.clone()).await;
     let agent = test_host.agent(moved, replies()).await;
     let mut session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject)).await.unwrap();
@@ -210,7 +210,7 @@ async fn row_52_a_rule_by_name_is_bound_to_the_plugin() {
     drop(with_replaced_plugin(&test_host, with_rule(RuleBinding::Identity), replies()).await);
     assert_eq!(calls_to_approve(&pay(&test_host, with_rule(RuleBinding::Identity)).await), ["call_1_1_1"]);
     assert_eq!(ledger(&test_host).len(), 2, "the other component did not run");
-    // A permanent approval applies to the current component, and the rule needs no change.
+    // A permanent approval allows the new component without a change to the rule.
     allow_permanently(&test_host, with_rule(RuleBinding::Identity)).await;
     expect_finished(pay(&test_host, with_rule(RuleBinding::Identity)).await);
     // A rule that is bound to the name also applies to the next build of the plugin.
@@ -231,7 +231,7 @@ async fn row_52_checks_an_approval_again_before_the_call_runs() {
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
     let moved = AgentConfig { file: Some("/elsewhere/agent.toml".into()), ..with_tree_grant(&test_host, "payer") };
-    // Turns of this agent have started with the component, too.
+    // This turn is run so that the moved agent has also started a turn with the component.
     let _ = pay(&test_host, moved.clone()).await;
     let agent = test_host.agent(moved, replies()).await;
     let mut session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject)).await.unwrap();

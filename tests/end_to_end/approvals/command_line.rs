@@ -136,7 +136,7 @@ fn l17_an_approval_request_is_an_event() {
     assert_eq!((&last["status"], &last["suspension"]["waits"][0]["cause"]), (&json!("suspended"), &json!("approval")));
 }
 
-/// L17: `--yes TOOL` allows only calls of the named tools, and stores no permanent approval.
+/// L17: `--yes TOOL` allows only calls to the named tools, and stores no permanent approval.
 #[test]
 fn l17_yes_allows_only_the_named_tools() {
     let cli = TestCli::new(

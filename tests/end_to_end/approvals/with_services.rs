@@ -93,7 +93,7 @@ fn l10_l17_answers_take_effect_once_in_every_order() {
         for answer in order {
             let outputs =
                 [start_answer(&cli, &session, answer), start_answer(&cli, &session, answer)].map(finish_answer);
-            // The second process finds that the answer is already stored, or that nothing waits for it.
+            // The second process finds that the answer is already stored, or that no call waits for the answer.
             assert!(outputs.iter().any(|(code, _)| matches!(code, Some(0 | 3))), "{order:?}: {outputs:?}");
             assert!(outputs.iter().all(|(code, _)| matches!(code, Some(0 | 2 | 3))), "{order:?}: {outputs:?}");
         }

@@ -66,7 +66,7 @@ async fn l30_the_events_of_a_turn_are_in_order() {
     assert_eq!(received_event_types(&mut watching), expected.concat());
 }
 
-/// L21: The order of the events is the same if the thinking is in the fields that providers use for it.
+/// L21: The order of the events is the same if the thinking is in the fields that providers use for thinking.
 #[tokio::test(flavor = "multi_thread")]
 async fn l21_thinking_in_provider_fields_causes_the_same_events() {
     let test_host = TestHost::new(&["probe"]).await;

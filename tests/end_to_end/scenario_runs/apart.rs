@@ -14,8 +14,8 @@ fn with_helper(helper: &str) -> ScenarioFolder {
     folder
 }
 
-/// S4, I6: A child agent has no effects outside of the scenario. It writes no events to its outbox folder and no files
-/// to the folders that its file grants.
+/// S4, I6: A child agent has no effects outside of the scenario. A child agent writes no events to its outbox folder
+/// and no files to the folders that its agent file grants.
 #[test]
 fn s4_child_agents_have_no_effects_outside_the_scenario() {
     let tide = "[services.tide]\ntype = \"com.example.tide\"\n[outbox]\ndirectory = \"out\"\ncompletions = true\n";
@@ -52,7 +52,7 @@ fn s4_child_agents_see_only_the_variables_of_the_scenario() {
     assert!(printed.contains(expected), "{printed}");
 }
 
-/// S4: A scenario starts no MCP server and reports that. A scenario can still expect that a call of an MCP tool fails.
+/// S4: A scenario starts no MCP server and reports that. A scenario can still expect that a call to an MCP tool fails.
 #[test]
 fn s4_starts_no_mcp_server() {
     let scenario = |turn: &str| {

@@ -1,5 +1,5 @@
 //! The files that scenarios write (S4): transcripts that are kept after a failure, and reports that are written even
-//! after a failure. Also the files that scenarios set up.
+//! after a failure. The tests also cover the files that scenarios set up.
 
 use super::{ScenarioFolder, plugins_line};
 use serde_json::Value;
@@ -44,7 +44,7 @@ fn keeps_good_transcripts() {
     assert_eq!(files.len(), 2, "{files:?}");
 }
 
-/// S4: A transcript is stable for any content. After it is written, the next run produces the same text.
+/// S4: A transcript is stable for any content. After the transcript is written, the next run produces the same text.
 #[test]
 fn transcripts_are_stable() {
     let scenario = plugins_line("text")

@@ -13,7 +13,7 @@ fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// A running registry from Debian. It is stopped when this value is dropped.
+/// A running registry from Debian. The registry is stopped when this value is dropped.
 pub(crate) struct DebianRegistry {
     child: Child,
     pub(crate) host: String,
@@ -204,7 +204,8 @@ fn p11_works_with_debians_minisign_in_both_directions() {
     std::fs::write(cli.path("tides.minisig"), signature).unwrap();
     let output_text = run(&["-V", "-m", "plugins/tides.wasm", "-x", "tides.minisig", "-p", "team.pub"]);
     assert!(output_text.contains("name:tides\tversion:1.0.0"), "{output_text}");
-    // `plugin sign` signs with a key of minisign, and a signature of minisign is accepted for a web address.
+    // `plugin sign` signs with a key of minisign, and a signature of minisign is accepted for a plugin from a
+    // web address.
     run(&["-G", "-W", "-p", "debian.pub", "-s", "debian.key"]);
     let key = std::fs::read_to_string(cli.path("debian.pub")).unwrap().lines().nth(1).unwrap().to_owned();
     cli.agent("required", &key);

@@ -1,5 +1,5 @@
 //! Row 45: With `signatures = "required"`, no unsigned plugin is used, even if the lock file is changed or deleted. Row
-//! 47: Special files instead of plugins or the lock file are refused.
+//! 47: Special files in place of plugins or the lock file are refused.
 
 use super::by_policy::with_agent;
 use super::while_running::scan_until;
@@ -156,7 +156,8 @@ fn row_45_an_edited_lock_allows_nothing_unsigned() {
     cli.fails(2, &list, &["plugins.lock", "a link to a file that does not exist"]);
 }
 
-/// P15, row 45: A locked file with appended bytes is refused, and the error reports that it is not the locked file.
+/// P15, row 45: If bytes were appended to a plugin file that has an entry in the lock file, the file is refused. The
+/// error reports that it is not the locked file.
 #[test]
 fn row_45_appended_bytes_are_not_the_locked_file() {
     let cli = TestCli::new();
@@ -176,7 +177,7 @@ fn row_45_appended_bytes_are_not_the_locked_file() {
     cli.succeed(&["plugin", "list", "plugins"]);
 }
 
-/// Row 47: Pipes, devices and endless files instead of plugins or the lock file are refused immediately, and the
+/// Row 47: Pipes, devices and endless files in place of plugins or the lock file are refused immediately, and the
 /// watcher continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_47_refuses_special_files_and_the_watcher_continues() {

@@ -21,8 +21,8 @@ fn stored_count(store: &Path) -> usize {
     std::fs::read_dir(store).into_iter().flatten().count()
 }
 
-/// Creates a plugin folder with a locked, unsigned plugin from the registry. Returns the author of the plugin, and a
-/// user with a copy of the folder and an empty data folder.
+/// Creates a plugin folder with an unsigned plugin from the registry, which has an entry in the lock file. Returns the
+/// author of the plugin, and a user with a copy of the folder and an empty data folder.
 fn unsigned_plugin_for_new_user() -> (TestCli, TestCli) {
     let author = TestCli::new();
     author.push("tides", "1.0.0", &[]);
@@ -65,7 +65,8 @@ fn p11_compiles_nothing_unverified_from_a_folder() {
     user.succeed(&["plugin", "inspect", file]);
 }
 
-/// P11: `plugin add` and `plugin update` do not compile an unverified plugin, even if the plugin is locked.
+/// P11: `plugin add` and `plugin update` do not compile an unverified plugin, even if the plugin has an entry in the
+/// lock file.
 #[test]
 fn p11_compiles_nothing_unverified_from_a_registry() {
     let (author, user) = unsigned_plugin_for_new_user();
@@ -151,8 +152,8 @@ async fn p11_compiles_nothing_unverified_from_a_watched_folder() {
     assert_eq!((compiled_count(&cache), stored_count(&store)), (0, 0), "nothing was compiled or stored");
 }
 
-/// P11: Only verified bytes are compiled. A component with other bytes under a locked name is refused because of its
-/// digest, before it is parsed.
+/// P11: Only verified bytes are compiled. Under a name in the lock file, a component with another digest is refused
+/// before it is parsed.
 #[test]
 fn p11_refuses_other_bytes_before_compiling_them() {
     let (_author, user) = unsigned_plugin_for_new_user();

@@ -25,7 +25,7 @@ fn fail(folder: &Path, arguments: &[&str]) -> String {
 }
 
 /// P10, O3: A user rolls a plugin back to an earlier version, and then undoes the rollback. The audit log contains
-/// both.
+/// both actions.
 #[test]
 fn p10_history_rollback_and_audit() {
     let directory = tempfile::tempdir().unwrap();

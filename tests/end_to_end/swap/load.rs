@@ -14,17 +14,18 @@ use std::time::Duration;
 
 /// Number of swaps that row 30 requires.
 const SWAPS: usize = 1_000;
-/// Number of file swaps in the normal test run. The test waits for each of them.
+/// Number of file swaps in the normal test run. The test waits for each swap.
 const FILES: u32 = 20;
-/// Number of file swaps that row 30 requires. They run if `AGENT_HOST_EVERY_SWAP` is set.
+/// Number of file swaps that row 30 requires. All of these swaps run if `AGENT_HOST_EVERY_SWAP` is set.
 const ALL_FILES: u32 = 1_000;
 const EVERY_SWAP_VARIABLE: &str = "AGENT_HOST_EVERY_SWAP";
 /// Number of concurrent sessions.
 const SESSIONS: usize = 2;
-/// Maximum number of turns of a session. After these turns, a new session replaces it.
+/// Maximum number of turns of a session. After these turns, a new session replaces the old one.
 const TURNS: usize = 2_000;
 
-/// A version of the probe whose results show which version ran: `probe.echo` returns its number in the name of a field.
+/// A version of the probe whose results show which version ran: `probe.echo` returns the number of the version in the
+/// name of a field.
 fn probe_version(number: u32) -> Vec<u8> {
     let (name, numbered) = (b"attempt.attempt", format!("attempt.attemp{number}"));
     let mut bytes = super::probe_version(number);
@@ -36,7 +37,7 @@ fn probe_version(number: u32) -> Vec<u8> {
 
 /// Returns the version number in a result of a component from [`probe_version`].
 fn version_that_ran(result: &str) -> char {
-    result.split("attemp").nth(1).and_then(|rest| rest.chars().next()).expect("a result of `probe.echo`")
+    result.split("attemp").nth(1).and_then(|rest| rest.chars().next()).expect("the text is a result of `probe.echo`")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,7 +135,7 @@ impl TurnLoad {
                 let recorded: HashSet<_> = calls.iter().map(|call| call.source.as_ref().unwrap().to_string()).collect();
                 let results = calls.iter().map(|call| result_text(&call.result.as_ref().unwrap().content));
                 let ran: HashSet<_> = results.map(|result| version_that_ran(&result)).collect();
-                assert!(recorded.len() == 1 && ran.len() == 1, "a turn has one version: {recorded:?} {ran:?}");
+                assert!(recorded.len() == 1 && ran.len() == 1, "a turn uses one version: {recorded:?} {ran:?}");
                 used.extend(recorded);
             }
         }

@@ -12,7 +12,7 @@ fn short_digest(bytes: &[u8]) -> String {
 }
 
 /// Row 18, P6: Grants and secrets belong to a plugin name, so a new file does not get the name of a plugin that is in
-/// use, even if its file name is first in the order.
+/// use, even if its file name comes first in alphabetical order.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_18_a_name_belongs_to_the_file_that_serves() {
     let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;
@@ -46,7 +46,7 @@ async fn row_18_neither_of_two_new_files_gets_the_name() {
     watched_agent.until(&probe_version(3)).await;
 }
 
-/// P10: A file that conflicts with others is refused with its name, and does not block changes of other files.
+/// P10: A file that conflicts with other files is refused with its name, and does not block changes to other files.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_file_with_conflicting_tools_does_not_block_other_changes() {
     let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;
@@ -69,7 +69,7 @@ async fn p10_a_file_with_conflicting_tools_does_not_block_other_changes() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(HANG_TIMEOUT, written).await.expect("a version that no agent uses is not stored as serving");
+    tokio::time::timeout(HANG_TIMEOUT, written).await.expect("only a version that an agent uses is stored as such");
 
     // When the conflict is gone, the file is loaded.
     std::fs::remove_file(watched_agent.file("probe.wasm")).unwrap();

@@ -150,7 +150,7 @@ fn p6_always_writes_the_grant_to_the_file() {
     assert!(!screen.text().contains("first use"), "{}", screen.text());
 }
 
-/// P6: The user can grant another folder than the shown one, and that folder is written to the file.
+/// P6: The user can grant a folder other than the one in the question, and the chosen folder is written to the file.
 #[test]
 fn p6_grants_another_folder_on_request() {
     let folder = AgentFolder::new(FILE, &[]);
@@ -173,8 +173,8 @@ fn p6_grants_another_folder_on_request() {
     assert!(folder.file().ends_with(&format!("read = [\"{}\"]\n", other_folder.display())), "{}", folder.file());
 }
 
-/// P6: "No" is the default. The denial names the line to add, and the question is not repeated in this run. "Never" is
-/// written to the file.
+/// P6: "No" is the default. The denial names the configuration line to add, and the question is not repeated in this
+/// run. "Never" is written to the file.
 #[test]
 fn p6_no_applies_to_this_run_and_never_is_permanent() {
     let replies = [count(), text_reply("First."), count(), text_reply("Second.")];
@@ -234,7 +234,7 @@ fn p6_a_crash_at_the_question_leaves_no_unknown_outcome() {
     assert!(!output_text.contains("outcome unknown"), "{output_text}");
 }
 
-/// P6: The host does not ask in a script, and the denial names the line to add.
+/// P6: The host does not ask in a script, and the denial names the configuration line to add.
 #[test]
 fn p6_does_not_ask_in_scripts() {
     let folder = AgentFolder::new(FILE, &[count(), text_reply("Done.")]);
@@ -256,8 +256,8 @@ fn p6_does_not_ask_in_scripts() {
     assert!(screen.raw().contains("a.txt has 1 line"), "{}", screen.raw());
 }
 
-/// P6: If two plugins of a batch need grants, the host asks about one after the other. Calls of plugins that need no
-/// grant run in the meantime.
+/// P6: If two plugins of a batch need grants, the host asks about one plugin after the other. Calls of plugins that
+/// need no grant run in the meantime.
 #[test]
 fn p6_asks_about_two_plugins_of_a_batch_in_turn() {
     let calls = [
@@ -287,7 +287,7 @@ fn p6_asks_about_two_plugins_of_a_batch_in_turn() {
 }
 
 /// P6: If the agent has no file, or if the file has changed in the meantime, the grant applies to this run, and the
-/// message shows the line to add.
+/// message shows the configuration line to add.
 #[test]
 fn p6_shows_the_line_that_could_not_be_written() {
     let folder = AgentFolder::new(FILE, &[count(), text_reply("Done.")]);

@@ -5,7 +5,7 @@ use crate::compiler_process::compile_bomb;
 use std::path::Path;
 use std::process::Command;
 
-/// Number of additions that a compiler compiles in not less than one second.
+/// The number of additions in the component, which takes at least one second to compile.
 const ADDITIONS: usize = 120_000;
 
 fn command(data: &Path, arguments: &[&str]) -> Command {

@@ -120,7 +120,7 @@ impl Screen {
         self.wait(&format!("`{text}` at the end"), |shown| shown.trim_end().ends_with(text));
     }
 
-    /// Waits for the next prompt, when `number` prompts are on the screen.
+    /// Waits until the screen shows `number` prompts and ends with a prompt.
     pub(crate) fn wait_for_prompt(&self, number: usize) {
         let count = |shown: &str| shown.lines().filter(|line| *line == ">" || line.starts_with("> ")).count();
         let is_asked = |shown: &str| shown.trim_end().ends_with("\n>") && count(shown) == number;

@@ -38,8 +38,8 @@ fn write_rebuilt_plugin(file: &Path, version: &str) {
     std::fs::write(file, bytes).unwrap();
 }
 
-/// P10: If a plugin is replaced during the chat, the next turn reports and uses it. Unchanged requests need no new
-/// answer.
+/// P10: If a plugin is replaced during the chat, the next turn reports and uses it. The user is not asked again if the
+/// new version requests the same permissions.
 #[test]
 fn p10_a_replaced_plugin_serves_the_next_turn() {
     let folder = AgentFolder::new(GRANTED, &[count(), text_reply("First."), count(), text_reply("Second.")]);
