@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// The subcommand. If it is None, the program runs a turn.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-    /// Options of a turn. They are rejected before a subcommand.
+    /// Options of a turn. It is an error to write them before a subcommand.
     #[command(flatten)]
     pub(crate) run: RunArguments,
     /// Options that every command accepts.
@@ -97,7 +97,8 @@ impl AgentArguments {
 /// Options of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub(crate) struct RunArguments {
-    /// Prompt for the agent; `-`, or a pipe without PROMPT, reads it from stdin. Without it, a terminal opens a session
+    /// Prompt for the agent; with `-`, or without PROMPT in a pipe, the prompt is read from stdin. On a terminal, a
+    /// session without PROMPT is interactive
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
     /// The agent to run.
@@ -118,7 +119,7 @@ pub(crate) struct RunArguments {
     /// CloudEvent file whose data is the prompt; `-` reads it from stdin
     #[arg(long, value_name = "FILE", help_heading = "Session", conflicts_with = "prompt")]
     pub(crate) event: Option<PathBuf>,
-    /// Approve every call of a matching tool that needs approval, for that call only; `*` matches any characters
+    /// Approve calls to tools with this name, each time for one call only; `*` matches any characters
     #[arg(long, value_name = "TOOL", help_heading = "Session", value_parser = tool_pattern)]
     pub(crate) yes: Vec<String>,
     /// Don't reload changed plugins during an interactive session
@@ -195,7 +196,7 @@ pub(crate) enum StoreCommand {
 pub(crate) enum OutboxCommand {
     /// List pending items, oldest first
     List {
-        /// Only this session: its id, or a unique prefix of it
+        /// Select only the events of this session: its id, or a unique prefix of the id
         #[arg(long, value_name = "ID", value_parser = session_id)]
         session: Option<String>,
         /// Include delivered items
@@ -210,7 +211,7 @@ pub(crate) enum OutboxCommand {
         /// Folder for the files; it must exist
         #[arg(value_name = "DIR")]
         directory: PathBuf,
-        /// Only this session: its id, or a unique prefix of it
+        /// Select only the events of this session: its id, or a unique prefix of the id
         #[arg(long, value_name = "ID", value_parser = session_id)]
         session: Option<String>,
     },
@@ -354,7 +355,7 @@ pub(crate) enum SessionCommand {
         /// Maximum number of results
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
-        /// Only sessions that this session delegated work to
+        /// List only sessions that this session delegated work to
         #[arg(long, value_name = "ID", value_parser = session_id)]
         children_of: Option<String>,
         /// Print one JSON line per session
@@ -366,10 +367,10 @@ pub(crate) enum SessionCommand {
         /// Session id, or a unique prefix of it (default: the latest session)
         #[arg(value_parser = session_id)]
         session: Option<String>,
-        /// Print the stored events as JSON lines instead
+        /// Print the stored events as JSON lines instead of the messages
         #[arg(long, conflicts_with = "call")]
         json: bool,
-        /// Show this call's complete arguments and result instead
+        /// Show only this call, with its complete arguments and result
         #[arg(long, value_name = "CALL")]
         call: Option<String>,
     },
@@ -434,7 +435,8 @@ pub(crate) enum SessionCommand {
         decision: Verdict,
         /// Text of the result or error
         text: Option<String>,
-        /// Session, if CALL does not name it (default: the latest session that waits)
+        /// Session of the call, if CALL does not contain it (default: the latest session that waits for a decision
+        /// about CALL)
         #[arg(long, value_name = "ID", value_parser = session_id)]
         session: Option<String>,
     },
@@ -446,7 +448,7 @@ pub(crate) enum SessionCommand {
         /// File with a CloudEvent 1.0 in JSON whose `parentid` is the call id; `-` is stdin
         #[arg(long, value_name = "FILE")]
         event: PathBuf,
-        /// Only record the answer, don't continue the turn
+        /// Record the answer, but don't continue the turn
         #[arg(long)]
         no_run: bool,
         /// Print events as JSON lines; the first line reports how the answer was recorded

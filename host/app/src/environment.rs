@@ -24,8 +24,8 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok()
 }
 
-/// Raises the soft limit of open files to the hard limit. Each plugin and each connection keeps a file open, and the
-/// soft limit is often as low as 256. Child processes inherit the new limit.
+/// Raises the soft limit on the number of open files to the hard limit. Each plugin and each connection keeps a file
+/// open, and the soft limit is often as low as 256. Child processes inherit the new limit.
 #[cfg(unix)]
 pub(crate) fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -40,8 +40,8 @@ pub(crate) fn raise_file_limit() {
     }
 }
 
-/// Maximum limit of open files that the process sets for itself. With a higher limit, child processes that loop over
-/// all file descriptors up to the limit are slow.
+/// Maximum value to which the process raises its limit on open files. With a higher limit, child processes that loop
+/// over all file descriptors up to the limit are slow.
 #[cfg(unix)]
 const MAX_OPEN_FILES: u64 = 65_536;
 

@@ -25,8 +25,9 @@ const HOST_TARGETS: [&str; 9] = [
     "agent_mcp",
 ];
 
-/// Starts logging. The wasm engine and its compiler log only warnings, because only their developers need more. Logs of
-/// the MCP library are off, because they contain complete server messages. The host itself reports the important ones.
+/// Starts logging. The wasm engine and its compiler log only warnings, because only developers of the engine need more
+/// messages. Logs of the MCP library are off, because they contain complete server messages. The host itself reports
+/// the important events of MCP servers.
 pub(crate) fn start(verbose: u8, terminal: &Terminal) {
     let level = ["warn", "info", "debug"][usize::from(verbose.min(2))];
     let host_levels: String = HOST_TARGETS.iter().map(|target| format!(",{target}={level}")).collect();

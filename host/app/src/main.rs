@@ -85,7 +85,7 @@ fn compile() -> ExitCode {
     let Err(reason) = agent_plugins::serve_compiler(std::io::stdin().lock(), std::io::stdout().lock()) else {
         return Exit::Done.into();
     };
-    // If this fails, the parent process is gone.
+    // Writing the reason can fail only if the parent process has exited.
     let _ = writeln!(std::io::stderr(), "{reason}");
     Exit::Failed.into()
 }

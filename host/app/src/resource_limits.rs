@@ -8,20 +8,20 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Stack size in bytes of the thread that runs the program. The limit of the main thread (`ulimit -s`) has no effect on
-/// it.
+/// this thread.
 const STACK_BYTES: usize = 8 << 20;
 /// Number of files that are opened to test whether the limit of open files is reached.
 const PROBE_FILES: usize = 16;
 /// Interval between checks of the remaining processor time.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// The process exits by itself when only this much processor time remains. All processors together use less between two
-/// checks.
+/// The process exits by itself when only this much processor time remains. This time is more than all processors
+/// together use between two checks.
 const RESERVE: Duration = Duration::from_millis(100);
 /// Number of the signal that Linux and the BSDs send at the limit of processor time.
 const SIGXCPU: i32 = 24;
 /// Number of the signal that Linux and the BSDs send at the limit of file sizes.
 const SIGXFSZ: i32 = 25;
-/// Parts of the panic messages of the standard library and tokio if no thread can be started.
+/// Parts of the panic messages that the standard library and tokio print if no thread can be started.
 const THREAD_PANICS: [&str; 2] = ["failed to spawn thread", "spawn worker thread"];
 
 /// Maximum number of arenas of glibc's allocator. By default, glibc creates an arena per thread, up to eight per

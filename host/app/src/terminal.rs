@@ -165,7 +165,7 @@ impl Terminal {
         Silence::new(&self.keyboard)
     }
 
-    /// Makes the keyboard silent again after [`Terminal::restore_keyboard`].
+    /// Turns off the echo again after [`Terminal::restore_keyboard`].
     pub(crate) fn silence_keyboard(&self) {
         self.keyboard.silence();
     }

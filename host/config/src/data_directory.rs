@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub struct DataDirectory {
     root: PathBuf,
     is_explicit: bool,
-    /// User whose sessions are used. None: the user in `logged_in`.
+    /// User whose sessions are used. If it is None, the user in `logged_in` is used.
     user: Option<String>,
     logged_in: Option<String>,
 }
@@ -50,7 +50,8 @@ impl DataDirectory {
         Ok(data)
     }
 
-    /// Returns the same data folder for another user. Only sessions of this user are found in it (row 56).
+    /// Returns the same data folder for another user, so that only sessions of that user are found in the folder
+    /// (row 56).
     pub fn for_user(self, user: Option<String>) -> Self {
         Self { user, ..self }
     }

@@ -25,7 +25,8 @@ pub fn paths_of_host(data: &DataDirectory, environment: &HostEnvironment) -> Vec
     std::iter::once(folder).chain(program).chain(docker).chain(agent_files(Path::new("."))).collect()
 }
 
-/// Returns the paths that are protected for an agent: its configuration, and all files and folders that it names.
+/// Returns the paths that are protected for an agent: its configuration file, and all files and folders that the
+/// configuration names.
 pub fn paths_of_agent(settings: &Settings) -> Vec<ProtectedPath> {
     let file = &settings.file;
     let folder = settings.folder();
@@ -99,7 +100,7 @@ const SHOWN_ENTRIES: usize = 4;
 /// Files of agents are left out.
 pub fn excluded_from_writing(protected: &[ProtectedPath], folder: &Path) -> Vec<String> {
     let Ok(folder) = folder.canonicalize() else { return Vec::new() };
-    // The entries are grouped by reason, because some reasons protect many files.
+    // The entries are grouped by the reason for their protection, because some reasons apply to many files.
     let mut entries_by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for protected in protected.iter().filter(|protected| protected.kind != ProtectedKind::AgentFiles) {
         let canonical = canonical_prefix(&protected.path);
@@ -126,7 +127,7 @@ pub fn excluded_from_writing(protected: &[ProtectedPath], folder: &Path) -> Vec<
         names.retain(|name| seen.insert(name.clone()));
         let folders: Vec<_> = names.iter().filter(|name| name.ends_with('/')).cloned().collect();
         names.retain(|name| !folders.iter().any(|folder| folder != name && name.starts_with(folder)));
-        // A single hidden entry is shown, because it takes no more space than "and 1 more".
+        // A single hidden entry is shown, because its name takes no more space than "and 1 more".
         if names.len() <= SHOWN_ENTRIES + 1 {
             excluded.extend(names);
         } else {

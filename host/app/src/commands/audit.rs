@@ -85,7 +85,7 @@ fn describe(entry: &AuditEntry) -> String {
         }
         AuditAction::RollbackUndone { directory, plugin, from, to } => {
             let versions = format!("{} → {}", from.short(), to.short());
-            (format!("{BOLD}{}{BOLD:#} is served from its file again: {versions}", line(plugin)), line(directory))
+            (format!("{BOLD}{}{BOLD:#} is loaded from its file again: {versions}", line(plugin)), line(directory))
         }
         AuditAction::Refused { directory, subject, reason } => {
             (format!("{BOLD}{}{BOLD:#} was refused: {}", line(subject), line(reason)), line(directory))

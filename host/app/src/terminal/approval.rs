@@ -9,9 +9,9 @@ use agent_core::tool::Traits;
 use agent_core::visible::is_invisible;
 use serde_json::Value;
 
-/// Maximum number of characters of an argument that are shown. The answer `v` shows all of them.
+/// Maximum number of characters of an argument that are shown. The answer `v` shows the complete argument.
 const MAX_CHARACTERS: usize = 400;
-/// Maximum number of arguments that are shown. The answer `v` shows all of them.
+/// Maximum number of arguments that are shown. The answer `v` shows all arguments.
 const MAX_FIELDS: usize = 16;
 
 /// The user's answer to an approval request.

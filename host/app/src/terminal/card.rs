@@ -10,7 +10,8 @@ use unicode_width::UnicodeWidthStr;
 
 /// Maximum number of lines of a result.
 const RESULT_LINES: usize = 6;
-/// Maximum number of lines of an error. It is larger than for a result, because an error explains what to do.
+/// Maximum number of lines of an error. This limit is larger than the limit for a result, because an error explains
+/// what to do.
 const ERROR_LINES: usize = 12;
 /// Maximum number of lines for arguments that don't fit on the line of the name.
 const ARGUMENT_LINES: usize = 6;

@@ -11,8 +11,8 @@ use agent_runtime::summary::EXTRACT;
 
 /// Maximum number of characters of a name or message that are shown.
 const MAX_CHARACTERS: usize = 100;
-/// Maximum number of characters of a provider's message that are shown. It is larger than for other messages, because a
-/// provider's message often explains what to do.
+/// Maximum number of characters of a provider's message that are shown. This limit is larger than the limit for other
+/// messages, because a provider's message often explains what to do.
 const MAX_REASON: usize = 600;
 
 /// Formats an event as lines. None for tool calls, for their results, and for events that users don't need to see.
@@ -132,8 +132,8 @@ pub(crate) fn activity(event: &EventKind) -> Option<String> {
     }
 }
 
-/// Returns the reason why an unfinished reply was discarded, according to the event after it. None if the event
-/// contains no reason.
+/// Returns the reason why an unfinished reply was discarded, according to the next event. None if the event contains
+/// no reason.
 pub(crate) fn discard_reason(event: &EventKind) -> Option<&'static str> {
     match event {
         EventKind::Retry { .. } | EventKind::ModelFallback { .. } => Some("it was interrupted"),

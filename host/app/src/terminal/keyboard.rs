@@ -21,7 +21,7 @@ impl Keyboard {
         self.original.silence();
     }
 
-    /// Restores the mode from before [`Keyboard::silence`], and returns the mode before this call.
+    /// Restores the mode that the keyboard had before [`Keyboard::silence`], and returns the mode before this call.
     pub(super) fn restore(&self) -> KeyboardMode {
         self.original.restore()
     }
@@ -65,7 +65,7 @@ mod unix {
     use std::io::{stderr, stdin, stdout};
     use std::sync::{Mutex, PoisonError};
 
-    /// Terminal modes from before the keyboard was silenced. None if the keyboard is not silenced.
+    /// Terminal modes that were in effect before the keyboard was silenced. None if the keyboard is not silenced.
     #[derive(Debug, Default)]
     pub(in crate::terminal) struct OriginalMode(Mutex<Option<Termios>>);
 

@@ -43,7 +43,7 @@ pub(crate) struct Markdown {
     gap: Gap,
     fence: Option<OpenFence>,
     table: Option<Table>,
-    /// Column of the text of the last list item. A line that is indented by four columns more is code.
+    /// Column of the text of the last list item. A line that is indented by four more columns than this text is code.
     item: usize,
     /// True if the previous line was empty or indented code, so that an indented line can be code.
     may_be_code: bool,

@@ -102,8 +102,8 @@ pub(crate) async fn last_suspension(store: &dyn Store, session: &str) -> Result<
     .await
 }
 
-/// Folds the events of a session in order. If the process died before it created the session, the result is the
-/// default.
+/// Computes a state from the events of a session, in their order. If the process died before it created the session,
+/// the result is the default state.
 pub(crate) async fn fold_events<T: Default>(
     store: &dyn Store,
     session: &str,

@@ -18,7 +18,7 @@ pub const BUILT_IN: [&str; 2] = ["offline", "scripted"];
 pub(super) const BUILT_IN_TOOLS: [&str; 4] =
     [name::LIST_DIRECTORY, name::READ_FILE, name::READ_RESULT, name::MEMORY_SEARCH];
 
-/// How the list of keys defines a name in a table.
+/// Whether a name in a table is a key, a table or unknown, according to the list of keys.
 enum Meaning {
     Value(&'static Key),
     Table(Vec<&'static str>),

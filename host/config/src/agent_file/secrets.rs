@@ -18,7 +18,7 @@ pub(super) fn read(plugin: &str, entry: &Entry<'_>) -> Option<SecretGrant> {
     Some(SecretGrant { plugin: plugin.to_owned(), env: text("env")?, template, origin: entry.value.location() })
 }
 
-/// Checks the required keys, which the list of keys cannot express.
+/// Checks that the required keys are set. The list of keys does not define which keys are required.
 pub(super) fn check(parent: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
     let key = parent.key_of(&entry.name);
     for (needed, example) in [("env", "env = \"API_TOKEN\""), ("hosts", "hosts = [\"api.example.com\"]")] {

@@ -22,7 +22,7 @@ pub struct ServiceTable {
     pub emits: BTreeMap<String, Value>,
     /// Attribute `domain` of the requests, for routing.
     pub domain: Option<String>,
-    /// Maximum time to wait for an answer, in milliseconds. None: no limit.
+    /// Maximum time to wait for an answer, in milliseconds. If it is None, the time has no limit.
     pub answer_within_ms: Option<u32>,
     /// Priority of calls to the service. Of all calls in one model reply, only those with the highest priority run.
     pub priority: Option<i32>,

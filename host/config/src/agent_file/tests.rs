@@ -419,7 +419,7 @@ windows = 3
     "#);
 }
 
-/// An error shows at most 50 problems and the number of the others.
+/// An error shows at most 50 problems, and the number of the remaining problems.
 #[test]
 fn shows_a_limited_number_of_problems() {
     let wrong: String = (0..1000).map(|number| format!("key{number} = {number}\n")).collect();

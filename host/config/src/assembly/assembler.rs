@@ -27,7 +27,7 @@ pub enum UnusablePlugins {
 /// Assembles agents for a host.
 #[derive(Clone, Copy)]
 pub struct Assembler<'a> {
-    /// Store that records which plugin versions have served.
+    /// Store that records which plugin versions were used.
     pub store: &'a dyn Store,
     /// Sandbox of the host, opened with `open_sandbox` for the same settings.
     pub sandbox: &'a Sandbox,
@@ -94,7 +94,7 @@ impl AssembledAgents {
     }
 
     /// Stores the trial results of new plugin versions, so that the next process continues the trials (P10). Call this
-    /// method when no more turns run.
+    /// method after the last turn has ended.
     pub async fn record_trials(&self, store: &dyn Store, reporter: &dyn Reporter) {
         for AssembledAgent { live, settings } in &self.all {
             let Some(folder) = &settings.plugins else { continue };

@@ -10,7 +10,7 @@ use agent_runtime::registry::Availability;
 
 /// The built-in model, which is always available.
 const OFFLINE: &str = "offline/router";
-/// Width in columns of the column with the commands and their arguments.
+/// Width, in characters, of the part of a line that shows a command and its arguments.
 const COMMAND_WIDTH: usize = 26;
 
 /// Lists the commands, and the keys that are not obvious.

@@ -67,7 +67,7 @@ pub(super) async fn rollback(
         let Rollback { from: to, to: from, .. } = rollback;
         let action = AuditAction::RollbackUndone { directory: directory.clone(), plugin: plugin.clone(), from, to };
         store.audit(vec![action]).await.map_err(Failure::failed)?;
-        terminal.note(format!("{BOLD}{plugin}{BOLD:#} is served from its file in {directory} again"));
+        terminal.note(format!("{BOLD}{plugin}{BOLD:#} is loaded from its file in {directory} again"));
         return Ok(());
     }
     let serving = versions.iter().find(|version| version.ended.is_none()).map(|version| &version.digest);
@@ -117,7 +117,7 @@ async fn versions_of(
     let directories: BTreeSet<_> = versions.iter().map(|version| version.directory.clone()).collect();
     match directories.into_iter().collect::<Vec<_>>().as_slice() {
         [] => Err(Failure::refused(format!(
-            "no version of a plugin `{plugin}` has been used; `agent-host plugin history` shows those that have"
+            "no version of a plugin `{plugin}` has been used; `agent-host plugin history` shows the used versions"
         ))),
         [one] => Ok((one.clone(), versions)),
         several => Err(Failure::refused(format!(

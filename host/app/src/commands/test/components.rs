@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Maximum number of folders in which a plugin is searched by its name: the scenario's folder and its parents.
+/// Maximum number of folders in which the host looks for a plugin by its name: the scenario's folder and its parents.
 const SEARCHED_FOLDERS: usize = 6;
 
 /// Finds the components that scenarios use.
@@ -55,9 +55,9 @@ impl Components {
         self.built.insert(project.to_owned(), component);
     }
 
-    /// Returns the projects that these scenarios need, grouped by the folder that their components are written to. This
-    /// is the tested folder if it contains the project, as with `--plugins DIR --build`. Otherwise, this is the
-    /// project's folder, as with `plugin build`.
+    /// Returns the projects that these scenarios need, grouped by the folder that their components are written to.
+    /// Components are written to the tested folder if it contains the project, as with `--plugins DIR --build`.
+    /// Otherwise, they are written to the project's folder, as with `plugin build`.
     pub(super) fn projects<'s>(
         &mut self,
         scenarios: impl Iterator<Item = &'s Scenario>,

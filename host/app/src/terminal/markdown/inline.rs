@@ -197,11 +197,11 @@ impl<'t> Window<'t> {
 
 /// The closing marks of an emphasis.
 enum Closer {
-    /// More text is needed to find them.
+    /// More text is needed to find the closing marks.
     Undecided,
     /// The text contains no closing marks.
     None,
-    /// Their position in the text, in bytes.
+    /// Position of the closing marks in the text, in bytes.
     At(usize),
 }
 

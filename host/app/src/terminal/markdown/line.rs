@@ -10,7 +10,7 @@ const TAB: usize = 4;
 pub(super) enum Kind {
     /// An empty line.
     Blank,
-    /// A line that starts with `>`. The text after it is a line within the quote.
+    /// A line that starts with `>`. The text after the `>` is a line within the quote.
     Quote,
     /// A heading with this number of `#`.
     Heading(usize),

@@ -31,7 +31,7 @@ pub(super) struct Table {
     alignments: Vec<Alignment>,
     /// Cells of the rows that have not been shown.
     rows: Vec<Vec<String>>,
-    /// None until the first rows are shown.
+    /// Layout of the columns. None until the first rows are shown.
     layout: Option<Layout>,
 }
 

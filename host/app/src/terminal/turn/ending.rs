@@ -160,7 +160,7 @@ impl TurnView<'_> {
                     suspension::awaited_delegates(&*self.storage.store, &suspension, &self.storage.data).await?;
                 if self.usage == SessionUse::Interactive && !delegates.is_empty() {
                     delegates.push(format!(
-                        "{DIM}or here: /approve asks for the open answers, /cancel ends the turn{DIM:#}"
+                        "{DIM}or here: /approve asks for the missing answers, /cancel ends the turn{DIM:#}"
                     ));
                 }
                 for lines in decisions.into_iter().chain(answers).chain(delegates) {

@@ -2,7 +2,8 @@
 
 use super::super::native_builds::CARGO_ANCESTOR_FILES;
 
-/// Stands for all names without an extension in a list of endings. See [`agent_plugins::ProtectedKind::CodeFiles`].
+/// In a list of endings, this value stands for all names without an extension.
+/// See [`agent_plugins::ProtectedKind::CodeFiles`].
 const NO_EXTENSION: &str = agent_plugins::NO_EXTENSION;
 
 /// A programming language, with the names of the files that its programs load as code.

@@ -1,5 +1,5 @@
 //! `plugin add`: installs a plugin from a registry, a web server or a file into the plugin folder, or restores the
-//! locked plugins that are missing in the folder.
+//! locked plugins that are missing from the folder.
 
 use super::super::{describe, print};
 use super::candidate::{self, Candidate};
@@ -145,9 +145,9 @@ impl PluginAddition<'_> {
         print(self.terminal, added(&candidate, &path))
     }
 
-    /// Checks that the new plugin may replace the locked plugin, because the new plugin inherits the grants of that
-    /// name. A plugin from another source, or an older version that may have a known vulnerability, must be allowed
-    /// explicitly.
+    /// Checks that the new plugin may replace the locked plugin, because the new plugin gets all grants to the locked
+    /// plugin's name. A plugin from another source, or an older version that may have a known vulnerability, must be
+    /// allowed explicitly.
     fn check_successor(&self, before: &LockedPlugin, new: &LockedPlugin, source: &Source) -> Result<(), Failure> {
         if !is_same_source(before, source) {
             return match self.replace {
@@ -225,7 +225,8 @@ impl PluginAddition<'_> {
             candidate::fetch(&self.registry, &found, &self.component_cache, signatures, self.terminal).await?;
         if fetched.digest() != plugin.component {
             return Err(Failure::failed(format!(
-                "{} has changed: its digest is {}, and {} is locked; `agent-host plugin update {}` installs the new version",
+                "{} has changed: its digest is {}, but the lock file has {}; `agent-host plugin update {}` installs \
+                 the new version",
                 plugin.reference,
                 fetched.digest().short(),
                 plugin.component.short(),
