@@ -172,8 +172,8 @@ pub(crate) struct ForUser<C: Subcommand> {
     #[command(subcommand)]
     pub(crate) command: C,
     /// User who owns the sessions (default: the logged-in user)
-    // The id must differ from the id of a turn's `--user`, because clap copies the value of a global option to every
-    // argument with the same id.
+    // The argument's id must differ from the id of a turn's `--user`, because clap copies the value of a global option
+    // to every argument with the same id.
     #[arg(long = "user", id = "sessions_of", value_name = "NAME", global = true, value_parser = user_name)]
     pub(crate) user: Option<String>,
 }
@@ -323,13 +323,14 @@ pub(crate) enum PluginCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Add and lock a plugin from a registry, a URL or a file, or fetch all missing locked plugins
+    /// Add a plugin from a registry, a URL or a file, and record it in plugins.lock; or fetch missing plugins
+    /// of plugins.lock
     Add(AddArguments),
-    /// Update locked plugins to newer versions, and show what changes
+    /// Update the plugins in plugins.lock to newer versions, and show what changes
     Update(UpdateArguments),
-    /// Remove a locked plugin from the folder
+    /// Remove a plugin from plugins.lock and from the folder
     Remove(RemoveArguments),
-    /// Check that locked plugins are unmodified and signed as `[sharing]` requires; needs no network
+    /// Check that the plugins in plugins.lock are unmodified, and signed as `[sharing]` requires; needs no network
     Verify(FolderArguments),
     /// Search a plugin index, such as the one of a team
     Search(SearchArguments),
@@ -343,7 +344,7 @@ pub(crate) enum PluginCommand {
     Rollback(RollbackArguments),
     /// Delete stored components that no open turn and no recent version needs
     Prune,
-    /// List components that crashed the examining process, with the reason, or release one
+    /// List components that crashed the process that examines components, with the reasons, or release one of them
     Quarantine(QuarantineArguments),
 }
 
@@ -376,7 +377,8 @@ pub(crate) enum SessionCommand {
     },
     /// Continue a session: finish an interrupted turn, then send PROMPT
     Resume(ResumeArguments),
-    /// Search all sessions for messages that contain all these words, including messages that left the prompt
+    /// Search all sessions for messages that contain all these words, including messages that were removed from
+    /// the prompt
     Search {
         /// Words that a message must contain
         #[arg(required = true, value_name = "WORD")]
@@ -393,11 +395,12 @@ pub(crate) enum SessionCommand {
         /// Session id, or a unique prefix of it
         #[arg(value_parser = session_id)]
         session: String,
-        /// Last message to copy, with the results of its calls; `session show` has the numbers (default: all messages)
+        /// Last message to copy, with the results of its calls; `session show` shows the numbers (default:
+        /// all messages)
         #[arg(long, value_name = "MESSAGE", value_parser = clap::value_parser!(u64).range(1..))]
         at: Option<u64>,
     },
-    /// Undo a session's last turn; it stays stored and searchable, but the model no longer sees it
+    /// Undo a session's last turn; the turn stays stored and searchable, but the model no longer sees it
     Undo {
         /// Session id, or a unique prefix of it
         #[arg(value_parser = session_id)]

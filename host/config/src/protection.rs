@@ -62,7 +62,7 @@ pub fn paths_of_agent(settings: &Settings) -> Vec<ProtectedPath> {
     paths.chain(scripts).chain(servers).chain(sources).chain(agent_files(folder)).collect()
 }
 
-/// Returns the files that are searched when an agent is looked up by name.
+/// Returns the files that the host reads to find an agent by its name.
 fn agent_files(folder: &Path) -> [ProtectedPath; 2] {
     let files = |folder: PathBuf| protected_path(folder, "an agent's configuration", ProtectedKind::AgentFiles);
     [files(folder.to_owned()), files(folder.join(AGENT_FOLDER))]

@@ -75,7 +75,7 @@ impl AgentWatch {
         Self { notices: None, files, _stop_on_drop: stop.drop_guard() }
     }
 
-    /// Returns the next event, or None if there is no event yet. Does not wait.
+    /// Returns the next event without waiting, or None if there is no event yet.
     pub fn try_next(&mut self) -> Option<WatchEvent> {
         let notice = self.notices.as_mut().and_then(|notices| notices.try_recv().ok()).map(WatchEvent::Plugins);
         notice.or_else(|| self.files.try_recv().ok())

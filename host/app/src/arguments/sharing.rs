@@ -86,13 +86,14 @@ pub(crate) struct SignArguments {
 /// Arguments of `plugin add`.
 #[derive(Debug, Args)]
 pub(crate) struct AddArguments {
-    /// Source: HOST/PATH[:TAG], a URL (https://…), a file or a folder (default: fetch all missing locked plugins)
+    /// Source: HOST/PATH[:TAG], a URL (https://…), a file or a folder (default: fetch all missing plugins
+    /// of plugins.lock)
     #[arg(value_name = "REF|PATH|URL", value_parser = source)]
     pub(crate) source: Option<Source>,
     /// Replace a file that was modified, that has no entry in the lock file, or whose entry names another source
     #[arg(long)]
     pub(crate) replace: bool,
-    /// Accept a plugin that is older than the locked version, has other content for the same version, or is no
+    /// Accept a plugin that is older than the version in plugins.lock, has other content for the same version, or is no
     /// longer signed
     #[arg(long)]
     allow_downgrade: bool,
@@ -138,7 +139,7 @@ pub(crate) struct RemoveArguments {
     /// Name of the plugin
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Only remove the lock entry, and keep the file as an unlocked plugin
+    /// Only remove the plugin's entry from plugins.lock, and keep its file
     #[arg(long)]
     pub(crate) keep_file: bool,
     /// Folder that contains the plugin.

@@ -1,4 +1,5 @@
-//! `audit`: prints the audit log, which contains grants, denials, approvals and changes of plugin versions (O3).
+//! `audit`: prints the audit log, which contains grants, denials, approvals and changes to the plugin versions in
+//! use (O3).
 
 use crate::arguments::versions::AuditArguments;
 use crate::exit::{Exit, Failure};

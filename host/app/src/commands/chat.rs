@@ -207,7 +207,7 @@ impl Chat<'_> {
         }
     }
 
-    /// Shows the changes of the agents' files, and the files in the plugin folder that were refused.
+    /// Shows the changes to the agents' files, and the files in the plugin folder that were refused.
     fn show_changes(&mut self) {
         while let Some(news) = self.watch.try_next() {
             if let Some(text) = self.describe(news) {

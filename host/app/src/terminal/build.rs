@@ -58,7 +58,7 @@ pub(crate) fn show_load(terminal: &Terminal, event: &LoadEvent) {
     }
 }
 
-/// The running compilations, and the number of finished ones.
+/// The running compilations, and the number of finished compilations.
 #[derive(Debug, Default)]
 pub(super) struct Compiling {
     /// Name and size in bytes of each component, in the order in which the compilations started.

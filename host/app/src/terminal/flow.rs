@@ -145,7 +145,7 @@ impl Flow {
             _ => self.word.push((style, character.into())),
         }
         self.word_width += width;
-        // A word of this width never fits on a line and is broken in any case, so it is not buffered any longer.
+        // A word of this width does not fit on any line and must be broken, so the writer stops buffering it.
         if self.word_width >= self.width {
             self.end_word();
         }

@@ -74,7 +74,7 @@ fn check_eviction(root: &Table<'_>) {
     }
 }
 
-/// Rejects a guest stack that leaves too little stack for the host functions, which run on the same stack.
+/// Rejects a guest stack that is too large. Host functions run on the same stack and need a part of it.
 fn check_stacks(root: &Table<'_>) {
     let Some(limits) = root.table("host").and_then(|host| host.table("limits")) else { return };
     let defaults = HostLimits::default();

@@ -118,7 +118,7 @@ struct PathCollector<'a> {
     working_directory: PathBuf,
     /// Description of the protected paths, for messages.
     what: &'a str,
-    /// Files that are searched in folders above the code. These files are added last, so that messages mention
+    /// Files that programs look for in the folders above the code. These files are added last, so that messages mention
     /// them last.
     ancestor_files: Vec<PathBuf>,
     paths: Vec<ProtectedPath>,
@@ -203,8 +203,8 @@ impl PathCollector<'_> {
         }
     }
 
-    /// Adds the files that a language searches above a folder of code. If the folder contains the agent's folder, also
-    /// adds the code files in the folder, which are recognised by their names.
+    /// Adds the files that programs of a language look for in the folders above a folder of code. If the folder
+    /// contains the agent's folder, also adds the code files in the folder, which are recognised by their names.
     fn add_code_files(&mut self, code: &Path, language: &Language) {
         let Ok(canonical) = code.canonicalize() else { return };
         self.ancestor_files

@@ -30,7 +30,7 @@ pub trait ModelChooser: Send + Sync {
     fn can_ask(&self) -> bool;
 
     /// Asks the user to choose one of the offered models. There is at least one offer. Returns None if the user chooses
-    /// no model; the built-in `offline` model is then used.
+    /// no model, so that the built-in `offline` model is used.
     async fn choose(&self, offers: Vec<ModelOffer>) -> Option<ModelOffer>;
 
     /// Reports that `model` is used because the server at the base URL has no other model. The name is safe to display.

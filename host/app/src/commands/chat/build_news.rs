@@ -45,7 +45,7 @@ fn built(plugin: &BuiltPlugin) -> String {
     format!("{DIM}built {name} {} ({}){next}{DIM:#}", digest.short(), text::size(*size))
 }
 
-/// Describes a change of the plugin version in use, or returns `None` if the version has not changed.
+/// Describes a change to the plugin version in use, or returns `None` if the version has not changed.
 pub(super) fn swapped(notice: &Notice) -> Option<String> {
     match notice {
         Notice::Swapped { plugin, to: Some(to), .. } => {

@@ -24,8 +24,8 @@ use std::time::Duration;
 
 /// Name of an agent whose file contains no name.
 const DEFAULT_NAME: &str = "test";
-/// Wait before a call of a scripted model is retried. It is short, because there is no server that retries could
-/// overload.
+/// Wait before a call to a scripted model is retried. The wait is short, because there is no server that retries
+/// could overload.
 const RETRY_WAIT: Duration = Duration::from_millis(1);
 
 /// Creates the agents of scenarios.

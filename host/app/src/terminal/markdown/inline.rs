@@ -168,7 +168,7 @@ impl Inline {
     }
 }
 
-/// The text in which the closing mark is searched.
+/// The text in which the renderer looks for the closing mark.
 struct Window<'t> {
     text: &'t str,
     /// `Over` if text that arrives later cannot change the result.

@@ -12,8 +12,8 @@ pub(super) struct Language {
     pub(super) scripts: &'static [&'static str],
     /// Endings of the names of files that are loaded from the folder of a script and from the working directory.
     pub(super) loads: &'static [&'static str],
-    /// Names of files and folders that are searched in the folder of a script, in the working directory, and in every
-    /// folder above these two.
+    /// Names of files and folders that programs look for in the folder of a script, in the working directory, and in
+    /// every folder above these two.
     pub(super) above: &'static [&'static str],
 }
 

@@ -17,7 +17,7 @@ use agent_registry::{
 };
 use std::path::Path;
 
-/// Installs the plugins of a source. Without a source, restores all locked plugins.
+/// Installs the plugins of a source. Without a source, restores all plugins in the lock file.
 pub(in super::super) async fn add(
     arguments: AddArguments,
     data: Option<&Path>,
@@ -161,13 +161,14 @@ impl PluginAddition<'_> {
         check_update(new, before, &self.target.trust, self.downgrade).map_err(Failure::refused)
     }
 
-    /// Restores the locked plugins whose files are missing or differ.
+    /// Restores the plugins in the lock file whose components are missing or differ.
     async fn restore(&self) -> Result<Exit, Failure> {
         let lock = self.target.folder.lock_file().map_err(failed)?;
         if lock.plugins().is_empty() {
             let folder = self.target.folder.path().display();
             return Err(Failure::refused(format!(
-                "`{folder}` has no locked plugins; name a plugin to add: HOST/PATH[:TAG], a web address or a file"
+                "the plugins.lock of `{folder}` contains no plugins; name a plugin to add: HOST/PATH[:TAG], a web \
+                 address or a file"
             )));
         }
         let mut exit = Exit::Done;
@@ -187,12 +188,12 @@ impl PluginAddition<'_> {
             }
         }
         if exit == Exit::Done {
-            self.terminal.note("all locked plugins are present");
+            self.terminal.note("all plugins of plugins.lock are present");
         }
         Ok(exit)
     }
 
-    /// Restores exactly the locked component, from the plugin store or else from its source.
+    /// Restores the component that has the digest in the lock file, from the plugin store or else from its source.
     async fn restore_one(&self, plugin: &LockedPlugin) -> Result<(), Failure> {
         let bytes = match self.component_cache.store.get(&plugin.component) {
             Ok(bytes) => bytes,
