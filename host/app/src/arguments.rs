@@ -39,7 +39,7 @@ use versions::{AuditArguments, HistoryArguments, QuarantineArguments, RollbackAr
 #[command(name = "agent-host", version, override_usage = USAGE, after_help = SHORT, after_long_help = LONG)]
 #[command(disable_help_subcommand = true, max_term_width = 100)]
 pub(crate) struct Arguments {
-    /// The subcommand. If it is None, the program runs a turn.
+    /// The subcommand. If there is no subcommand, the program runs a turn.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
     /// Options of a turn. It is an error to write them before a subcommand.
@@ -81,7 +81,7 @@ pub(crate) struct AgentArguments {
     /// key_value_mib=N, model_tokens=N, events=TYPE or media=true
     #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse, help_heading = "Agent")]
     pub(crate) grant: Vec<Grant>,
-    /// Build the projects in the plugin folder first
+    /// Build the projects in the plugin folder before the plugins are loaded
     #[arg(long, help_heading = "Agent")]
     pub(crate) build: bool,
 }
@@ -127,7 +127,7 @@ pub(crate) struct RunArguments {
     pub(crate) no_watch: bool,
 }
 
-/// Subcommands. Without one, the program runs a turn.
+/// Subcommands. If the command line contains no subcommand, the program runs a turn.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Create, build, check, inspect, call and share plugins

@@ -19,7 +19,7 @@ pub(crate) fn host() -> HostEnvironment {
     environment
 }
 
-/// Returns the value of an environment variable. None if the variable is not set or is not valid UTF-8.
+/// Returns the value of an environment variable. Returns None if the variable is not set or is not valid UTF-8.
 pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok()
 }
@@ -91,7 +91,7 @@ pub(crate) fn this_program() -> Option<PathBuf> {
     if running.exists() { Some(running.to_owned()) } else { env::current_exe().ok() }
 }
 
-/// Returns the user's editor and its arguments, from `VISUAL` or `EDITOR`. None if neither variable is set.
+/// Returns the user's editor and its arguments, from `VISUAL` or `EDITOR`. Returns None if neither variable is set.
 pub(crate) fn editor() -> Option<Vec<String>> {
     let named = ["VISUAL", "EDITOR"].into_iter().find_map(variable)?;
     let words: Vec<String> = named.split_whitespace().map(str::to_owned).collect();

@@ -25,7 +25,7 @@ pub(crate) enum Activity {
 pub(crate) struct Interrupts {
     /// The current activity, and the token that is cancelled when it must stop.
     current: Arc<Mutex<(Activity, CancellationToken)>>,
-    /// Cancelled when the process must end.
+    /// Token that is cancelled when the process must end.
     leaving: CancellationToken,
     servers: Arc<OnceLock<Vec<McpServers>>>,
     break_line: Arc<AtomicBool>,
@@ -201,8 +201,8 @@ impl Signals {
     }
 }
 
-/// Returns true if the process ignores SIGHUP because it was started with `nohup`. Always false on systems other than
-/// Linux.
+/// Returns true if the process ignores SIGHUP because it was started with `nohup`. Always returns false on systems
+/// other than Linux.
 #[cfg(unix)]
 fn ignores_hangups() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -31,8 +31,8 @@ const HOST_TARGETS: [&str; 9] = [
 pub(crate) fn start(verbose: u8, terminal: &Terminal) {
     let level = ["warn", "info", "debug"][usize::from(verbose.min(2))];
     let host_levels: String = HOST_TARGETS.iter().map(|target| format!(",{target}={level}")).collect();
-    // Logs of the engine's HTTP library are off, because a plugin could cause any number of them. The plugin gets the
-    // same information as an error.
+    // Logs of the engine's HTTP library are off, because a plugin could cause any number of log messages. The plugin
+    // gets the same information as an error.
     let filter = format!("warn,rmcp=off,wasmtime_wasi_http=off{host_levels}");
     let colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     let lines = tracing_subscriber::fmt()

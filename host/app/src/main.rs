@@ -1,5 +1,5 @@
-//! Entry point of the `agent-host` program. It parses the command line, runs the command, and exits with the command's
-//! exit code. The other crates of the workspace do not read the environment, print or exit the process.
+//! Entry point of the `agent-host` program. The program parses the command line, runs the command, and exits with the
+//! command's exit code. The other crates of the workspace do not read the environment, print or exit the process.
 
 mod arguments;
 mod commands;

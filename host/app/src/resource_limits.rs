@@ -98,7 +98,7 @@ pub(crate) fn watch() {
     }
 }
 
-/// Returns the processor time that this process has used. None if the clock's value is invalid.
+/// Returns the processor time that this process has used. Returns None if the clock's value is invalid.
 fn used_time() -> Option<Duration> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))

@@ -70,7 +70,7 @@ pub(crate) struct Terminal {
     interactive: bool,
     screen: Arc<Mutex<Screen>>,
     keyboard: Keyboard,
-    /// Cancelled when the process must end.
+    /// Token that is cancelled when the process must end.
     leaving: CancellationToken,
 }
 
@@ -129,7 +129,7 @@ impl Terminal {
         self.leaving.clone()
     }
 
-    /// Waits until the terminal is closed. Most terminals also send SIGHUP, but the process may ignore it.
+    /// Waits until the terminal is closed. Most terminals also send SIGHUP, but the process may ignore this signal.
     pub(crate) async fn hung_up(&self) {
         while !keyboard::is_hung_up() {
             tokio::time::sleep(HANGUP_CHECK_INTERVAL).await;
@@ -144,8 +144,8 @@ impl Terminal {
         }
     }
 
-    /// Returns how Markdown is rendered for this output. If the output is not a terminal, and with `NO_COLOR` or
-    /// `TERM=dumb`, the text has no escape codes.
+    /// Returns how Markdown is rendered for this output. The text has no escape codes if the output is not a terminal,
+    /// or if `NO_COLOR` or `TERM=dumb` is set.
     pub(crate) fn rendering(&self, output: Output) -> Rendering {
         let choice = match output {
             Output::Stdout => anstream::AutoStream::choice(&io::stdout()),

@@ -56,7 +56,7 @@ pub const UNNAMED: &str = "agent";
 /// The contents of an `agent.toml`. A key that is not set is `None` or empty; defaults are applied later.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentFile {
-    /// Name of the agent. Sessions, memory and approvals belong to it.
+    /// Name of the agent. Sessions, memory and approvals belong to this name.
     pub name: Option<String>,
     /// Model that is called first.
     pub model: Option<Located>,
@@ -142,7 +142,7 @@ pub struct AgentFile {
     pub sharing: Trust,
     /// Limits that apply to each call of each plugin.
     pub call_limits: LimitValues,
-    /// Limits for individual plugins, by the plugin's name. They override `call_limits`.
+    /// Limits for individual plugins, by the plugin's name. These limits override `call_limits`.
     pub limits: BTreeMap<String, LimitValues>,
     /// Limits that apply to all plugins of the host together.
     pub host_limits: LimitValues,

@@ -1,4 +1,4 @@
-//! The data folder, which stores the host's data between runs. Only its owner can access it.
+//! The data folder, which stores the host's data between runs. Only its owner can access the folder.
 
 mod owner_only;
 
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub struct DataDirectory {
     root: PathBuf,
     is_explicit: bool,
-    /// User whose sessions are used. If it is None, the user in `logged_in` is used.
+    /// User whose sessions are used. If no user is set, the sessions of the user in `logged_in` are used.
     user: Option<String>,
     logged_in: Option<String>,
 }

@@ -72,7 +72,7 @@ fn protected_path(path: PathBuf, what: &str, kind: ProtectedKind) -> ProtectedPa
     ProtectedPath { path, what: what.to_owned(), kind }
 }
 
-/// Returns all granted folders of an agent. Each has the name of the plugin that has the grant, or `host`.
+/// Returns all granted folders of an agent. Each folder has the name of the plugin that has the grant, or `host`.
 pub fn granted_trees(settings: &Settings) -> Vec<(String, TreeGrant)> {
     let of_plugin = |(name, grants): (&String, &Grants)| {
         grants.trees.iter().map(|tree| (name.clone(), tree.clone())).collect::<Vec<_>>()
@@ -82,8 +82,8 @@ pub fn granted_trees(settings: &Settings) -> Vec<(String, TreeGrant)> {
     plugins.chain(host).collect()
 }
 
-/// Opens all granted folders of the agents. Call this before a plugin runs, because a plugin could replace a folder by
-/// a link to another folder.
+/// Opens all granted folders of the agents. Call this before a plugin runs, because a plugin could replace a folder
+/// with a link to another folder.
 pub fn open_granted_trees<'s>(
     sandbox: &Sandbox,
     agents: impl IntoIterator<Item = &'s Settings>,

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 /// Reads an environment variable by name.
 type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
 
-/// Options that select and configure an agent, such as those of a command line. They override `agent.toml`.
+/// Options that select and configure an agent, such as those of a command line. These options override `agent.toml`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentOptions {
     /// Path of the agent's file, or the name of an agent in the current folder. None if the agent has no file.
@@ -49,11 +49,11 @@ const MAX_READABLE: usize = 50;
 /// The validated settings of one agent.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Name of the agent. Sessions, memory and approvals belong to it.
+    /// Name of the agent. Sessions, memory and approvals belong to this name.
     pub name: String,
     /// Configuration file of the agent. None if the agent has no file.
     pub path: Option<PathBuf>,
-    /// User that the agent works for. If it is None, the agent works for the user who is logged in.
+    /// User that the agent works for. If no user is set, the agent works for the user who is logged in.
     pub user: Option<String>,
     /// How approval rules with the exact name of a tool are bound to the tool.
     pub rule_binding: RuleBinding,

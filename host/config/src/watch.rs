@@ -55,7 +55,8 @@ impl AgentWatch {
             let (_, live_agents, sandbox) =
                 folders.entry(canonical).or_insert_with(|| (folder, Vec::new(), host.sandbox.clone()));
             live_agents.push(live.clone());
-            // A component that the signature rules of one agent reject is not used by any agent of the directory.
+            // A component that the signature rules of one agent reject is not used by any agent that uses
+            // the directory.
             *sandbox = vetted_sandbox(sandbox, settings);
         }
         for (folder, agents, sandbox) in folders.into_values() {

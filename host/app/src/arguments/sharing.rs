@@ -115,10 +115,11 @@ pub(crate) struct UpdateArguments {
     /// Names of the plugins to update (default: all)
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// Change nothing and list newer versions; exit code 1 if there are any
+    /// Change nothing and list newer versions; the exit code is 1 if there are newer versions
     #[arg(long)]
     pub(crate) check: bool,
-    /// Accept plugins that are older, have other content for the same version, or are no longer signed
+    /// Accept plugins that are older than the versions in plugins.lock, have other content for the same version, or are
+    /// no longer signed
     #[arg(long)]
     allow_downgrade: bool,
     /// Folder that contains the plugins.

@@ -125,7 +125,7 @@ fn all_problems(problems: Problems, path: &Path) -> Failure {
     Failure::refused(shown.collect::<Vec<_>>().join("\n\n"))
 }
 
-/// Returns a warning for each MCP server whose program is missing. This is not an error, because the program may be
+/// Returns a warning for each MCP server whose program is missing. A missing program is not an error, because it may be
 /// installed later.
 fn missing_programs(settings: &Settings, servers: &[ServerConfig]) -> Vec<String> {
     let problem = |server: &ServerConfig| {

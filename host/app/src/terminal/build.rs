@@ -88,7 +88,8 @@ impl Compiling {
         }
     }
 
-    /// Text for the spinner, which names the running compilation that started first. None if no compilation is running.
+    /// Returns the text for the spinner, which names the running compilation that started first. Returns None if no
+    /// compilation is running.
     pub(super) fn line(&self) -> Option<String> {
         let (name, size) = self.running.first()?;
         let count = match self.done + self.running.len() {

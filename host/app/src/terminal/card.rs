@@ -23,7 +23,7 @@ const MIN_INLINE_COLUMNS: usize = 16;
 pub(crate) struct Card<'c> {
     /// Name of the tool, not yet escaped for the terminal.
     pub(crate) name: &'c str,
-    /// Arguments of the call. None if they are unknown.
+    /// Arguments of the call. None if the arguments are unknown.
     pub(crate) arguments: Option<&'c Value>,
     /// Number of the attempt, starting with 1.
     pub(crate) attempt: u32,
@@ -45,8 +45,8 @@ pub(crate) enum Outcome {
 }
 
 impl Card<'_> {
-    /// Formats the card for a terminal with `width` columns. `hint` is appended to the line about omitted lines, and
-    /// names the command that shows them.
+    /// Formats the card for a terminal with `width` columns. `hint` names the command that shows omitted lines, and is
+    /// appended to the line about them.
     pub(crate) fn render(&self, width: usize, hint: &str) -> String {
         let mark = match self.outcome {
             Outcome::Error(..) => format!("{RED}✗{RED:#}"),
@@ -213,7 +213,7 @@ mod tests {
         "#);
     }
 
-    /// L28, row 8: an error is shown in words even if a warning precedes it or it was cut.
+    /// L28, row 8: an error is shown in words even if the error was shortened or a warning precedes it.
     #[test]
     fn l28_row_8_shows_error_after_warning_in_words() {
         let error = ToolError::Failed { message: "division by \"zero\"".into() }.for_model();

@@ -81,7 +81,7 @@ pub(crate) fn help(offers: &GrantOffers, keeping: Keeping) -> String {
 }
 
 impl Answer {
-    /// Parses a typed line. An empty line means no. None if the line is not a valid answer.
+    /// Parses a typed line. An empty line means no. Returns None if the line is not a valid answer.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let line = line.trim();
         if let Some(folder) = line.strip_prefix("d ").map(str::trim).filter(|folder| !folder.is_empty()) {

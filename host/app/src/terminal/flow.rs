@@ -47,8 +47,8 @@ impl Prefix {
     }
 }
 
-/// A writer that wraps words into lines. It buffers each word until the word is complete, because it must know whether
-/// the word fits on the line.
+/// A writer that wraps words into lines. The writer buffers each word until the word is complete, because only then is
+/// it known whether the word fits on the line.
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
     /// Width of a line in columns.

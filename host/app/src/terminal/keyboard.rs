@@ -126,7 +126,8 @@ mod unix {
         poll(&mut terminal, Some(&no_wait)).is_ok() && terminal[0].revents().contains(PollFlags::HUP)
     }
 
-    /// Returns the width in columns of stdout or stderr. None if neither of them is a terminal that reports its width.
+    /// Returns the width in columns of stdout or stderr. Returns None if neither stream is a terminal that reports
+    /// its width.
     pub(in crate::terminal) fn columns() -> Option<usize> {
         let sizes = [tcgetwinsize(stdout()), tcgetwinsize(stderr())];
         sizes.into_iter().flatten().map(|size| usize::from(size.ws_col)).find(|columns| *columns > 0)

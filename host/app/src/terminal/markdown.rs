@@ -20,7 +20,8 @@ use table::Table;
 const CODE: Style = AnsiColor::Cyan.on_default();
 /// Maximum width of a horizontal rule in columns.
 const MAX_RULE_WIDTH: usize = 40;
-/// Number of rows after which a table is shown without waiting for its end. Its column widths are then fixed.
+/// Number of rows after which a table is shown without waiting for its end. The column widths of the table are
+/// then fixed.
 const MAX_HELD_ROWS: usize = 200;
 
 /// Whether Markdown marks are replaced by styles.
@@ -164,7 +165,7 @@ impl Markdown {
         }
     }
 
-    /// Renders a line of a code block. None if the line is not complete.
+    /// Renders a line of a code block. Returns None if the line is not complete.
     fn code_line(&mut self, ending: Ending) -> Option<()> {
         let OpenFence { fence, quotes, indent } = self.fence.as_ref()?;
         if ending == Ending::Open {

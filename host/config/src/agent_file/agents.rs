@@ -14,7 +14,7 @@ pub struct AgentTable {
     pub agent: Located,
     /// Description of the delegate for the model that calls it as a tool.
     pub description: String,
-    /// JSON Schema of the tool's arguments. If it is None, the arguments are an object with the string `task`.
+    /// JSON Schema of the tool's arguments. If no schema is set, the arguments are an object with the string `task`.
     pub input_schema: Option<Value>,
     /// File, line and key of the table.
     pub location: String,

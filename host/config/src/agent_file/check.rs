@@ -11,7 +11,7 @@ use agent_plugins::HostLimits;
 use agent_plugins::limits::HOST_STACK_KIB;
 use agent_runtime::builtins::name;
 
-/// Built-in providers. They cannot be configured in a table.
+/// Built-in providers, which cannot be configured in a table.
 pub const BUILT_IN: [&str; 2] = ["offline", "scripted"];
 
 /// Names of the host's built-in tools.

@@ -12,7 +12,7 @@ use toml::de::{DeInteger, DeTable, DeValue};
 /// The parser's error message for a key that is set twice.
 const DUPLICATE: &str = "duplicate key";
 
-/// A configuration file that is being read. Collects the problems that are found in it.
+/// A configuration file that is being read. Collects the problems that are found in the file.
 pub(super) struct Document<'d> {
     text: &'d str,
     path: &'d Path,

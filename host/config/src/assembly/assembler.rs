@@ -33,7 +33,8 @@ pub struct Assembler<'a> {
     pub sandbox: &'a Sandbox,
     /// Reads the settings of delegates.
     pub delegates: &'a dyn DelegateReader,
-    /// Whether a plugin file that cannot be loaded is an error. For delegates, it is always an error.
+    /// Whether a plugin file that cannot be loaded is an error. In a delegate's plugin directory, such a file is always
+    /// an error.
     pub unusable_plugins: UnusablePlugins,
     /// Receives progress and warnings.
     pub reporter: &'a dyn Reporter,
@@ -41,8 +42,8 @@ pub struct Assembler<'a> {
 
 impl Assembler<'_> {
     /// Loads the plugins, and builds the agent and its delegates. Granted folders are opened before a plugin runs,
-    /// because a plugin could replace a folder by a link to another folder. Plugin versions that were rolled back are
-    /// replaced.
+    /// because a plugin could replace a folder with a link to another folder. Plugin versions that were rolled back
+    /// are replaced.
     pub async fn assemble(&self, settings: &Settings) -> Result<AssembledAgents, ConfigError> {
         let Self { store, sandbox, reporter, .. } = *self;
         let (generation, problems) = load_plugins(settings, sandbox, reporter).await?;

@@ -10,7 +10,7 @@ use crate::settings::Settings;
 use agent_plugins::{Generation, Grants, HttpPattern, LoadError, LoadEvent, LoadProblem, LoadedPlugin, Sandbox};
 use agent_runtime::swap;
 
-/// Loads the plugins of the agent's plugin directory. The second value lists the files that cannot be loaded.
+/// Loads the plugins of the agent's plugin directory. The second returned value lists the files that cannot be loaded.
 pub async fn load_plugins(
     settings: &Settings,
     sandbox: &Sandbox,
@@ -44,7 +44,8 @@ pub async fn serving_plugins(
     Ok(generation)
 }
 
-/// Returns an error that lists all plugin files that cannot be loaded, each with its reason, or Ok if there are none.
+/// Returns an error that lists all plugin files that cannot be loaded, each with its reason, or Ok if all files can
+/// be loaded.
 pub fn refuse_unusable_plugins(problems: &[LoadProblem]) -> Result<(), ConfigError> {
     if problems.is_empty() {
         return Ok(());

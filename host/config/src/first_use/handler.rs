@@ -101,7 +101,7 @@ impl FirstUseHandler {
         if offers.offered.is_empty() && !offers.has_folder() {
             return None;
         }
-        // Read the file before asking. The answer is written only if the file has not changed since.
+        // Read the file before asking. The answer is written only if the file has not changed since it was read.
         let draft = file.map(|file| Draft::read(file));
         let keeping = if draft.is_some() { Keeping::File } else { Keeping::Nowhere };
         let requested = offers.requested();

@@ -16,7 +16,7 @@ pub(super) const AT_BASE_URL: &str = "openai";
 pub struct WantedModels {
     /// The first model and its fallbacks.
     pub chain: Chain,
-    /// Model that summarises evicted messages. If it is None, the model that wrote the reply is used.
+    /// Model that summarises evicted messages. If no model is set, the model that wrote the reply is used.
     pub summary: Option<NamedModel>,
     /// Models for single tasks: planner, executor and embedding model.
     pub helpers: Helpers,
@@ -27,11 +27,11 @@ pub struct WantedModels {
 /// Models for single tasks: making plans, carrying them out, and selecting tools (L24, L25).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Helpers {
-    /// Model that makes plans. If it is None, turns run without a plan.
+    /// Model that makes plans. If no model is set, turns run without a plan.
     pub planner: Option<NamedModel>,
-    /// Model that carries out plans. If it is None, the agent's first model is used.
+    /// Model that carries out plans. If no model is set, the agent's first model is used.
     pub executor: Option<NamedModel>,
-    /// Embedding model that selects the offered tools. If it is None, tools are selected by the words in
+    /// Embedding model that selects the offered tools. If no model is set, tools are selected by the words in
     /// their descriptions.
     pub embedding: Option<NamedModel>,
 }

@@ -127,8 +127,8 @@ async fn versions_of(
     }
 }
 
-/// Finds the version to roll back to: the version whose digest begins with `digest_prefix`. Without a prefix, this is
-/// the latest version that is neither in the plugin's file nor in use.
+/// Finds the version to roll back to: the version whose digest begins with `digest_prefix`. Without a prefix, finds the
+/// latest version that is neither in the plugin's file nor in use.
 fn target(
     versions: &[PluginVersion],
     (in_file, serving): (&Digest, Option<&Digest>),

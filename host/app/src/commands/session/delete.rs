@@ -88,7 +88,7 @@ fn parents_first(mut sessions: Vec<SessionSummary>) -> Vec<SessionSummary> {
             parent.subject != child.subject && child.delegated_by.as_ref() == Some(&parent.subject)
         };
         let has_no_parent = |session: &SessionSummary| !sessions.iter().any(|other| is_parent_of(other, session));
-        // A damaged import can contain a cycle of parents. In that case, take any session.
+        // A damaged import can contain a cycle of parents. In a cycle, any session can come first.
         let next = sessions.iter().position(has_no_parent).unwrap_or_default();
         ordered.push(sessions.remove(next));
     }

@@ -142,7 +142,7 @@ fn with_no_context_code(failure: Failure) -> Failure {
     Failure { message: format!("no_context: {}", failure.message), ..failure }
 }
 
-/// Reports whether the answer was accepted, and the remaining waits of the turn.
+/// Reports whether the answer was accepted, and which answers the turn still waits for.
 async fn report(
     responded: &ResponseOutcome,
     session: &Session,

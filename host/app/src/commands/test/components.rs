@@ -89,8 +89,8 @@ impl Components {
         groups.into_iter().collect()
     }
 
-    /// Returns the components of the scenario's plugins. Empty if the plugins come from the plugin folder of the
-    /// scenario's agent.
+    /// Returns the components of the scenario's plugins. The result is empty if the plugins come from the plugin folder
+    /// of the scenario's agent.
     pub(crate) fn of(&self, scenario: &Scenario) -> Result<Vec<PathBuf>, Failure> {
         let origins = self.origins(scenario).map_err(Failure::refused)?;
         origins.into_iter().map(|origin| self.component(&origin)).collect()
@@ -144,7 +144,7 @@ impl Components {
     }
 }
 
-/// Refuses a folder without components. Otherwise, components of other folders would be tested.
+/// Refuses a folder without components. If such a folder were accepted, components of other folders would be tested.
 fn has_components(folder: &Path) -> Result<(), Failure> {
     let problem = |problem: String| {
         let advice = "name the folder with the components (NAME.wasm), or omit --plugins to build them";

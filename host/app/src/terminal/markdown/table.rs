@@ -228,7 +228,7 @@ fn cells(line: &str) -> Vec<String> {
     cells.iter().map(|cell| cell.trim().to_owned()).collect()
 }
 
-/// Parses the line below a table's header. None if it is any other line.
+/// Parses the line below a table's header. Returns None if the line does not have the form of such a line.
 fn parse_alignments(line: &str) -> Option<Vec<Alignment>> {
     let cells = cells(line);
     let alignments = cells.iter().map(|cell| {

@@ -34,7 +34,7 @@ fn key(provider: &ProviderConfig) -> Option<&str> {
     provider.key.as_ref().map(Secret::reveal)
 }
 
-/// M2: a known provider needs no table. Its key is read from its default variable.
+/// M2: a known provider needs no table. The provider's key is read from its default variable.
 #[test]
 fn a_known_provider_needs_only_its_key() {
     let provider = configure("groq/a", None, "", &[("GROQ_API_KEY", "k1")]).expect("configured");

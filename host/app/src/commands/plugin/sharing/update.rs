@@ -146,7 +146,8 @@ impl PluginUpdate<'_> {
         lines.join("\n")
     }
 
-    /// Loads the locked version from the plugin store or from its file. `None` if neither of them contains the version.
+    /// Loads the locked version from the plugin store or from its file. Returns `None` if neither the store nor the
+    /// file contains the version.
     async fn load_locked(&self, locked: &LockedPlugin) -> Option<Arc<LoadedPlugin>> {
         if let Ok(plugin) = self.sandbox.load_stored(&locked.name, &locked.component).await {
             return Some(plugin);
