@@ -292,8 +292,7 @@ fn row_18_another_plugin_does_not_inherit_the_grants_of_a_name() {
     std::fs::write(cli.path("other.wasm"), component("tides", "2.0.0", Asks::default())).unwrap();
     cli.succeed(&["plugin", "push", &cli.reference("evil/tides"), "other.wasm"]);
     let evil = cli.reference("evil/tides");
-    let output_text =
-        ["`tides` is locked to", "team/tides:latest", "--replace installs it with everything that `tides` is granted"];
+    let output_text = ["`tides` was installed from", "team/tides:latest", "--replace installs the new plugin"];
     cli.fails(2, &in_plugins(&["plugin", "add", &evil]), &output_text);
     cli.fails(2, &in_plugins(&["plugin", "add", "other.wasm"]), &output_text);
     assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), first);

@@ -1,6 +1,5 @@
-//! Renders streamed Markdown for a terminal. Output is only appended, never redrawn, so text is held back until its
-//! format is certain: a word until it ends, a mark until its closing mark, a code line until its end, a table until its
-//! last row.
+//! Renders streamed Markdown for a terminal. Output is only appended and never redrawn, so text is held back until its
+//! format is certain. For example, a word is held back until it ends, and a table is held back until its last row.
 
 mod inline;
 mod line;

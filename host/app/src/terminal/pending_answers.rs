@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 /// Maximum number of characters of a name or question that are shown.
 const MAX_CHARACTERS: usize = 120;
 
-/// Describes the services and questions that a turn waits for. The result is empty if the turn waits for no services
-/// and questions. Decisions, approvals and delegates are described in other modules.
+/// Describes the services and questions that a turn waits for. The result is empty if the turn waits for neither a
+/// service nor a question. Decisions, approvals and delegates are described in other modules.
 pub(crate) async fn describe(
     session: &str,
     waits: &[Wait],

@@ -4,8 +4,8 @@ use super::document::{Entry, Table};
 use crate::grants::SecretGrant;
 use agent_plugins::SecretTemplate;
 
-/// Reads a table `[plugins.NAME.secrets.SECRET]`. The table contains only the name of the environment variable, which
-/// is read later.
+/// Reads a table `[plugins.NAME.secrets.SECRET]`. Instead of the secret, the table contains the name of an environment
+/// variable, which is read later.
 pub(super) fn read(plugin: &str, entry: &Entry<'_>) -> Option<SecretGrant> {
     let table = entry.value.table()?;
     let text = |key: &str| table.get(key).and_then(|value| value.text());

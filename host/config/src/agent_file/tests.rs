@@ -155,7 +155,7 @@ fn l17_reads_approval_rules_with_their_locations() {
     assert_eq!(tools, [("files.write*", Deny), ("look", Allow)]);
     assert_eq!(rules.bind_arguments, ["files.*"]);
     assert_eq!(file.approval_locations["look"], "agents/agent.toml:9: approval.tools.look");
-    let wrong = parse("[approval.tools]\npay = \"aks\"\n[approval]\n").expect_err("one word and one header too many");
+    let wrong = parse("[approval.tools]\npay = \"aks\"\n[approval]\n").expect_err("unknown policy, duplicate header");
     assert!(wrong.contains("agents/agent.toml:2:7") && wrong.contains("\"allow\", \"ask\" or \"deny\""), "{wrong}");
 }
 

@@ -23,7 +23,7 @@ pub struct FirstUseHandler {
     files: BTreeMap<String, PathBuf>,
     /// Receives the first uses of plugins. None if the user cannot be asked.
     first_uses: Option<Receiver<FirstUse>>,
-    /// Grants that a plugin needs and that the user has refused, by agent and plugin.
+    /// Grants that the user has refused to a plugin, by the names of the agent and the plugin.
     answers: BTreeMap<(String, String), RefusedNeeds>,
 }
 

@@ -8,7 +8,7 @@ use agent_runtime::Notice;
 /// Maximum number of lines of a toolchain's errors that are shown. The first errors are the most important ones.
 const SHOWN_LINES: usize = 60;
 
-/// Size in bytes from which the compilation of a component to machine code takes seconds.
+/// Minimum size, in bytes, of components whose compilation to machine code takes seconds and is therefore announced.
 const LARGE_COMPONENT: u64 = 4 << 20;
 
 /// Describes a build event, or returns `None` if the event needs no message.

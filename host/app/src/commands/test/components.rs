@@ -214,7 +214,7 @@ fn origin(folder: &Path, plugin: &str) -> Result<Origin, String> {
     candidates.filter_map(of_path).next().ok_or_else(|| {
         format!(
             "there is no plugin `{plugin}`: neither a folder with that name and a plugin.toml nor {plugin}.wasm was found in \
-             the folders above or in their `plugins`"
+             the folders above or in their subfolders `plugins`"
         )
     })
 }

@@ -153,7 +153,8 @@ impl PluginAddition<'_> {
             return match self.replace {
                 ReplacePolicy::AnyFile => Ok(()),
                 ReplacePolicy::LockedFile => Err(Failure::refused(format!(
-                    "`{}` is locked to {}, and {} is another source; --replace installs it with everything that `{}` is granted",
+                    "`{}` was installed from {}, and {} is another source; --replace installs the new plugin, which gets \
+                     all grants to `{}`",
                     before.name, before.reference, new.reference, before.name
                 ))),
             };
