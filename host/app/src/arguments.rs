@@ -265,7 +265,7 @@ pub(crate) enum PluginCommand {
         #[arg(value_name = "DIR", default_value = ".")]
         directory: PathBuf,
     },
-    /// Report a plugin's errors, warnings and possible improvements; exit code 1 on errors
+    /// Report a plugin's errors, warnings and possible improvements; the exit code is 1 if there are errors
     Check {
         /// Component (*.wasm), project (which is built first), or a folder of components or projects
         #[arg(value_name = "FILE|DIR", default_value = ".")]

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Stack size in bytes of the thread that runs the program. The limit of the main thread (`ulimit -s`) has no effect on
 /// this thread.
 const STACK_BYTES: usize = 8 << 20;
-/// Number of files that are opened to test whether the limit of open files is reached.
+/// Number of files that are opened to test whether the limit on open files is reached.
 const PROBE_FILES: usize = 16;
 /// Interval between checks of the remaining processor time.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -71,7 +71,7 @@ fn explain_thread_panics() {
     }));
 }
 
-/// Watches the limits of file sizes and processor time, whose signals would end the process. Must be called within the
+/// Watches the limits on file sizes and processor time, whose signals would end the process. Must be called within the
 /// tokio runtime.
 pub(crate) fn watch() {
     use tokio::signal::unix::{SignalKind, signal};
@@ -163,7 +163,7 @@ fn exceeded_limit(message: &str) -> Option<String> {
     None
 }
 
-/// Checks whether the limit of open files caused an error. Files that were open when the error occurred may have been
+/// Checks whether the limit on open files caused an error. Files that were open when the error occurred may have been
 /// closed since.
 fn has_no_files_left(message: &str) -> bool {
     let is_limit_low = getrlimit(Resource::Nofile).current.is_some_and(|limit| limit < 64);

@@ -47,7 +47,7 @@ pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
 /// Style for warnings and for questions to the user.
 pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 
-/// Time after which a running compilation is shown.
+/// Time after which the terminal shows that a component is being compiled.
 const COMPILATION_DELAY: Duration = Duration::from_millis(300);
 /// Interval between checks whether the terminal still exists.
 const HANGUP_CHECK_INTERVAL: Duration = Duration::from_millis(500);

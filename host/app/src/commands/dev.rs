@@ -130,7 +130,7 @@ impl DevSession {
         open_session::open_in(&self.run, (settings, self.data.clone()), open_session::OpenedFor::Turns, terminal).await
     }
 
-    /// Sends the same prompt after each build, each time in a new session, until the user interrupts.
+    /// Sends the same prompt after each build, each time in a new session, until the user interrupts the command.
     async fn ask_after_each_build(
         &self,
         (prompt, mut built): (&str, Vec<BuiltPlugin>),

@@ -84,8 +84,9 @@ fn configured(arguments: &ReplayArguments) -> Result<Option<Settings>, Failure> 
     Ok(Some(settings))
 }
 
-/// Returns the allowances by plugin name, and the allowance for all other plugins. The allowances contain the agent's
-/// limits, variables and configuration values, which are not recorded, and the grants of the command line.
+/// Returns the allowances by plugin name, and the allowance for all other plugins. The allowances contain the grants of
+/// the command line. The allowances also contain the agent's limits, variables and configuration values, because these
+/// values are not recorded.
 fn allowances(
     agent: Option<&Settings>,
     granted: BTreeMap<String, Grants>,

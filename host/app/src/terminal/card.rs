@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(result, format!("✓ text.count_file\n  {}…\n  … 20.0 KiB in total: /result", "x".repeat(27)));
     }
 
-    /// P6: an error is shown in words, and a denial with the configuration lines to add.
+    /// P6: an error is shown in words, and a denial is shown with the configuration lines to add.
     #[test]
     fn p6_shows_errors_in_words() {
         let denied = ToolError::Denied { message: "no tree\nTo allow it, add:\nread = [\".\"]\u{1b}[2J".into() };

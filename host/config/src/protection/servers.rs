@@ -81,7 +81,7 @@ fn possible_paths(argument: &str) -> impl Iterator<Item = &str> {
     full_argument.into_iter().chain(parts.flatten()).filter(|word| !word.is_empty())
 }
 
-/// Returns the environment variables of a server that can contain paths of code, with their values.
+/// For a server, returns the environment variables that can contain paths of code, with the values of the variables.
 fn variables_that_load_code(table: &McpTable, variable: &dyn Fn(&str) -> Option<String>) -> Vec<(String, String)> {
     let configured = table.env.iter().map(|(name, value)| (name.clone(), value.clone()));
     let passed = table.pass_env.iter().filter_map(|name| Some((name.value.clone(), variable(&name.value)?)));

@@ -74,7 +74,8 @@ async fn refuse_awaited(store: &dyn Store, selected: &[SessionSummary], data: &D
         let (child, flag) = (&session.subject, data.flag());
         return Err(Failure::refused(format!(
             "session `{child}` works for `{parent}`, whose turn waits for it and would do the work again: continue \
-             `{parent}` with agent-host --session {parent}{flag}, or delete both with agent-host session delete {parent} {child}{flag}"
+             `{parent}` with agent-host --session {parent}{flag}, or delete both with agent-host session delete \
+             {parent} {child}{flag}"
         )));
     }
     Ok(())

@@ -228,7 +228,7 @@ fn cells(line: &str) -> Vec<String> {
     cells.iter().map(|cell| cell.trim().to_owned()).collect()
 }
 
-/// Parses the line below a table's header. Returns None if the line does not have the form of such a line.
+/// Parses the line below a table's header, such as `|---|:-:|`. Returns None for any other line.
 fn parse_alignments(line: &str) -> Option<Vec<Alignment>> {
     let cells = cells(line);
     let alignments = cells.iter().map(|cell| {

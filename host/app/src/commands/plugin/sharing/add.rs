@@ -153,8 +153,8 @@ impl PluginAddition<'_> {
             return match self.replace {
                 ReplacePolicy::AnyFile => Ok(()),
                 ReplacePolicy::LockedFile => Err(Failure::refused(format!(
-                    "`{}` was installed from {}, and {} is another source; --replace installs the new plugin, which gets \
-                     all grants to `{}`",
+                    "`{}` was installed from {}, and {} is another source; --replace installs the new plugin, which \
+                     gets all grants to `{}`",
                     before.name, before.reference, new.reference, before.name
                 ))),
             };
