@@ -39,10 +39,10 @@ use versions::{AuditArguments, HistoryArguments, QuarantineArguments, RollbackAr
 #[command(name = "agent-host", version, override_usage = USAGE, after_help = SHORT, after_long_help = LONG)]
 #[command(disable_help_subcommand = true, max_term_width = 100)]
 pub(crate) struct Arguments {
-    /// The subcommand. If it is None, the program runs a turn.
+    /// The subcommand. If there is no subcommand, the program runs a turn.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-    /// Options of a turn. They are rejected before a subcommand.
+    /// Options of a turn. It is an error to write them before a subcommand.
     #[command(flatten)]
     pub(crate) run: RunArguments,
     /// Options that every command accepts.
@@ -81,7 +81,7 @@ pub(crate) struct AgentArguments {
     /// key_value_mib=N, model_tokens=N, events=TYPE or media=true
     #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse, help_heading = "Agent")]
     pub(crate) grant: Vec<Grant>,
-    /// Build the projects in the plugin folder first
+    /// Build the projects in the plugin folder before the plugins are loaded
     #[arg(long, help_heading = "Agent")]
     pub(crate) build: bool,
 }
@@ -97,7 +97,8 @@ impl AgentArguments {
 /// Options of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub(crate) struct RunArguments {
-    /// Prompt for the agent; `-`, or a pipe without PROMPT, reads it from stdin. Without it, a terminal opens a session
+    /// Prompt for the agent; with `-`, or without PROMPT in a pipe, the prompt is read from stdin. On a terminal, a
+    /// session without PROMPT is interactive
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
     /// The agent to run.
@@ -118,7 +119,7 @@ pub(crate) struct RunArguments {
     /// CloudEvent file whose data is the prompt; `-` reads it from stdin
     #[arg(long, value_name = "FILE", help_heading = "Session", conflicts_with = "prompt")]
     pub(crate) event: Option<PathBuf>,
-    /// Approve every call of a matching tool that needs approval, for that call only; `*` matches any characters
+    /// Approve calls to tools with this name, each time for one call only; `*` matches any characters
     #[arg(long, value_name = "TOOL", help_heading = "Session", value_parser = tool_pattern)]
     pub(crate) yes: Vec<String>,
     /// Don't reload changed plugins during an interactive session
@@ -126,7 +127,7 @@ pub(crate) struct RunArguments {
     pub(crate) no_watch: bool,
 }
 
-/// Subcommands. Without one, the program runs a turn.
+/// Subcommands. If the command line contains no subcommand, the program runs a turn.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Create, build, check, inspect, call and share plugins
@@ -171,8 +172,8 @@ pub(crate) struct ForUser<C: Subcommand> {
     #[command(subcommand)]
     pub(crate) command: C,
     /// User who owns the sessions (default: the logged-in user)
-    // The id must differ from the id of a turn's `--user`, because clap copies the value of a global option to every
-    // argument with the same id.
+    // The argument's id must differ from the id of a turn's `--user`, because clap copies the value of a global option
+    // to every argument with the same id.
     #[arg(long = "user", id = "sessions_of", value_name = "NAME", global = true, value_parser = user_name)]
     pub(crate) user: Option<String>,
 }
@@ -195,7 +196,7 @@ pub(crate) enum StoreCommand {
 pub(crate) enum OutboxCommand {
     /// List pending items, oldest first
     List {
-        /// Only this session: its id, or a unique prefix of it
+        /// Select only the events of this session: its id, or a unique prefix of the id
         #[arg(long, value_name = "ID", value_parser = session_id)]
         session: Option<String>,
         /// Include delivered items
@@ -210,7 +211,7 @@ pub(crate) enum OutboxCommand {
         /// Folder for the files; it must exist
         #[arg(value_name = "DIR")]
         directory: PathBuf,
-        /// Only this session: its id, or a unique prefix of it
+        /// Select only the events of this session: its id, or a unique prefix of the id
         #[arg(long, value_name = "ID", value_parser = session_id)]
         session: Option<String>,
     },
@@ -264,7 +265,7 @@ pub(crate) enum PluginCommand {
         #[arg(value_name = "DIR", default_value = ".")]
         directory: PathBuf,
     },
-    /// Report a plugin's errors, warnings and possible improvements; exit code 1 on errors
+    /// Report a plugin's errors, warnings and possible improvements; the exit code is 1 if there are errors
     Check {
         /// Component (*.wasm), project (which is built first), or a folder of components or projects
         #[arg(value_name = "FILE|DIR", default_value = ".")]
@@ -322,13 +323,14 @@ pub(crate) enum PluginCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Add and lock a plugin from a registry, a URL or a file, or fetch all missing locked plugins
+    /// Add a plugin from a registry, a URL or a file, and record it in plugins.lock; or fetch missing plugins
+    /// of plugins.lock
     Add(AddArguments),
-    /// Update locked plugins to newer versions, and show what changes
+    /// Update the plugins in plugins.lock to newer versions, and show what changes
     Update(UpdateArguments),
-    /// Remove a locked plugin from the folder
+    /// Remove a plugin from plugins.lock and from the folder
     Remove(RemoveArguments),
-    /// Check that locked plugins are unmodified and signed as `[sharing]` requires; needs no network
+    /// Check that the plugins in plugins.lock are unmodified, and signed as `[sharing]` requires; needs no network
     Verify(FolderArguments),
     /// Search a plugin index, such as the one of a team
     Search(SearchArguments),
@@ -342,7 +344,7 @@ pub(crate) enum PluginCommand {
     Rollback(RollbackArguments),
     /// Delete stored components that no open turn and no recent version needs
     Prune,
-    /// List components that crashed the examining process, with the reason, or release one
+    /// List components that crashed the process that examines components, with the reasons, or release one of them
     Quarantine(QuarantineArguments),
 }
 
@@ -354,7 +356,7 @@ pub(crate) enum SessionCommand {
         /// Maximum number of results
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
-        /// Only sessions that this session delegated work to
+        /// List only sessions that this session delegated work to
         #[arg(long, value_name = "ID", value_parser = session_id)]
         children_of: Option<String>,
         /// Print one JSON line per session
@@ -366,16 +368,17 @@ pub(crate) enum SessionCommand {
         /// Session id, or a unique prefix of it (default: the latest session)
         #[arg(value_parser = session_id)]
         session: Option<String>,
-        /// Print the stored events as JSON lines instead
+        /// Print the stored events as JSON lines instead of the messages
         #[arg(long, conflicts_with = "call")]
         json: bool,
-        /// Show this call's complete arguments and result instead
+        /// Show only this call, with its complete arguments and result
         #[arg(long, value_name = "CALL")]
         call: Option<String>,
     },
     /// Continue a session: finish an interrupted turn, then send PROMPT
     Resume(ResumeArguments),
-    /// Search all sessions for messages that contain all these words, including messages that left the prompt
+    /// Search all sessions for messages that contain all these words, including messages that were removed from
+    /// the prompt
     Search {
         /// Words that a message must contain
         #[arg(required = true, value_name = "WORD")]
@@ -392,11 +395,12 @@ pub(crate) enum SessionCommand {
         /// Session id, or a unique prefix of it
         #[arg(value_parser = session_id)]
         session: String,
-        /// Last message to copy, with the results of its calls; `session show` has the numbers (default: all messages)
+        /// Last message to copy, with the results of its calls; `session show` shows the numbers (default:
+        /// all messages)
         #[arg(long, value_name = "MESSAGE", value_parser = clap::value_parser!(u64).range(1..))]
         at: Option<u64>,
     },
-    /// Undo a session's last turn; it stays stored and searchable, but the model no longer sees it
+    /// Undo a session's last turn; the turn stays stored and searchable, but the model no longer sees it
     Undo {
         /// Session id, or a unique prefix of it
         #[arg(value_parser = session_id)]
@@ -434,7 +438,8 @@ pub(crate) enum SessionCommand {
         decision: Verdict,
         /// Text of the result or error
         text: Option<String>,
-        /// Session, if CALL does not name it (default: the latest session that waits)
+        /// Session of the call, if CALL does not contain it (default: the latest session that waits for a decision
+        /// about CALL)
         #[arg(long, value_name = "ID", value_parser = session_id)]
         session: Option<String>,
     },
@@ -446,7 +451,7 @@ pub(crate) enum SessionCommand {
         /// File with a CloudEvent 1.0 in JSON whose `parentid` is the call id; `-` is stdin
         #[arg(long, value_name = "FILE")]
         event: PathBuf,
-        /// Only record the answer, don't continue the turn
+        /// Record the answer, but don't continue the turn
         #[arg(long)]
         no_run: bool,
         /// Print events as JSON lines; the first line reports how the answer was recorded

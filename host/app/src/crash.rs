@@ -8,7 +8,8 @@ use rustix::process::{Signal, getpid, kill_process};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Returns an observer that kills the process at the configured checkpoint. None if `AGENT_HOST_KILL_AT` is not set.
+/// Returns an observer that kills the process at the configured checkpoint. Returns None if `AGENT_HOST_KILL_AT` is
+/// not set.
 pub(crate) fn observer() -> Option<CheckpointObserver> {
     let (name, nth) = parse(&environment::variable("AGENT_HOST_KILL_AT")?);
     let passed = AtomicU64::new(0);

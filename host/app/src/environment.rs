@@ -19,13 +19,13 @@ pub(crate) fn host() -> HostEnvironment {
     environment
 }
 
-/// Returns the value of an environment variable. None if the variable is not set or is not valid UTF-8.
+/// Returns the value of an environment variable. Returns None if the variable is not set or is not valid UTF-8.
 pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok()
 }
 
-/// Raises the soft limit of open files to the hard limit. Each plugin and each connection keeps a file open, and the
-/// soft limit is often as low as 256. Child processes inherit the new limit.
+/// Raises the soft limit on the number of open files to the hard limit. Each plugin and each connection keeps a file
+/// open, and the soft limit is often as low as 256. Child processes inherit the new limit.
 #[cfg(unix)]
 pub(crate) fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -40,8 +40,8 @@ pub(crate) fn raise_file_limit() {
     }
 }
 
-/// Maximum limit of open files that the process sets for itself. With a higher limit, child processes that loop over
-/// all file descriptors up to the limit are slow.
+/// Maximum value to which the process raises its limit on open files. With a higher limit, child processes that loop
+/// over all file descriptors up to the limit are slow.
 #[cfg(unix)]
 const MAX_OPEN_FILES: u64 = 65_536;
 
@@ -91,7 +91,7 @@ pub(crate) fn this_program() -> Option<PathBuf> {
     if running.exists() { Some(running.to_owned()) } else { env::current_exe().ok() }
 }
 
-/// Returns the user's editor and its arguments, from `VISUAL` or `EDITOR`. None if neither variable is set.
+/// Returns the user's editor and its arguments, from `VISUAL` or `EDITOR`. Returns None if neither variable is set.
 pub(crate) fn editor() -> Option<Vec<String>> {
     let named = ["VISUAL", "EDITOR"].into_iter().find_map(variable)?;
     let words: Vec<String> = named.split_whitespace().map(str::to_owned).collect();

@@ -43,7 +43,7 @@ impl From<Exit> for ExitCode {
 pub(crate) struct Failure {
     /// Determines the process's exit code.
     pub(crate) exit: Exit,
-    /// Message for the user: what happened, where, and what to do. If it is empty, nothing is printed.
+    /// Message for the user: what happened, where, and what to do. If the message is empty, nothing is printed.
     pub(crate) message: String,
 }
 

@@ -25,7 +25,7 @@ pub(crate) enum Activity {
 pub(crate) struct Interrupts {
     /// The current activity, and the token that is cancelled when it must stop.
     current: Arc<Mutex<(Activity, CancellationToken)>>,
-    /// Cancelled when the process must end.
+    /// Token that is cancelled when the process must end.
     leaving: CancellationToken,
     servers: Arc<OnceLock<Vec<McpServers>>>,
     break_line: Arc<AtomicBool>,
@@ -141,8 +141,8 @@ fn kill_children() {
     for thread in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
         let children = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
         for child in children.split_whitespace().filter_map(|child| child.parse().ok()).filter_map(Pid::from_raw) {
-            // A child that does not lead a process group is killed alone. A child that has already exited is not an
-            // error.
+            // If a child does not lead a process group, only the child itself is killed. A child that has already
+            // exited is not an error.
             let _ = kill_process_group(child, Signal::KILL).or_else(|_| kill_process(child, Signal::KILL));
         }
     }
@@ -201,8 +201,8 @@ impl Signals {
     }
 }
 
-/// Returns true if the process ignores SIGHUP because it was started with `nohup`. Always false on systems other than
-/// Linux.
+/// Returns true if the process ignores SIGHUP because it was started with `nohup`. Always returns false on systems
+/// other than Linux.
 #[cfg(unix)]
 fn ignores_hangups() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -26,13 +26,14 @@ const HOST_TARGETS: [&str; 10] = [
     "agent_registry",
 ];
 
-/// Starts logging. The wasm engine and its compiler log only warnings, because only their developers need more. Logs of
-/// the MCP library are off, because they contain complete server messages. The host itself reports the important ones.
+/// Starts logging. The wasm engine and its compiler log only warnings, because only developers of the engine need more
+/// messages. Logs of the MCP library are off, because they contain complete server messages. The host itself reports
+/// the important events of MCP servers.
 pub(crate) fn start(verbose: u8, terminal: &Terminal) {
     let level = ["warn", "info", "debug"][usize::from(verbose.min(2))];
     let host_levels: String = HOST_TARGETS.iter().map(|target| format!(",{target}={level}")).collect();
-    // Logs of the engine's HTTP library are off, because a plugin could cause any number of them. The plugin gets the
-    // same information as an error.
+    // Logs of the engine's HTTP library are off, because a plugin could cause any number of log messages. The plugin
+    // gets the same information as an error.
     let filter = format!("warn,rmcp=off,wasmtime_wasi_http=off{host_levels}");
     let colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     let lines = tracing_subscriber::fmt()

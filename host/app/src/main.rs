@@ -1,5 +1,5 @@
-//! Entry point of the `agent-host` program. It parses the command line, runs the command, and exits with the command's
-//! exit code. The other crates of the workspace do not read the environment, print or exit the process.
+//! Entry point of the `agent-host` program. The program parses the command line, runs the command, and exits with the
+//! command's exit code. The other crates of the workspace do not read the environment, print or exit the process.
 
 mod arguments;
 mod commands;
@@ -85,7 +85,7 @@ fn compile() -> ExitCode {
     let Err(reason) = agent_plugins::serve_compiler(std::io::stdin().lock(), std::io::stdout().lock()) else {
         return Exit::Done.into();
     };
-    // If this fails, the parent process is gone.
+    // Writing the reason can fail only if the parent process has exited.
     let _ = writeln!(std::io::stderr(), "{reason}");
     Exit::Failed.into()
 }

@@ -8,20 +8,20 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Stack size in bytes of the thread that runs the program. The limit of the main thread (`ulimit -s`) has no effect on
-/// it.
+/// this thread.
 const STACK_BYTES: usize = 8 << 20;
-/// Number of files that are opened to test whether the limit of open files is reached.
+/// Number of files that are opened to test whether the limit on open files is reached.
 const PROBE_FILES: usize = 16;
 /// Interval between checks of the remaining processor time.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// The process exits by itself when only this much processor time remains. All processors together use less between two
-/// checks.
+/// The process exits by itself when only this much processor time remains. This time is more than all processors
+/// together use between two checks.
 const RESERVE: Duration = Duration::from_millis(250);
 /// Number of the signal that Linux and the BSDs send at the limit of processor time.
 const SIGXCPU: i32 = 24;
 /// Number of the signal that Linux and the BSDs send at the limit of file sizes.
 const SIGXFSZ: i32 = 25;
-/// Parts of the panic messages of the standard library and tokio if no thread can be started.
+/// Parts of the panic messages that the standard library and tokio print if no thread can be started.
 const THREAD_PANICS: [&str; 2] = ["failed to spawn thread", "spawn worker thread"];
 
 /// Maximum number of arenas of glibc's allocator. By default, glibc creates an arena per thread, up to eight per
@@ -71,7 +71,7 @@ fn explain_thread_panics() {
     }));
 }
 
-/// Watches the limits of file sizes and processor time, whose signals would end the process. Must be called within the
+/// Watches the limits on file sizes and processor time, whose signals would end the process. Must be called within the
 /// tokio runtime.
 pub(crate) fn watch() {
     use tokio::signal::unix::{SignalKind, signal};
@@ -98,7 +98,7 @@ pub(crate) fn watch() {
     }
 }
 
-/// Returns the processor time that this process has used. None if the clock's value is invalid.
+/// Returns the processor time that this process has used. Returns None if the clock's value is invalid.
 fn used_time() -> Option<Duration> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
@@ -163,7 +163,7 @@ fn exceeded_limit(message: &str) -> Option<String> {
     None
 }
 
-/// Checks whether the limit of open files caused an error. Files that were open when the error occurred may have been
+/// Checks whether the limit on open files caused an error. Files that were open when the error occurred may have been
 /// closed since.
 fn has_no_files_left(message: &str) -> bool {
     let is_limit_low = getrlimit(Resource::Nofile).current.is_some_and(|limit| limit < 64);

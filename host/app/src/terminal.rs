@@ -47,7 +47,7 @@ pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
 /// Style for warnings and for questions to the user.
 pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 
-/// Time after which a running compilation is shown.
+/// Time after which the terminal shows that a component is being compiled.
 const COMPILATION_DELAY: Duration = Duration::from_millis(300);
 /// Interval between checks whether the terminal still exists.
 const HANGUP_CHECK_INTERVAL: Duration = Duration::from_millis(500);
@@ -70,7 +70,7 @@ pub(crate) struct Terminal {
     interactive: bool,
     screen: Arc<Mutex<Screen>>,
     keyboard: Keyboard,
-    /// Cancelled when the process must end.
+    /// Token that is cancelled when the process must end.
     leaving: CancellationToken,
 }
 
@@ -129,7 +129,7 @@ impl Terminal {
         self.leaving.clone()
     }
 
-    /// Waits until the terminal is closed. Most terminals also send SIGHUP, but the process may ignore it.
+    /// Waits until the terminal is closed. Most terminals also send SIGHUP, but the process may ignore this signal.
     pub(crate) async fn hung_up(&self) {
         while !keyboard::is_hung_up() {
             tokio::time::sleep(HANGUP_CHECK_INTERVAL).await;
@@ -144,8 +144,8 @@ impl Terminal {
         }
     }
 
-    /// Returns how Markdown is rendered for this output. If the output is not a terminal, and with `NO_COLOR` or
-    /// `TERM=dumb`, the text has no escape codes.
+    /// Returns how Markdown is rendered for this output. The text has no escape codes if the output is not a terminal,
+    /// or if `NO_COLOR` or `TERM=dumb` is set.
     pub(crate) fn rendering(&self, output: Output) -> Rendering {
         let choice = match output {
             Output::Stdout => anstream::AutoStream::choice(&io::stdout()),
@@ -165,7 +165,7 @@ impl Terminal {
         Silence::new(&self.keyboard)
     }
 
-    /// Makes the keyboard silent again after [`Terminal::restore_keyboard`].
+    /// Turns off the echo again after [`Terminal::restore_keyboard`].
     pub(crate) fn silence_keyboard(&self) {
         self.keyboard.silence();
     }

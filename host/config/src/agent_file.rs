@@ -56,17 +56,17 @@ pub const UNNAMED: &str = "agent";
 /// The contents of an `agent.toml`. A key that is not set is `None` or empty; defaults are applied later.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentFile {
-    /// Name of the agent. Sessions, memory and approvals belong to it.
+    /// Name of the agent. Sessions, memory and approvals belong to this name.
     pub name: Option<String>,
     /// Model that is called first.
     pub model: Option<Located>,
-    /// Models that are called, in this order, after `model` has failed.
+    /// Fallback models, which are called in this order after `model` has failed.
     pub fallback_models: Vec<Located>,
     /// Output of a turn in which every model fails.
     pub fallback_text: Option<String>,
-    /// Milliseconds for which a model that kept failing is skipped.
+    /// Time for which a model is skipped after repeated failures, in milliseconds.
     pub model_cooldown_ms: Option<u32>,
-    /// When a failed model request is retried.
+    /// Rules that decide when a failed model request is retried.
     pub retry: RetryTable,
     /// Connection settings of model providers, by the provider's name.
     pub providers: BTreeMap<String, ProviderTable>,
@@ -96,13 +96,13 @@ pub struct AgentFile {
     pub at_limit: Option<AtLimit>,
     /// Weights from which the execution units of a turn are computed.
     pub execution_units: UnitWeights,
-    /// How many times the model may correct a rejected output.
+    /// Maximum number of times that the model may correct a rejected output.
     pub max_corrections: Option<u32>,
     /// Maximum number of tool calls that run at the same time.
     pub parallel_calls: Option<u32>,
     /// Maximum number of characters of a tool result that the model is shown.
     pub result_characters: Option<u32>,
-    /// Tokens of the context window that must be free before a step.
+    /// Number of tokens of the context window that must be free before a step.
     pub minimum_remaining: Option<u32>,
     /// Percentage of the history budget above which messages are evicted from the prompt.
     pub evict_at: Option<u32>,
@@ -112,11 +112,11 @@ pub struct AgentFile {
     pub summary: Option<SummaryWriter>,
     /// Model that summarises evicted messages.
     pub summary_model: Option<Located>,
-    /// Which memories are recalled from earlier sessions and kept for later ones.
+    /// Which memories are recalled from earlier sessions and kept for later sessions.
     pub memory: Option<MemoryUse>,
     /// Kind of model reply that ends a turn.
     pub finish: Option<Finish>,
-    /// Time that a question waits for the user's answer, in milliseconds.
+    /// Maximum time for the user to answer a question, in milliseconds.
     pub answer_within_ms: Option<u32>,
     /// Whether the model is asked to continue when it gives up too early.
     pub persistence: Option<bool>,
@@ -136,13 +136,13 @@ pub struct AgentFile {
     pub approval_locations: BTreeMap<String, String>,
     /// Services, by the name of the tool that calls the service.
     pub services: BTreeMap<String, ServiceTable>,
-    /// Folder for outgoing events, and which events are written.
+    /// Folder for outgoing events, and the choice of events that are written.
     pub outbox: OutboxTable,
     /// Rules about signatures of plugins.
     pub sharing: Trust,
     /// Limits that apply to each call of each plugin.
     pub call_limits: LimitValues,
-    /// Limits for individual plugins, by the plugin's name. They override `call_limits`.
+    /// Limits for individual plugins, by the plugin's name. These limits override `call_limits`.
     pub limits: BTreeMap<String, LimitValues>,
     /// Limits that apply to all plugins of the host together.
     pub host_limits: LimitValues,
@@ -164,7 +164,7 @@ pub struct AgentFile {
     pub plugin_tables: BTreeMap<String, String>,
     /// Folder that contains the file.
     pub folder: PathBuf,
-    /// Other files that were read because this file names them, such as schemas.
+    /// Other files that were read because their paths are in this file, such as schemas.
     pub named_files: Vec<PathBuf>,
 }
 
@@ -181,7 +181,7 @@ pub struct Located {
     pub location: String,
 }
 
-/// The table `[retry]`: when a failed model request is retried.
+/// The table `[retry]`: rules that decide when a failed model request is retried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetryTable {
     /// Maximum number of attempts of a request, including the first attempt.

@@ -1,4 +1,4 @@
-//! The data folder, which stores the host's data between runs. Only its owner can access it.
+//! The data folder, which stores the host's data between runs. Only its owner can access the folder.
 
 mod owner_only;
 
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub struct DataDirectory {
     root: PathBuf,
     is_explicit: bool,
-    /// User whose sessions are used. None: the user in `logged_in`.
+    /// User whose sessions are used. If no user is set, the sessions of the user in `logged_in` are used.
     user: Option<String>,
     logged_in: Option<String>,
 }
@@ -50,7 +50,8 @@ impl DataDirectory {
         Ok(data)
     }
 
-    /// Returns the same data folder for another user. Only sessions of this user are found in it (row 56).
+    /// Returns the same data folder for another user, so that only sessions of that user are found in the folder
+    /// (row 56).
     pub fn for_user(self, user: Option<String>) -> Self {
         Self { user, ..self }
     }

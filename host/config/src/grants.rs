@@ -17,7 +17,7 @@ pub struct Grant {
     pub kind: Kind,
     /// The value in the syntax of its kind, such as a folder, the name of a variable, or `KEY=VALUE`.
     pub value: String,
-    /// Base of a relative folder in `value`. Empty: the current folder.
+    /// Base of a relative folder in `value`. If this path is empty, the base is the current folder.
     pub base: PathBuf,
     /// Location of the grant, such as `agent.toml:3: plugins.files.grants.read[0]` or `--grant files:read=.`, for
     /// messages.
@@ -162,7 +162,7 @@ fn unused_by_asks(asks: &Asks, grants: &Grants) -> Vec<String> {
     let trees = match asks.files {
         Some(Access::ReadWrite) => None,
         Some(Access::Read) if writes => {
-            Some("asks only for reading files in its manifest, so a grant for writing lets it only read".to_owned())
+            Some("asks only for reading files in its manifest, so a grant for writing allows only reading".to_owned())
         }
         Some(Access::Read) => None,
         None => (!grants.trees.is_empty()).then(|| no_effect("files".to_owned())),
@@ -381,7 +381,7 @@ mod tests {
             media: true,
             ..Asks::default()
         };
-        let partial_effect = "asks only for reading files in its manifest, so a grant for writing lets it only read";
+        let partial_effect = "asks only for reading files in its manifest, so a grant for writing allows only reading";
         assert_eq!(unused_by_asks(&asks, &grants), [partial_effect], "writing includes reading");
         let asks = Asks { files: Some(Access::ReadWrite), model_tokens: Some(6), ..asks };
         let partial_effect =

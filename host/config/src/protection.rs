@@ -25,7 +25,8 @@ pub fn paths_of_host(data: &DataDirectory, environment: &HostEnvironment) -> Vec
     std::iter::once(folder).chain(program).chain(docker).chain(agent_files(Path::new("."))).collect()
 }
 
-/// Returns the paths that are protected for an agent: its configuration, and all files and folders that it names.
+/// Returns the paths that are protected for an agent: its configuration file, and all files and folders that the
+/// configuration names.
 pub fn paths_of_agent(settings: &Settings) -> Vec<ProtectedPath> {
     let file = &settings.file;
     let folder = settings.folder();
@@ -61,7 +62,7 @@ pub fn paths_of_agent(settings: &Settings) -> Vec<ProtectedPath> {
     paths.chain(scripts).chain(servers).chain(sources).chain(agent_files(folder)).collect()
 }
 
-/// Returns the files that are searched when an agent is looked up by name.
+/// Returns the files that the host reads to find an agent by its name.
 fn agent_files(folder: &Path) -> [ProtectedPath; 2] {
     let files = |folder: PathBuf| protected_path(folder, "an agent's configuration", ProtectedKind::AgentFiles);
     [files(folder.to_owned()), files(folder.join(AGENT_FOLDER))]
@@ -71,7 +72,7 @@ fn protected_path(path: PathBuf, what: &str, kind: ProtectedKind) -> ProtectedPa
     ProtectedPath { path, what: what.to_owned(), kind }
 }
 
-/// Returns all granted folders of an agent. Each has the name of the plugin that has the grant, or `host`.
+/// Returns all granted folders of an agent. Each folder has the name of the plugin that has the grant, or `host`.
 pub fn granted_trees(settings: &Settings) -> Vec<(String, TreeGrant)> {
     let of_plugin = |(name, grants): (&String, &Grants)| {
         grants.trees.iter().map(|tree| (name.clone(), tree.clone())).collect::<Vec<_>>()
@@ -81,8 +82,8 @@ pub fn granted_trees(settings: &Settings) -> Vec<(String, TreeGrant)> {
     plugins.chain(host).collect()
 }
 
-/// Opens all granted folders of the agents. Call this before a plugin runs, because a plugin could replace a folder by
-/// a link to another folder.
+/// Opens all granted folders of the agents. Call this before a plugin runs, because a plugin could replace a folder
+/// with a link to another folder.
 pub fn open_granted_trees<'s>(
     sandbox: &Sandbox,
     agents: impl IntoIterator<Item = &'s Settings>,
@@ -99,7 +100,7 @@ const SHOWN_ENTRIES: usize = 4;
 /// Files of agents are left out.
 pub fn excluded_from_writing(protected: &[ProtectedPath], folder: &Path) -> Vec<String> {
     let Ok(folder) = folder.canonicalize() else { return Vec::new() };
-    // The entries are grouped by reason, because some reasons protect many files.
+    // The entries are grouped by the reason for their protection, because some reasons apply to many files.
     let mut entries_by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for protected in protected.iter().filter(|protected| protected.kind != ProtectedKind::AgentFiles) {
         let canonical = canonical_prefix(&protected.path);
@@ -126,7 +127,7 @@ pub fn excluded_from_writing(protected: &[ProtectedPath], folder: &Path) -> Vec<
         names.retain(|name| seen.insert(name.clone()));
         let folders: Vec<_> = names.iter().filter(|name| name.ends_with('/')).cloned().collect();
         names.retain(|name| !folders.iter().any(|folder| folder != name && name.starts_with(folder)));
-        // A single hidden entry is shown, because it takes no more space than "and 1 more".
+        // A single hidden entry is shown, because its name takes no more space than "and 1 more".
         if names.len() <= SHOWN_ENTRIES + 1 {
             excluded.extend(names);
         } else {

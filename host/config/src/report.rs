@@ -17,7 +17,7 @@ pub trait Reporter: Send + Sync {
     /// Reports that all plugins of a plugin directory have been loaded.
     fn loaded(&self);
 
-    /// Asks the caller to hide the given values in all text that it shows from now on.
+    /// Asks the caller to hide the given values in all text that the caller shows from now on.
     fn keep_secret(&self, secrets: &Redaction);
 }
 
@@ -73,17 +73,17 @@ pub enum Warning {
     },
     /// The version of a plugin in the plugin directory is rolled back, so an earlier version is used.
     #[error(
-        "{plugin} {} is rolled back, so {} serves instead; `agent-host plugin rollback {plugin} --undo` uses the version in \
-         the folder again",
+        "{plugin} {} is rolled back, so {} is used instead; `agent-host plugin rollback {plugin} --undo` uses the \
+         version in the folder again",
         from.short(),
         to.as_ref().map(Digest::short).unwrap_or_default()
     )]
     RolledBack {
         /// Name of the plugin.
         plugin: String,
-        /// The version in the plugin directory, which is not used.
+        /// Digest of the version in the plugin directory. This version is not used.
         from: Digest,
-        /// The version that is used. None: no version of the plugin is loaded.
+        /// Digest of the version that is used. None if no version of the plugin is loaded.
         to: Option<Digest>,
     },
     /// A plugin is not used because one of its tools has a name that is already taken.
@@ -95,9 +95,9 @@ pub enum Warning {
         reason: String,
     },
     /// A plugin version cannot be used, and the previous version stays in use.
-    #[error("{subject}: {reason}\n  the previous version continues to serve")]
+    #[error("{subject}: {reason}\n  the previous version stays in use")]
     VersionRefused {
-        /// The plugin or the file.
+        /// The plugin, or the file that contains its new version.
         subject: String,
         /// The reason why the version cannot be used.
         reason: String,

@@ -26,14 +26,14 @@ use std::path::{Path, PathBuf};
 /// Reads an environment variable by name.
 type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
 
-/// Options that select and configure an agent, such as those of a command line. They override `agent.toml`.
+/// Options that select and configure an agent, such as those of a command line. These options override `agent.toml`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentOptions {
-    /// Path of the agent's file, or the name of an agent in the current folder. None: the agent has no file.
+    /// Path of the agent's file, or the name of an agent in the current folder. None if the agent has no file.
     pub agent: Option<PathBuf>,
     /// Plugin directory. Overrides the file's `plugin_directory`.
     pub plugins: Option<PathBuf>,
-    /// Model to use instead of all models of the file: `PROVIDER/MODEL`, `offline` or `scripted:FILE`.
+    /// Model that is used instead of all models of the file: `PROVIDER/MODEL`, `offline` or `scripted:FILE`.
     pub model: Option<String>,
     /// Address of the first model's provider.
     pub base_url: Option<String>,
@@ -49,17 +49,17 @@ const MAX_READABLE: usize = 50;
 /// The validated settings of one agent.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Name of the agent. Sessions, memory and approvals belong to it.
+    /// Name of the agent. Sessions, memory and approvals belong to this name.
     pub name: String,
-    /// Configuration file of the agent. None: the agent has no file.
+    /// Configuration file of the agent. None if the agent has no file.
     pub path: Option<PathBuf>,
-    /// User that the agent works for. None: the user who is logged in.
+    /// User that the agent works for. If no user is set, the agent works for the user who is logged in.
     pub user: Option<String>,
     /// How approval rules with the exact name of a tool are bound to the tool.
     pub rule_binding: RuleBinding,
     /// Models that the agent uses.
     pub models: WantedModels,
-    /// Plugin directory. None: the agent has no plugins.
+    /// Plugin directory. None if the agent has no plugins.
     pub plugins: Option<PathBuf>,
     /// Folder with the plugin projects that `agent-host dev` builds.
     pub sources: Option<PathBuf>,

@@ -55,7 +55,8 @@ impl AgentWatch {
             let (_, live_agents, sandbox) =
                 folders.entry(canonical).or_insert_with(|| (folder, Vec::new(), host.sandbox.clone()));
             live_agents.push(live.clone());
-            // A component that the signature rules of one agent reject is not used by any agent of the directory.
+            // A component that the signature rules of one agent reject is not used by any agent that uses
+            // the directory.
             *sandbox = vetted_sandbox(sandbox, settings);
         }
         for (folder, agents, sandbox) in folders.into_values() {
@@ -75,7 +76,7 @@ impl AgentWatch {
         Self { notices: None, files, _stop_on_drop: stop.drop_guard() }
     }
 
-    /// Returns the next event, or None if there is no event yet. Does not wait.
+    /// Returns the next event without waiting, or None if there is no event yet.
     pub fn try_next(&mut self) -> Option<WatchEvent> {
         let notice = self.notices.as_mut().and_then(|notices| notices.try_recv().ok()).map(WatchEvent::Plugins);
         notice.or_else(|| self.files.try_recv().ok())

@@ -46,7 +46,7 @@ fn l10_an_answer_from_another_process_arrives_at_the_prompt() {
     let answered = respond(&folder, &["--no-run"]);
     assert!(answered.status.success(), "{}", String::from_utf8_lossy(&answered.stderr));
     screen.send("/continue\r");
-    screen.wait_for("another process delivered what the turn waited for");
+    screen.wait_for("another process delivered the answer that the turn waited for");
     screen.wait_for("\nAll is paid.\n");
     screen.wait_for("2 model calls");
     screen.send(CTRL_D);

@@ -31,10 +31,10 @@ pub(crate) struct ApproveArguments {
     /// The calls to answer.
     #[command(flatten)]
     pub(crate) answer: AnswerArguments,
-    /// How long the approval lasts for calls of the same tool
+    /// How long the approval lasts for calls to the same tool
     #[arg(long, value_name = "SCOPE", default_value = "once")]
     pub(crate) scope: Scope,
-    /// Replace the arguments of a call by this JSON object
+    /// Replace the arguments of a call with this JSON object
     #[arg(long, value_name = "CALL=JSON", value_parser = Edit::parse)]
     pub(crate) edit: Vec<Edit>,
 }

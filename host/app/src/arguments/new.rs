@@ -78,7 +78,7 @@ pub(crate) struct DevArguments {
     /// The agent to run. Without --agent and --plugins, the agent has only the plugins that this command builds.
     #[command(flatten)]
     pub(crate) agent: AgentArguments,
-    /// Approve every call of a matching tool that needs approval, for that call only; `*` matches any characters
+    /// Approve calls to tools with this name, each time for one call only; `*` matches any characters
     #[arg(long, value_name = "TOOL", help_heading = "Session", value_parser = super::tool_pattern)]
     pub(crate) yes: Vec<String>,
     /// User that the agent works for and whose memory it uses (default: the logged-in user)

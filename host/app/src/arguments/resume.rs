@@ -12,7 +12,7 @@ pub(crate) struct ResumeArguments {
     /// Prompt for the agent, or the answer to its question; without it, only an interrupted turn is finished
     #[arg(value_name = "PROMPT")]
     prompt: Option<String>,
-    /// Approve every call of a matching tool that needs approval, for that call only; `*` matches any characters
+    /// Approve calls to tools with this name, each time for one call only; `*` matches any characters
     #[arg(long, value_name = "TOOL", value_parser = tool_pattern)]
     yes: Vec<String>,
     /// Print events as JSON lines; the last line is the turn's result

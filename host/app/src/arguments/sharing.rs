@@ -6,13 +6,14 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use url::Url;
 
-/// Options of connections to registries.
+/// Options for connections to registries.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ConnectionArguments {
     /// Allow connections without TLS to other machines; connections to this machine never use TLS
     #[arg(long)]
     plain_http: bool,
-    /// Token server of another owner that may receive the registry's login if the registry names it; can be repeated
+    /// Token server that may receive the registry's login although it has another owner than the registry; can
+    /// be repeated
     #[arg(long = "token-server", value_name = "URL", value_parser = token_server)]
     pub(crate) token_servers: Vec<Url>,
 }
@@ -85,14 +86,15 @@ pub(crate) struct SignArguments {
 /// Arguments of `plugin add`.
 #[derive(Debug, Args)]
 pub(crate) struct AddArguments {
-    /// Source: HOST/PATH[:TAG], a URL (https://…), a file or a folder (default: fetch all missing locked plugins)
+    /// Source: HOST/PATH[:TAG], a URL (https://…), a file or a folder (default: fetch all missing plugins
+    /// of plugins.lock)
     #[arg(value_name = "REF|PATH|URL", value_parser = source)]
     pub(crate) source: Option<Source>,
-    /// Replace a file that is not locked, was modified, or is locked to another source
+    /// Replace a file that was modified, that has no entry in the lock file, or whose entry names another source
     #[arg(long)]
     pub(crate) replace: bool,
-    /// Accept a plugin from the locked source that is older, has other content for the same version, or is no longer
-    /// signed
+    /// Accept a plugin that is older than the version in plugins.lock, has other content for the same version, or is no
+    /// longer signed
     #[arg(long)]
     allow_downgrade: bool,
     /// Folder that the plugin is added to.
@@ -113,10 +115,11 @@ pub(crate) struct UpdateArguments {
     /// Names of the plugins to update (default: all)
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// Change nothing and list newer versions; exit code 1 if there are any
+    /// Change nothing and list newer versions; the exit code is 1 if there are newer versions
     #[arg(long)]
     pub(crate) check: bool,
-    /// Accept plugins that are older, have other content for the same version, or are no longer signed
+    /// Accept plugins that are older than the versions in plugins.lock, have other content for the same version, or are
+    /// no longer signed
     #[arg(long)]
     allow_downgrade: bool,
     /// Folder that contains the plugins.
@@ -137,7 +140,7 @@ pub(crate) struct RemoveArguments {
     /// Name of the plugin
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Only remove the lock entry, and keep the file as an unlocked plugin
+    /// Only remove the plugin's entry from plugins.lock, and keep its file
     #[arg(long)]
     pub(crate) keep_file: bool,
     /// Folder that contains the plugin.

@@ -27,7 +27,7 @@ pub(crate) struct TestArguments {
     /// Print one JSON document instead of text
     #[arg(long)]
     pub(crate) json: bool,
-    /// Don't build plugin projects first
+    /// Don't build plugin projects before the scenarios run
     #[arg(long)]
     pub(crate) no_build: bool,
     /// Use the components in this folder (NAME.wasm), and build nothing

@@ -39,7 +39,7 @@ pub(crate) fn hint_for_error(error: &clap::Error, words: impl Iterator<Item = St
     }
     // If the command line begins with an option, any later word could be the command, so there is no hint.
     let first = words.into_iter().next().filter(|word| !word.starts_with('-'))?;
-    // After a valid command, the error is an unknown option, and clap's message names it.
+    // After a valid command, the error is about an unknown option, which clap's message names.
     if Arguments::command().find_subcommand(&first).is_some() {
         return None;
     }

@@ -29,7 +29,7 @@ pub(crate) struct RollbackArguments {
     /// Digest of the version to return to, or a prefix of it (default: the previous version)
     #[arg(long, value_name = "DIGEST", conflicts_with = "undo")]
     pub(crate) to: Option<String>,
-    /// Undo the rollback, and serve the plugin's current file again
+    /// Undo the rollback, and use the plugin's current file again
     #[arg(long)]
     pub(crate) undo: bool,
     /// Plugin folder, if several folders have a plugin with this name

@@ -43,7 +43,7 @@ enum AfterQuestions {
 }
 
 impl AfterQuestions {
-    /// Returns true if the remaining questions are still asked.
+    /// Returns true if the user should be asked the remaining questions.
     fn asks_more(self) -> bool {
         self != AfterQuestions::StopAsking
     }
@@ -115,7 +115,7 @@ impl ApprovalPrompter {
         if self.user == UserPresence::AtTerminal && !others.is_empty() {
             match self.ask(session, others, cancel).await? {
                 Some(verdicts) => decisions.extend(verdicts.into_iter().map(decided)),
-                // The caller cancels the turn. Answers that were already given do not count.
+                // The caller cancels the turn. Answers that the user has already given are not used.
                 None if cancel.is_cancelled() => return Ok(AfterQuestions::Continue),
                 None => return Ok(AfterQuestions::StopAsking),
             }

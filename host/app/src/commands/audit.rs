@@ -1,4 +1,5 @@
-//! `audit`: prints the audit log, which contains grants, denials, approvals and changes of plugin versions (O3).
+//! `audit`: prints the audit log, which contains grants, denials, approvals and changes to the plugin versions in
+//! use (O3).
 
 use crate::arguments::versions::AuditArguments;
 use crate::exit::{Exit, Failure};
@@ -85,7 +86,7 @@ fn describe(entry: &AuditEntry) -> String {
         }
         AuditAction::RollbackUndone { directory, plugin, from, to } => {
             let versions = format!("{} → {}", from.short(), to.short());
-            (format!("{BOLD}{}{BOLD:#} is served from its file again: {versions}", line(plugin)), line(directory))
+            (format!("{BOLD}{}{BOLD:#} is loaded from its file again: {versions}", line(plugin)), line(directory))
         }
         AuditAction::Refused { directory, subject, reason } => {
             (format!("{BOLD}{}{BOLD:#} was refused: {}", line(subject), line(reason)), line(directory))

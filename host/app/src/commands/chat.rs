@@ -43,7 +43,8 @@ use watch::{ChatNews, ChatWatch};
 /// Maximum number of sessions that `/session list` shows.
 const LISTED_SESSIONS: usize = 10;
 
-/// Returns a message about how to continue an open turn, with a command for each kind of wait.
+/// Returns a message about how to continue an open turn, with a command for each kind of answer that the turn
+/// waits for.
 fn how_to_continue(waits: &[Wait]) -> String {
     let mut ways: Vec<&str> = Vec::new();
     for wait in waits {
@@ -51,7 +52,7 @@ fn how_to_continue(waits: &[Wait]) -> String {
             WaitCause::Approval => "/approve asks you about its calls",
             WaitCause::Service { .. } => "/respond FILE records a service's answer",
             WaitCause::OutcomeUnknown => "/resolve decides about a call whose outcome is unknown",
-            WaitCause::Agent { .. } => "/approve asks what its delegates wait for",
+            WaitCause::Agent { .. } => "/approve asks you for the answers that its delegates wait for",
             WaitCause::Answer { .. } => "type the answer to its question",
         };
         if !ways.contains(&way) {
@@ -65,7 +66,7 @@ fn how_to_continue(waits: &[Wait]) -> String {
 }
 
 /// Runs the interactive session until the user quits. In a `dev` session, `sources` receives the build messages. In
-/// other sessions, it is `None`.
+/// other sessions, `sources` is `None`.
 pub(crate) async fn chat(
     opened: OpenedSession,
     (run, sources): (&RunArguments, Option<Receiver<DevEvent>>),
@@ -206,7 +207,7 @@ impl Chat<'_> {
         }
     }
 
-    /// Shows the changes of the agents' files, and the files in the plugin folder that were refused.
+    /// Shows the changes to the agents' files, and the files in the plugin folder that were refused.
     fn show_changes(&mut self) {
         while let Some(news) = self.watch.try_next() {
             if let Some(text) = self.describe(news) {
@@ -215,8 +216,8 @@ impl Chat<'_> {
         }
     }
 
-    /// Describes a change, or returns `None` if it needs no message. In `dev`, a new plugin version is reported at
-    /// once. In other sessions, the first turn that uses the version reports it.
+    /// Describes a change, or returns `None` if the change needs no message. In `dev`, a new plugin version is reported
+    /// at once. In other sessions, the first turn that uses the version reports it.
     fn describe(&mut self, news: ChatNews) -> Option<String> {
         let width = self.terminal.width();
         let warning =
@@ -358,7 +359,7 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Makes the model the first of the chain. The other models of the chain remain as fallbacks.
+    /// Puts the model at the start of the chain of models. The other models of the chain remain as fallbacks.
     fn switch_model(&mut self, name: &str) -> Result<(), Failure> {
         let agent = self.agent.current();
         let models = agent.models();
@@ -444,8 +445,8 @@ impl Chat<'_> {
         self.session.undo().await.map_err(Failure::refused)?;
         if let Some(turn) = turn {
             self.prose(format!(
-                "turn {turn} was undone: the model no longer sees it, and it is not remembered; what its tools changed stays \
-                 changed"
+                "turn {turn} was undone: the model no longer sees it, and it is not remembered; the changes that its \
+                 tools made are not undone"
             ));
         }
         Ok(())

@@ -125,7 +125,7 @@ fn all_problems(problems: Problems, path: &Path) -> Failure {
     Failure::refused(shown.collect::<Vec<_>>().join("\n\n"))
 }
 
-/// Returns a warning for each MCP server whose program is missing. This is not an error, because the program may be
+/// Returns a warning for each MCP server whose program is missing. A missing program is not an error, because it may be
 /// installed later.
 fn missing_programs(settings: &Settings, servers: &[ServerConfig]) -> Vec<String> {
     let problem = |server: &ServerConfig| {
@@ -241,7 +241,7 @@ fn grants(settings: &Settings) -> Vec<String> {
     if lines.is_empty() { vec!["none".to_owned()] } else { lines }
 }
 
-/// Lists, for each writable tree, the paths that are excluded from writing.
+/// Lists, for each folder that a plugin may write, the paths that the plugin may not write.
 fn excluded(settings: &Settings, sandbox: &Sandbox) -> Vec<String> {
     let protected = sandbox.protected();
     let trees = protection::granted_trees(settings).into_iter().filter(|(_, tree)| tree.access == Access::ReadWrite);
@@ -263,7 +263,7 @@ fn services(settings: &Settings) -> Vec<String> {
     services.chain(outbox).collect()
 }
 
-/// Lists one plugin's grants by name. Values may be secret, so they are not shown.
+/// Lists the names of one plugin's grants. The values of variables and settings may be secret, so they are not shown.
 fn grant_names(grants: &Grants) -> String {
     let env = grants.env.keys().map(|name| format!("env {name}"));
     let config = grants.config.keys().map(|key| format!("config {key}"));

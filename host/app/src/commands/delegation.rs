@@ -51,7 +51,7 @@ pub(crate) async fn continue_parent_note(
     ))
 }
 
-/// Returns the id of the session whose open turn waits for this session. `None` if no session waits for it.
+/// Returns the id of the session whose open turn waits for this session. Returns `None` if no session waits for it.
 pub(crate) async fn awaited_by(store: &dyn Store, session: &SessionSummary) -> Result<Option<String>, Failure> {
     let Some(parent) = &session.delegated_by else { return Ok(None) };
     let Some(suspension) = last_suspension(store, parent).await? else { return Ok(None) };

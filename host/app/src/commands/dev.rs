@@ -130,7 +130,7 @@ impl DevSession {
         open_session::open_in(&self.run, (settings, self.data.clone()), open_session::OpenedFor::Turns, terminal).await
     }
 
-    /// Sends the same prompt after each build, each time in a new session, until the user interrupts.
+    /// Sends the same prompt after each build, each time in a new session, until the user interrupts the command.
     async fn ask_after_each_build(
         &self,
         (prompt, mut built): (&str, Vec<BuiltPlugin>),
@@ -169,8 +169,8 @@ impl DevSession {
     }
 }
 
-/// Waits for a build that differs from the build that the last prompt used. Another process may have built it. Also
-/// reports unchanged and failed builds.
+/// Waits for a build that differs from the build that the last prompt used. Another process may have built it. Builds
+/// that failed or did not change the component are also reported.
 async fn next_build(
     (news, used): (&mut Receiver<DevEvent>, &[BuiltPlugin]),
     terminal: &Terminal,
@@ -195,8 +195,8 @@ async fn next_build(
     }
 }
 
-/// Adds the built plugins to the settings, if they are of a kind that an agent uses only if its settings name the
-/// plugin.
+/// Adds the built plugins of certain kinds to the settings: an agent uses plugins of these kinds only if its settings
+/// name them.
 fn use_all(settings: &mut Settings, built: &[BuiltPlugin]) {
     let file = &mut settings.file;
     let providers: Vec<String> =

@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 use std::pin::Pin;
 use tokio_util::sync::CancellationToken;
 
-/// Returns true if no further turn may run, because this turn has not ended or the user has cancelled.
+/// Returns true if no further turn may run, because this turn has not ended or the user has cancelled it.
 pub(super) fn stops(result: &TurnResult, cancel: &CancellationToken) -> bool {
     matches!(result, TurnResult::Suspended(_) | TurnResult::Interrupted) || cancel.is_cancelled()
 }

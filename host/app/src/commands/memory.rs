@@ -8,7 +8,7 @@ use agent_config::{DataDirectory, assembly};
 use agent_store::{MemoryFilter, StoredMemory};
 use serde::Serialize;
 
-/// Maximum number of characters of each of the two parts of a memory that are shown.
+/// Maximum number of characters that are shown of each of a memory's two parts.
 const MAX_CHARACTERS: usize = 200;
 /// Labels at the start of the second part of a memory, which is the answer or the tool call.
 const SECOND_PART: [&str; 2] = ["\nAnswered: ", "\nCalled: "];

@@ -132,7 +132,8 @@ impl GrantSource {
         explain_load_error(loaded, file)
     }
 
-    /// Opens all granted trees of the agent. This must happen before a call, which could replace a folder by a link.
+    /// Opens all folders that are granted to the agent's plugins. Call this function before a plugin runs, because a
+    /// plugin could replace a folder with a link.
     fn open_trees(&self, sandbox: &Sandbox) -> Result<(), Failure> {
         match self {
             Self::Agent(settings, _) => Ok(protection::open_granted_trees(sandbox, [&**settings])?),
@@ -141,7 +142,7 @@ impl GrantSource {
     }
 
     /// Returns the secrets of all plugins of the agent, because the output of one plugin may contain a secret of
-    /// another.
+    /// another plugin.
     fn secrets(&self, own: &Grants) -> KnownSecrets {
         let agent_secrets = match self {
             Self::Agent(settings, _) => {
@@ -152,7 +153,7 @@ impl GrantSource {
         KnownSecrets::new(&own.secrets).and(&agent_secrets)
     }
 
-    /// Returns the grants of the command line.
+    /// Returns the grants that the command line contains.
     fn command_line_grants(&self) -> &[Grant] {
         let (Self::Agent(_, grants) | Self::CommandLine(grants)) = self;
         grants

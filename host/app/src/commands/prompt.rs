@@ -47,8 +47,8 @@ pub(crate) fn read(run: &RunArguments, input: Input, stdin: impl Read) -> Result
 fn event_input(file: &Path, event: CloudEvent) -> Result<TurnInput, Failure> {
     if is_reserved(&event.event_type) {
         return Err(Failure::refused(format!(
-            "{}: the event's `type` is reserved for the host and cannot begin a turn: pass an answer to an approval to \
-             `agent-host session respond`, or give an input event a type of your own",
+            "{}: the event's `type` is reserved for the host and cannot begin a turn: pass an answer to an approval \
+             request to `agent-host session respond`, or give an input event a type of your own",
             file.display()
         )));
     }

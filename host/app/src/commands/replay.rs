@@ -1,5 +1,5 @@
 //! `agent-host replay`: runs the plugin calls of a stored session again, and shows where another plugin version behaves
-//! differently from the recorded one (S6).
+//! differently from the recorded version (S6).
 
 use super::stored_sessions::find;
 use crate::arguments::replay::ReplayArguments;
@@ -48,7 +48,7 @@ pub(crate) async fn run(arguments: ReplayArguments, data: Option<&Path>, termina
     }
     Ok(match (found.differences.is_empty(), found.same, found.not_replayed == 0) {
         (false, _, _) => Exit::Failed,
-        // Calls that were not replayed may have differed, so this is not a success.
+        // A call that was not replayed may behave differently, so the replay does not count as a success.
         (true, 0, _) | (true, _, false) => Exit::Refused,
         (true, _, true) => Exit::Done,
     })
@@ -70,8 +70,8 @@ fn granted(arguments: &ReplayArguments) -> Result<BTreeMap<String, Grants>, Fail
     resolved.map(|resolved| resolved.plugins).map_err(|problems| Failure::refused(problems.join("\n")))
 }
 
-/// Reads the settings of the agent that `--agent` names. The replay uses their limits, variables and configuration
-/// values.
+/// Reads the settings of the agent that `--agent` names. The replay uses the limits, variables and configuration values
+/// of this agent.
 fn configured(arguments: &ReplayArguments) -> Result<Option<Settings>, Failure> {
     let Some(agent) = &arguments.agent else { return Ok(None) };
     let path = agent_lookup::find_agent(agent, Path::new("."))?;
@@ -84,8 +84,9 @@ fn configured(arguments: &ReplayArguments) -> Result<Option<Settings>, Failure> 
     Ok(Some(settings))
 }
 
-/// Returns the allowances by plugin name, and the allowance for all other plugins. The allowances contain the agent's
-/// limits, variables and configuration values, which are not recorded, and the grants of the command line.
+/// Returns the allowances by plugin name, and the allowance for all other plugins. The allowances contain the grants of
+/// the command line. The allowances also contain the agent's limits, variables and configuration values, because these
+/// values are not recorded.
 fn allowances(
     agent: Option<&Settings>,
     granted: BTreeMap<String, Grants>,

@@ -78,7 +78,7 @@ async fn rebuild(store: &dyn Store, data: &DataDirectory, terminal: &Terminal) -
     }
 }
 
-/// Returns the name of a projection in messages, and the singular and plural of the noun for its source records.
+/// Returns the name that messages use for a projection, and the singular and plural of the noun for its source records.
 fn nouns(projection: Projection) -> (&'static str, [&'static str; 2]) {
     match projection {
         Projection::MessageWords => ("the search index of messages", ["message", "messages"]),

@@ -9,9 +9,9 @@ use agent_core::tool::Traits;
 use agent_core::visible::is_invisible;
 use serde_json::Value;
 
-/// Maximum number of characters of an argument that are shown. The answer `v` shows all of them.
+/// Maximum number of characters of an argument that are shown. The answer `v` shows the complete argument.
 const MAX_CHARACTERS: usize = 400;
-/// Maximum number of arguments that are shown. The answer `v` shows all of them.
+/// Maximum number of arguments that are shown. The answer `v` shows all arguments.
 const MAX_FIELDS: usize = 16;
 
 /// The user's answer to an approval request.
@@ -21,7 +21,7 @@ pub(crate) enum Answer {
     Allow(GrantScope, AnswerScope),
     /// Deny the calls, with an optional reason for the model.
     Deny(Option<String>, AnswerScope),
-    /// Change the arguments to this JSON text. If it is None, the user edits them in an editor.
+    /// Change the arguments to this JSON text. If there is no text, the user edits the arguments in an editor.
     Edit(Option<String>),
     /// Show the complete arguments.
     Whole,
@@ -55,7 +55,7 @@ pub(crate) const QUESTION: &str = "allow? y once, s session, a always, n no, e e
 pub(crate) const QUESTION_OF_UNKNOWN: &str = "what was the outcome? retry, failed [WHY], result TEXT > ";
 
 impl Answer {
-    /// Parses a typed line. None if the line is empty or is not a valid answer.
+    /// Parses a typed line. Returns None if the line is empty or is not a valid answer.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let line = line.trim();
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));

@@ -58,12 +58,12 @@ pub(crate) fn show_load(terminal: &Terminal, event: &LoadEvent) {
     }
 }
 
-/// The running compilations, and the number of finished ones.
+/// The running compilations, and the number of finished compilations.
 #[derive(Debug, Default)]
 pub(super) struct Compiling {
     /// Name and size in bytes of each component, in the order in which the compilations started.
     running: Vec<(String, u64)>,
-    /// Number of compilations that have ended since none was running.
+    /// Number of compilations that have ended since the last time when no compilation was running.
     done: usize,
 }
 
@@ -88,7 +88,8 @@ impl Compiling {
         }
     }
 
-    /// Text for the spinner, which names the running compilation that started first. None if no compilation is running.
+    /// Returns the text for the spinner, which names the running compilation that started first. Returns None if no
+    /// compilation is running.
     pub(super) fn line(&self) -> Option<String> {
         let (name, size) = self.running.first()?;
         let count = match self.done + self.running.len() {

@@ -10,7 +10,8 @@ use unicode_width::UnicodeWidthStr;
 
 /// Maximum number of lines of a result.
 const RESULT_LINES: usize = 6;
-/// Maximum number of lines of an error. It is larger than for a result, because an error explains what to do.
+/// Maximum number of lines of an error. This limit is larger than the limit for a result, because an error explains
+/// what to do.
 const ERROR_LINES: usize = 12;
 /// Maximum number of lines for arguments that don't fit on the line of the name.
 const ARGUMENT_LINES: usize = 6;
@@ -22,7 +23,7 @@ const MIN_INLINE_COLUMNS: usize = 16;
 pub(crate) struct Card<'c> {
     /// Name of the tool, not yet escaped for the terminal.
     pub(crate) name: &'c str,
-    /// Arguments of the call. None if they are unknown.
+    /// Arguments of the call. None if the arguments are unknown.
     pub(crate) arguments: Option<&'c Value>,
     /// Number of the attempt, starting with 1.
     pub(crate) attempt: u32,
@@ -44,8 +45,8 @@ pub(crate) enum Outcome {
 }
 
 impl Card<'_> {
-    /// Formats the card for a terminal with `width` columns. `hint` is appended to the line about omitted lines, and
-    /// names the command that shows them.
+    /// Formats the card for a terminal with `width` columns. `hint` names the command that shows omitted lines, and is
+    /// appended to the line about them.
     pub(crate) fn render(&self, width: usize, hint: &str) -> String {
         let mark = match self.outcome {
             Outcome::Error(..) => format!("{RED}✗{RED:#}"),
@@ -197,7 +198,7 @@ mod tests {
         assert_eq!(result, format!("✓ text.count_file\n  {}…\n  … 20.0 KiB in total: /result", "x".repeat(27)));
     }
 
-    /// P6: an error is shown in words, and a denial with the configuration lines to add.
+    /// P6: an error is shown in words, and a denial is shown with the configuration lines to add.
     #[test]
     fn p6_shows_errors_in_words() {
         let denied = ToolError::Denied { message: "no tree\nTo allow it, add:\nread = [\".\"]\u{1b}[2J".into() };
@@ -212,7 +213,7 @@ mod tests {
         "#);
     }
 
-    /// L28, row 8: an error is shown in words even if a warning precedes it or it was cut.
+    /// L28, row 8: an error is shown in words even if the error was shortened or a warning precedes it.
     #[test]
     fn l28_row_8_shows_error_after_warning_in_words() {
         let error = ToolError::Failed { message: "division by \"zero\"".into() }.for_model();

@@ -11,11 +11,12 @@ use agent_runtime::summary::EXTRACT;
 
 /// Maximum number of characters of a name or message that are shown.
 const MAX_CHARACTERS: usize = 100;
-/// Maximum number of characters of a provider's message that are shown. It is larger than for other messages, because a
-/// provider's message often explains what to do.
+/// Maximum number of characters of a provider's message that are shown. This limit is larger than the limit for other
+/// messages, because a provider's message often explains what to do.
 const MAX_REASON: usize = 600;
 
-/// Formats an event as lines. None for tool calls, for their results, and for events that users don't need to see.
+/// Formats an event as lines. Returns None for tool calls, for their results, and for events that users don't need
+/// to see.
 pub(crate) fn lines(event: &EventKind) -> Option<String> {
     Some(match event {
         EventKind::LoopIteration { last: true, .. } => {
@@ -115,14 +116,14 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
     })
 }
 
-/// Formats the start of a tool call as a line, for output without a spinner. None for other events.
+/// Formats the start of a tool call as a line, for output without a spinner. Returns None for all other events.
 pub(crate) fn started_call(event: &EventKind) -> Option<String> {
     let EventKind::ToolCall { name, arguments, attempt, .. } = event else { return None };
     let retry = if *attempt > 1 { format!(" {DIM}(attempt {attempt}){DIM:#}") } else { String::new() };
     Some(format!("→ {BOLD}{}{BOLD:#} {}{retry}", one_line(name, MAX_CHARACTERS), json_line(arguments, MAX_CHARACTERS)))
 }
 
-/// Text for the spinner after this event. None if the event does not change it.
+/// Returns the text for the spinner after this event. Returns None if the event does not change the text.
 pub(crate) fn activity(event: &EventKind) -> Option<String> {
     match event {
         EventKind::LoopStart { .. } => Some("building the context".to_owned()),
@@ -132,7 +133,7 @@ pub(crate) fn activity(event: &EventKind) -> Option<String> {
     }
 }
 
-/// Returns the reason why an unfinished reply was discarded, according to the event after it. None if the event
+/// Returns the reason why an unfinished reply was discarded, according to the next event. Returns None if the event
 /// contains no reason.
 pub(crate) fn discard_reason(event: &EventKind) -> Option<&'static str> {
     match event {

@@ -5,7 +5,7 @@ use super::{BOLD, DIM, YELLOW};
 use agent_config::first_use::{FirstUseQuestion, GrantOffers, Keeping};
 use agent_plugins::PluginIdentity;
 
-/// Maximum number of requested grants to show that no answer can grant.
+/// Maximum number of requested grants that are shown although no answer can grant them.
 const MAX_NOT_OFFERED: usize = 12;
 /// Maximum number of characters of a plugin's text that are shown.
 const MAX_CHARACTERS: usize = 200;
@@ -17,13 +17,14 @@ pub(crate) enum Answer {
     ThisRun,
     /// Give the grants, and write them into the configuration.
     Always,
-    /// Refuse until the host exits.
+    /// Refuse the grants until the host exits.
     No,
-    /// Refuse, and write the refusal into the configuration.
+    /// Refuse the grants, and write the refusal into the configuration.
     Never,
-    /// Ask again about grants for this folder instead.
+    /// Ask again, with this folder in place of the offered folder.
     Folder(String),
-    /// Ask again about requests to this server only, or to all servers that the plugin requests if the text is `*`.
+    /// Ask again about requests to this server only. If the text is `*`, ask about all servers that the
+    /// plugin requests.
     Host(String),
     /// Show the possible answers.
     Help,
@@ -80,7 +81,7 @@ pub(crate) fn help(offers: &GrantOffers, keeping: Keeping) -> String {
 }
 
 impl Answer {
-    /// Parses a typed line. An empty line means no. None if the line is not a valid answer.
+    /// Parses a typed line. An empty line means no. Returns None if the line is not a valid answer.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let line = line.trim();
         if let Some(folder) = line.strip_prefix("d ").map(str::trim).filter(|folder| !folder.is_empty()) {
@@ -167,7 +168,7 @@ mod tests {
         first use: p\u{1b}]0;x\u{7} 070707070707 asks for these grants to run p.read (agent reader)
           reading everything in /base  read = ["."]
           requests GET https://*:*, which is any server on the internet  http = ["GET https://*:*"]
-          cannot be granted here: the secret K\u{1b}[2J\u{202e}, it needs hosts to be sent to: [t] l
+          cannot be granted here: the secret K\u{1b}[2J\u{202e}, the configuration must name its hosts: [t] l
         "#);
         assert!(help(&offers, Keeping::File).contains("d DIR") && help(&offers, Keeping::File).contains("always"));
         assert!(!help(&offers, Keeping::Nowhere).contains("always") && !question(Keeping::Nowhere).contains("always"));

@@ -47,8 +47,8 @@ impl Prefix {
     }
 }
 
-/// A writer that wraps words into lines. It buffers each word until the word is complete, because it must know whether
-/// the word fits on the line.
+/// A writer that wraps words into lines. The writer buffers each word until the word is complete, because only then is
+/// it known whether the word fits on the line.
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
     /// Width of a line in columns.
@@ -145,7 +145,7 @@ impl Flow {
             _ => self.word.push((style, character.into())),
         }
         self.word_width += width;
-        // A word of this width never fits on a line and is broken in any case, so it is not buffered any longer.
+        // A word of this width does not fit on any line and must be broken, so the writer stops buffering it.
         if self.word_width >= self.width {
             self.end_word();
         }

@@ -21,7 +21,7 @@ impl Keyboard {
         self.original.silence();
     }
 
-    /// Restores the mode from before [`Keyboard::silence`], and returns the mode before this call.
+    /// Restores the mode that the keyboard had before [`Keyboard::silence`], and returns the mode before this call.
     pub(super) fn restore(&self) -> KeyboardMode {
         self.original.restore()
     }
@@ -65,7 +65,7 @@ mod unix {
     use std::io::{stderr, stdin, stdout};
     use std::sync::{Mutex, PoisonError};
 
-    /// Terminal modes from before the keyboard was silenced. None if the keyboard is not silenced.
+    /// Terminal modes that were in effect before the keyboard was silenced. None if the keyboard is not silenced.
     #[derive(Debug, Default)]
     pub(in crate::terminal) struct OriginalMode(Mutex<Option<Termios>>);
 
@@ -126,7 +126,8 @@ mod unix {
         poll(&mut terminal, Some(&no_wait)).is_ok() && terminal[0].revents().contains(PollFlags::HUP)
     }
 
-    /// Returns the width in columns of stdout or stderr. None if neither of them is a terminal that reports its width.
+    /// Returns the width in columns of stdout or stderr. Returns None if neither stream is a terminal that reports
+    /// its width.
     pub(in crate::terminal) fn columns() -> Option<usize> {
         let sizes = [tcgetwinsize(stdout()), tcgetwinsize(stderr())];
         sizes.into_iter().flatten().map(|size| usize::from(size.ws_col)).find(|columns| *columns > 0)

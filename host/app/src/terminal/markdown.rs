@@ -1,6 +1,5 @@
-//! Renders streamed Markdown for a terminal. Output is only appended, never redrawn, so text is held back until its
-//! format is certain: a word until it ends, a mark until its closing mark, a code line until its end, a table until its
-//! last row.
+//! Renders streamed Markdown for a terminal. Output is only appended and never redrawn, so text is held back until its
+//! format is certain. For example, a word is held back until it ends, and a table is held back until its last row.
 
 mod inline;
 mod line;
@@ -20,7 +19,8 @@ use table::Table;
 const CODE: Style = AnsiColor::Cyan.on_default();
 /// Maximum width of a horizontal rule in columns.
 const MAX_RULE_WIDTH: usize = 40;
-/// Number of rows after which a table is shown without waiting for its end. Its column widths are then fixed.
+/// Number of rows after which a table is shown without waiting for its end. The column widths of the table are
+/// then fixed.
 const MAX_HELD_ROWS: usize = 200;
 
 /// Whether Markdown marks are replaced by styles.
@@ -43,7 +43,7 @@ pub(crate) struct Markdown {
     gap: Gap,
     fence: Option<OpenFence>,
     table: Option<Table>,
-    /// Column of the text of the last list item. A line that is indented by four columns more is code.
+    /// Column of the text of the last list item. A line that is indented by four more columns than this text is code.
     item: usize,
     /// True if the previous line was empty or indented code, so that an indented line can be code.
     may_be_code: bool,
@@ -164,7 +164,7 @@ impl Markdown {
         }
     }
 
-    /// Renders a line of a code block. None if the line is not complete.
+    /// Renders a line of a code block. Returns None if the line is not complete.
     fn code_line(&mut self, ending: Ending) -> Option<()> {
         let OpenFence { fence, quotes, indent } = self.fence.as_ref()?;
         if ending == Ending::Open {

@@ -1,4 +1,4 @@
-//! Asks on the terminal which model to use if no model is configured. No model is chosen without an answer.
+//! Asks on the terminal which model to use if no model is configured. If the user gives no answer, no model is chosen.
 
 use super::Terminal;
 use super::text::{harmless, shell_word};
@@ -40,7 +40,7 @@ fn answer() -> String {
     stdin().read_line(&mut line).map(|_| line).unwrap_or_default()
 }
 
-/// Formats the question to the user. None if there are no offers.
+/// Formats the question to the user. Returns None if there are no models to offer.
 fn question(offers: &[ModelOffer]) -> Option<String> {
     // Names with special characters are quoted for the shell.
     let line = |offer: &ModelOffer| format!("{} at {} ({})", shell_word(&offer.name), offer.base_url, offer.reason);
@@ -63,7 +63,7 @@ fn question(offers: &[ModelOffer]) -> Option<String> {
     }
 }
 
-/// Returns the offer that the answer selects. None if the answer is not clear.
+/// Returns the offer that the answer selects. Returns None if the answer is not clear.
 fn chosen<'o>(offers: &'o [ModelOffer], answer: &str) -> Option<&'o ModelOffer> {
     let answer = answer.trim().to_lowercase();
     match offers {

@@ -1,5 +1,5 @@
-//! Describes the answers that a turn waits for, with the start and the deadline of each wait and the command that
-//! answers.
+//! Describes the answers that a turn waits for, each with the start and the deadline of the wait and the command that
+//! records the answer.
 
 use super::{BOLD, DIM, YELLOW, text};
 use crate::exit::Failure;
@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 /// Maximum number of characters of a name or question that are shown.
 const MAX_CHARACTERS: usize = 120;
 
-/// Describes the services and questions that a turn waits for. Empty if there are none. Decisions, approvals and
-/// delegates are described in other modules.
+/// Describes the services and questions that a turn waits for. The result is empty if the turn waits for neither a
+/// service nor a question. Decisions, approvals and delegates are described in other modules.
 pub(crate) async fn describe(
     session: &str,
     waits: &[Wait],
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
     use agent_core::message::CallId;
 
-    /// L10: a line names the service, the start, the deadline and the call id of the answer.
+    /// L10: a line names the service, the start and the deadline of the wait, and the id of the call.
     #[test]
     fn l10_describes_each_wait_in_a_line() {
         let service = |expires_at| WaitCause::Service { event_type: "com.example.pay".into(), expires_at, emits: None };

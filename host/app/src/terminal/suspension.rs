@@ -1,4 +1,5 @@
-//! Describes the waits of a suspended turn and of its delegated sessions, each with the command that resolves it (L16).
+//! Describes the answers that a suspended turn and its delegated sessions wait for, each with the command that gives
+//! the answer (L16).
 
 use super::pending_calls::{waits_for_approval, waits_for_decision};
 use super::{BOLD, DIM, YELLOW, pending_answers, text};
@@ -9,11 +10,12 @@ use agent_core::event::{EventKind, Suspension, Wait, WaitCause};
 use agent_store::{CallFilter, MAX_PAGE, Store};
 use std::pin::Pin;
 
-/// Maximum depth of delegated sessions that is shown. It is larger than the maximum depth that can be configured.
+/// Maximum depth of delegated sessions that is shown. This depth is larger than the maximum depth that can
+/// be configured.
 const MAX_LEVELS: usize = 16;
 
-/// Describes the delegated sessions that a suspended turn waits for, and the waits of each of these sessions. Empty if
-/// the turn does not wait for a delegate.
+/// Describes the delegated sessions that a suspended turn waits for, and the answers that these sessions wait for. The
+/// result is empty if the turn does not wait for a delegate.
 pub(crate) async fn awaited_delegates(
     store: &dyn Store,
     suspension: &Suspension,
@@ -64,8 +66,8 @@ fn indented(lines: String) -> String {
     lines.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// Describes the waits of a session itself, without those of its delegated sessions. Each wait has the command that
-/// resolves it.
+/// Describes the answers that a session itself waits for, without the answers that its delegated sessions wait for.
+/// Each answer is described with the command that gives it.
 pub(crate) async fn own_waits(
     store: &dyn Store,
     session: &str,
@@ -92,7 +94,8 @@ pub(crate) async fn own_waits(
     Ok(lines)
 }
 
-/// Returns the waits of a session's open turn, according to the session's events. None if the turn is not suspended.
+/// Returns what a session's open turn waits for, according to the session's events. Returns None if the turn is
+/// not suspended.
 pub(crate) async fn last_suspension(store: &dyn Store, session: &str) -> Result<Option<Suspension>, Failure> {
     fold_events(store, session, |last, event| match event {
         EventKind::Suspended { suspension } => Some(suspension),
@@ -102,8 +105,8 @@ pub(crate) async fn last_suspension(store: &dyn Store, session: &str) -> Result<
     .await
 }
 
-/// Folds the events of a session in order. If the process died before it created the session, the result is the
-/// default.
+/// Computes a state from the events of a session, in their order. If the process died before it created the session,
+/// the result is the default state.
 pub(crate) async fn fold_events<T: Default>(
     store: &dyn Store,
     session: &str,

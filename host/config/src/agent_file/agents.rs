@@ -14,7 +14,7 @@ pub struct AgentTable {
     pub agent: Located,
     /// Description of the delegate for the model that calls it as a tool.
     pub description: String,
-    /// JSON Schema of the tool's arguments. None: an object with the string `task`.
+    /// JSON Schema of the tool's arguments. If no schema is set, the arguments are an object with the string `task`.
     pub input_schema: Option<Value>,
     /// File, line and key of the table.
     pub location: String,
@@ -47,7 +47,7 @@ fn agent(value: &TomlValue<'_>, folder: &Path) -> Option<AgentTable> {
     })
 }
 
-/// Checks the format of the name and the required keys, which the list of keys cannot express.
+/// Checks the format of the name, and that the required keys are set. The list of keys does not contain these rules.
 pub(super) fn check(parent: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
     let key = parent.key_of(&entry.name);
     if let Some(problem) = TextFormat::Name.problem(&entry.name) {

@@ -11,14 +11,14 @@ use agent_plugins::HostLimits;
 use agent_plugins::limits::HOST_STACK_KIB;
 use agent_runtime::builtins::name;
 
-/// Built-in providers. They cannot be configured in a table.
+/// Built-in providers, which cannot be configured in a table.
 pub const BUILT_IN: [&str; 2] = ["offline", "scripted"];
 
 /// Names of the host's built-in tools.
 pub(super) const BUILT_IN_TOOLS: [&str; 4] =
     [name::LIST_DIRECTORY, name::READ_FILE, name::READ_RESULT, name::MEMORY_SEARCH];
 
-/// How the list of keys defines a name in a table.
+/// Whether a name in a table is a key, a table or unknown, according to the list of keys.
 enum Meaning {
     Value(&'static Key),
     Table(Vec<&'static str>),
@@ -74,7 +74,7 @@ fn check_eviction(root: &Table<'_>) {
     }
 }
 
-/// Rejects a guest stack that leaves too little stack for the host functions, which run on the same stack.
+/// Rejects a guest stack that is too large. Host functions run on the same stack and need a part of it.
 fn check_stacks(root: &Table<'_>) {
     let Some(limits) = root.table("host").and_then(|host| host.table("limits")) else { return };
     let defaults = HostLimits::default();

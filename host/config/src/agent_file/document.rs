@@ -12,7 +12,7 @@ use toml::de::{DeInteger, DeTable, DeValue};
 /// The parser's error message for a key that is set twice.
 const DUPLICATE: &str = "duplicate key";
 
-/// A configuration file that is being read. Collects the problems that are found in it.
+/// A configuration file that is being read. Collects the problems that are found in the file.
 pub(super) struct Document<'d> {
     text: &'d str,
     path: &'d Path,
@@ -21,7 +21,7 @@ pub(super) struct Document<'d> {
     secrets: RefCell<Vec<Range<usize>>>,
     /// Byte offsets at which lines begin.
     lines: Vec<usize>,
-    /// Other files that were read because the document names them.
+    /// Other files that were read because their paths are in the document.
     named_files: RefCell<Vec<PathBuf>>,
 }
 
@@ -103,7 +103,7 @@ impl<'d> Document<'d> {
         }
     }
 
-    /// Other files that were read because the document names them.
+    /// Other files that were read because their paths are in the document.
     pub(super) fn named_files(&self) -> Vec<PathBuf> {
         self.named_files.borrow().clone()
     }
@@ -187,7 +187,7 @@ impl<'d> Table<'d> {
 }
 
 impl<'d> TomlValue<'d> {
-    /// Records another file that is read because this value names it.
+    /// Records another file that is read because this value is its path.
     pub(super) fn names_file(&self, path: &Path) {
         self.document.named_files.borrow_mut().push(path.to_owned());
     }

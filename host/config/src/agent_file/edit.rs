@@ -29,7 +29,7 @@ pub enum EditError {
         /// The I/O error.
         source: std::io::Error,
     },
-    /// The file was changed by someone else after it was read. Contains its path.
+    /// The file was changed by someone else after it was read. Contains the path of the file.
     #[error("`{}` was changed in the meantime", .0.display())]
     Changed(PathBuf),
     /// The layout of the file does not allow the change to be made automatically.

@@ -1,4 +1,4 @@
-//! Problems in a configuration file. Each is displayed with the line that contains it.
+//! Problems in a configuration file. Each problem is displayed with its line of the file.
 
 use super::hidden_secrets::without_secrets;
 use std::fmt;
@@ -95,7 +95,8 @@ fn value_in(line: &str) -> (usize, usize) {
     (from + leading_blanks, end)
 }
 
-/// Returns the line and the column of a byte offset. Both count from 1, and columns are counted in characters.
+/// Returns the line and the column of a byte offset. Lines and columns count from 1, and columns are counted
+/// in characters.
 fn position(text: &str, byte: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(byte)];
     let line_start = before.rfind('\n').map_or(0, |end| end + 1);

@@ -21,8 +21,8 @@ use tables::{DELEGATES, GRANTS, HOST_GRANTS, PROVIDER, PROVIDER_MODEL, RETRY, SE
 
 /// A table of the file and some of its keys.
 pub(super) struct Section {
-    /// Path of the table. Words in capitals are placeholders for names that the user chooses. Empty: the top of the
-    /// file.
+    /// Path of the table. Words in capitals are placeholders for names that the user chooses. If the path is empty, the
+    /// keys are at the top of the file.
     pub(super) path: &'static [&'static str],
     /// Header of the table with example names, without brackets.
     pub(super) example: &'static str,
@@ -68,8 +68,8 @@ pub(super) enum Value {
     Choice(&'static [&'static str]),
     /// A list of strings.
     Texts(TextFormat),
-    /// A table of strings whose keys the user chooses. The first format is that of the keys, the second that of the
-    /// values.
+    /// A table of strings whose keys the user chooses. The first format applies to the keys, and the second format to
+    /// the values.
     Pairs(TextFormat, TextFormat),
     /// A JSON Schema as a table, or the path of a file that contains one.
     Schema,

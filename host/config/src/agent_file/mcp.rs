@@ -26,7 +26,7 @@ pub struct McpTable {
     pub headers: BTreeMap<String, String>,
     /// Environment variables that contain the values of headers, by the header's name.
     pub header_env: BTreeMap<String, Located>,
-    /// Names of the tools that the agent may use. None: all tools.
+    /// Names of the tools that the agent may use. If the key is not set, the agent may use all tools.
     pub tools: Option<Vec<String>>,
     /// How long the server is kept running: `turn` or `always`.
     pub keep: Option<String>,

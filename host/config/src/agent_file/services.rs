@@ -22,7 +22,7 @@ pub struct ServiceTable {
     pub emits: BTreeMap<String, Value>,
     /// Attribute `domain` of the requests, for routing.
     pub domain: Option<String>,
-    /// Maximum time to wait for an answer, in milliseconds. None: no limit.
+    /// Maximum time to wait for an answer, in milliseconds. If no time is set, the host waits without a limit.
     pub answer_within_ms: Option<u32>,
     /// Priority of calls to the service. Of all calls in one model reply, only those with the highest priority run.
     pub priority: Option<i32>,
@@ -52,7 +52,7 @@ pub(super) fn services(root: &Table<'_>, folder: &Path) -> BTreeMap<String, Serv
     services.collect()
 }
 
-/// Reads the table `[outbox]`. A missing table is the same as an empty one.
+/// Reads the table `[outbox]`. A missing table has the same effect as an empty table.
 pub(super) fn outbox(root: &Table<'_>) -> OutboxTable {
     let Some(table) = root.table("outbox") else { return OutboxTable::default() };
     OutboxTable {

@@ -155,7 +155,7 @@ fn l17_reads_approval_rules_with_their_locations() {
     assert_eq!(tools, [("files.write*", Deny), ("look", Allow)]);
     assert_eq!(rules.bind_arguments, ["files.*"]);
     assert_eq!(file.approval_locations["look"], "agents/agent.toml:9: approval.tools.look");
-    let wrong = parse("[approval.tools]\npay = \"aks\"\n[approval]\n").expect_err("one word and one header too many");
+    let wrong = parse("[approval.tools]\npay = \"aks\"\n[approval]\n").expect_err("unknown policy, duplicate header");
     assert!(wrong.contains("agents/agent.toml:2:7") && wrong.contains("\"allow\", \"ask\" or \"deny\""), "{wrong}");
 }
 
@@ -419,7 +419,7 @@ windows = 3
     "#);
 }
 
-/// An error shows at most 50 problems and the number of the others.
+/// An error shows at most 50 problems, and the number of the remaining problems.
 #[test]
 fn shows_a_limited_number_of_problems() {
     let wrong: String = (0..1000).map(|number| format!("key{number} = {number}\n")).collect();

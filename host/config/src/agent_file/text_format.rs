@@ -1,5 +1,5 @@
-//! Formats of strings in `agent.toml`. Each has a check for the parser, a description for error messages, and a pattern
-//! for the JSON Schema.
+//! Formats of strings in `agent.toml`. Each format has a check for the parser, a description for error messages, and a
+//! pattern for the JSON Schema.
 
 use agent_core::event_type::{ServiceEventType, is_reserved};
 use agent_core::message::Digest;
@@ -158,8 +158,8 @@ impl TextFormat {
         }
     }
 
-    /// Returns the format as two regular expressions for the JSON Schema. A valid string must match the first and must
-    /// not match the second.
+    /// Returns the format as two regular expressions for the JSON Schema. A valid string must match the first
+    /// expression and must not match the second expression.
     pub(super) fn patterns(self) -> (String, Option<String>) {
         let filled = r"\S".to_owned();
         match self {

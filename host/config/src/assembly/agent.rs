@@ -35,9 +35,9 @@ pub fn make_agent(
     Ok(agent)
 }
 
-/// Builds the agent. A plugin with a tool whose name is already taken is left out, and a warning is reported (row 55).
-/// The tools of the host and of the agent's file take precedence, then the tools of plugins that the file mentions,
-/// then the tools of all other plugins in the order of the plugins' names.
+/// Builds the agent. If another tool already has the name of a plugin's tool, the plugin is left out, and a warning is
+/// reported (row 55). The tools of the host and of the agent's file take precedence, then the tools of plugins that the
+/// file mentions, then the tools of all other plugins in the order of the plugins' names.
 fn agent_without_duplicates(
     (config, models, mut generation): (AgentConfig, Models, Generation),
     reporter: &dyn Reporter,
@@ -110,7 +110,7 @@ pub fn reconfigure(live: &LiveAgent, settings: &Settings, rebuild: ModelRebuild)
     Ok(Reconfigured::Changed)
 }
 
-/// Converts an error about an agent, and adds the location of the key that caused the error.
+/// Converts an error about an agent to this crate's error, and adds the location of the key that caused the error.
 pub(super) fn agent_error(settings: &Settings, error: &AgentError) -> ConfigError {
     match error {
         AgentError::Registry(RegistryError::Duplicate { name, .. } | RegistryError::Schema { name, .. }) => {

@@ -27,13 +27,14 @@ pub enum UnusablePlugins {
 /// Assembles agents for a host.
 #[derive(Clone, Copy)]
 pub struct Assembler<'a> {
-    /// Store that records which plugin versions have served.
+    /// Store that records which plugin versions were used.
     pub store: &'a dyn Store,
     /// Sandbox of the host, opened with `open_sandbox` for the same settings.
     pub sandbox: &'a Sandbox,
     /// Reads the settings of delegates.
     pub delegates: &'a dyn DelegateReader,
-    /// Whether a plugin file that cannot be loaded is an error. For delegates, it is always an error.
+    /// Whether a plugin file that cannot be loaded is an error. In a delegate's plugin directory, such a file is always
+    /// an error.
     pub unusable_plugins: UnusablePlugins,
     /// Receives progress and warnings.
     pub reporter: &'a dyn Reporter,
@@ -41,8 +42,8 @@ pub struct Assembler<'a> {
 
 impl Assembler<'_> {
     /// Loads the plugins, and builds the agent and its delegates. Granted folders are opened before a plugin runs,
-    /// because a plugin could replace a folder by a link to another folder. Plugin versions that were rolled back are
-    /// replaced.
+    /// because a plugin could replace a folder with a link to another folder. Plugin versions that were rolled back
+    /// are replaced.
     pub async fn assemble(&self, settings: &Settings) -> Result<AssembledAgents, ConfigError> {
         let Self { store, sandbox, reporter, .. } = *self;
         let (generation, problems) = load_plugins(settings, sandbox, reporter).await?;
@@ -94,7 +95,7 @@ impl AssembledAgents {
     }
 
     /// Stores the trial results of new plugin versions, so that the next process continues the trials (P10). Call this
-    /// method when no more turns run.
+    /// method after the last turn has ended.
     pub async fn record_trials(&self, store: &dyn Store, reporter: &dyn Reporter) {
         for AssembledAgent { live, settings } in &self.all {
             let Some(folder) = &settings.plugins else { continue };

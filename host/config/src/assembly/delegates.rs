@@ -48,7 +48,7 @@ impl DelegateReader for HostEnvironment {
 }
 
 /// Loads all delegates of an agent, including the delegates of delegates. A delegate of several agents is loaded once.
-/// Fails with an error that names the agents of a cycle if delegates form a cycle.
+/// If delegates form a cycle, fails with an error that names the agents of the cycle.
 pub async fn load_delegates(
     settings: &Settings,
     sandbox: &Sandbox,
@@ -203,7 +203,8 @@ fn unreadable_file_message(path: &Path, error: &std::io::Error) -> String {
     }
 }
 
-/// Rejects a delegate that is also one of the agents that delegate to it, because it would wait for itself.
+/// Rejects a delegate that is also one of the agents that delegate to it, because such a delegate would wait
+/// for itself.
 fn refuse_cycle(file: &Path, ancestors: &[Ancestor], location: &str) -> Result<(), ConfigError> {
     let Some(first) = ancestors.iter().position(|agent| agent.file == file) else { return Ok(()) };
     let names: Vec<_> = ancestors[first..].iter().chain([&ancestors[first]]).map(|agent| agent.name.as_str()).collect();

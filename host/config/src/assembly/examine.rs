@@ -48,7 +48,7 @@ fn offline_model() -> Result<Arc<dyn Provider>, ConfigError> {
     Providers::new(Vec::new()).model("offline", Path::new("")).map_err(ConfigError::settings)
 }
 
-/// Removes the cause of an error from the configuration. Returns whether something was removed.
+/// Removes the cause of an error from the configuration. Returns true if the configuration was changed.
 fn remove_cause(config: &mut AgentConfig, models: &mut Models, error: &AgentError) -> bool {
     match error {
         AgentError::NoPlugin { key, plugin, .. } | AgentError::WrongKind { key, plugin, .. } => {

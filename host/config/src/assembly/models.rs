@@ -18,7 +18,8 @@ pub fn models(settings: &Settings) -> Result<Models, ConfigError> {
             Err(error) => problems.push(format!("{}: {error}", model.place)),
         }
     }
-    // The summary model is the last one in the list. If a model failed, the last one could be another model.
+    // The summary model is the last one in the list. If a model cannot be used, the last model in the list could be
+    // another one than the summary model.
     let summary = settings.models.summary.as_ref().filter(|_| problems.is_empty()).and_then(|_| chain.pop());
     let mut chain = chain.into_iter();
     let Some(first) = chain.next().filter(|_| problems.is_empty()) else {

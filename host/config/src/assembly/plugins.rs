@@ -10,7 +10,7 @@ use crate::settings::Settings;
 use agent_plugins::{Generation, Grants, HttpPattern, LoadError, LoadEvent, LoadProblem, LoadedPlugin, Sandbox};
 use agent_runtime::swap;
 
-/// Loads the plugins of the agent's plugin directory. The second value lists the files that cannot be loaded.
+/// Loads the plugins of the agent's plugin directory. The second returned value lists the files that cannot be loaded.
 pub async fn load_plugins(
     settings: &Settings,
     sandbox: &Sandbox,
@@ -24,8 +24,8 @@ pub async fn load_plugins(
     Ok(loaded?)
 }
 
-/// Returns the plugins that serve a session. A version that was rolled back is replaced by an earlier version, and a
-/// warning is reported.
+/// Returns the plugins that the sessions of an agent use. A version that was rolled back is replaced by an earlier
+/// version, and a warning is reported.
 pub async fn serving_plugins(
     settings: &Settings,
     (data, sandbox): (&DataDirectory, &Sandbox),
@@ -44,7 +44,8 @@ pub async fn serving_plugins(
     Ok(generation)
 }
 
-/// Returns an error that lists all plugin files that cannot be loaded, each with its reason, or Ok if there are none.
+/// Returns an error that lists all plugin files that cannot be loaded, each with its reason, or Ok if all files can
+/// be loaded.
 pub fn refuse_unusable_plugins(problems: &[LoadProblem]) -> Result<(), ConfigError> {
     if problems.is_empty() {
         return Ok(());
@@ -68,8 +69,8 @@ pub fn warn_of_no_plugins(settings: &Settings, generation: &Generation, reporter
     }
 }
 
-/// Warns of grants that have no effect or only a partial effect, because the plugin's manifest does not request them
-/// (P6).
+/// Warns about grants that have no effect or only a partial effect, because the plugin's manifest does not request
+/// them (P6).
 pub fn warn_of_unused_grants(plugin: &LoadedPlugin, grants: Option<&Grants>, reporter: &dyn Reporter) {
     let name = || plugin.name().to_owned();
     for problem in grants.map(|grants| grants::unused_grants(plugin, grants)).unwrap_or_default() {

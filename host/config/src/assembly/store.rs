@@ -5,7 +5,7 @@ use crate::error::ConfigError;
 use agent_store::{Indexes, Options, SqliteStore, Store, StoreError};
 use std::sync::Arc;
 
-/// Opens the database. Creates it if it does not exist.
+/// Opens the database, and creates the database file if it does not exist.
 pub fn open_store(data: &DataDirectory) -> Result<Arc<dyn Store>, ConfigError> {
     Ok(Arc::new(SqliteStore::open(data.database(), Options::default())?))
 }
@@ -23,7 +23,7 @@ pub fn open_store_to_read(data: &DataDirectory) -> Result<Arc<dyn Store>, Config
     Ok(Arc::new(store))
 }
 
-/// Opens a new, empty store. It is deleted when the last reference to it is dropped.
+/// Opens a new, empty store. The store is deleted when the last reference to it is dropped.
 pub fn open_temporary_store() -> Result<Arc<dyn Store>, ConfigError> {
     Ok(Arc::new(SqliteStore::open_temporary()?))
 }

@@ -70,7 +70,7 @@ pub(super) fn refuse_links(folder: &Path) -> Result<(), String> {
     };
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
-        // A missing folder contains no links. It is created when it is needed.
+        // A missing folder contains no links. The folder is created when it is needed.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error.to_string()),
     };

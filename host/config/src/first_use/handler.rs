@@ -21,9 +21,9 @@ pub struct FirstUseHandler {
     environment: HostEnvironment,
     /// Configuration files of the agents, by the agent's name. Agents without a file are left out.
     files: BTreeMap<String, PathBuf>,
-    /// Receives the first uses of plugins. None: the user cannot be asked.
+    /// Receives the first uses of plugins. None if the user cannot be asked.
     first_uses: Option<Receiver<FirstUse>>,
-    /// Needs that the user has refused, by agent and plugin.
+    /// Grants that the user has refused to a plugin, by the names of the agent and the plugin.
     answers: BTreeMap<(String, String), RefusedNeeds>,
 }
 
@@ -56,8 +56,8 @@ impl FirstUseHandler {
         }
     }
 
-    /// Asks the user about the needs that were not refused before, and applies the answer. The turn continues
-    /// afterwards.
+    /// Asks the user about the missing grants that were not refused before, and applies the answer. The turn continues
+    /// after this method has returned.
     pub async fn serve(&mut self, first_use: FirstUse, stop: &CancellationToken) {
         if !first_use.is_pending() {
             return;
@@ -72,7 +72,7 @@ impl FirstUseHandler {
                 if let Err(error) = first_use.agent.answer(&key.1, &answered_grants) {
                     self.prompt.report(&FirstUseReport::NothingGranted { reason: error.to_string() });
                 }
-                // Do not ask again for needs that could not be granted.
+                // Do not ask again for grants that could not be given.
                 let remaining = to_ask(&first_use.still_lacking(), &RefusedNeeds::default());
                 self.answers.entry(key).or_default().refuse(&remaining);
                 if let Err(error) = swap::record_grants(&*self.store, &first_use.agent).await {
@@ -82,8 +82,8 @@ impl FirstUseHandler {
         }
     }
 
-    /// Asks the user, and writes a permanent answer into the agent's file. Returns None if there is nothing to ask or
-    /// if the user did not answer.
+    /// Asks the user, and writes a permanent answer into the agent's file. Returns None if there is nothing to ask
+    /// about or if the user did not answer.
     async fn ask(
         &self,
         first_use: &FirstUse,
@@ -101,7 +101,7 @@ impl FirstUseHandler {
         if offers.offered.is_empty() && !offers.has_folder() {
             return None;
         }
-        // Read the file before asking. The answer is written only if the file has not changed since.
+        // Read the file before asking. The answer is written only if the file has not changed since it was read.
         let draft = file.map(|file| Draft::read(file));
         let keeping = if draft.is_some() { Keeping::File } else { Keeping::Nowhere };
         let requested = offers.requested();

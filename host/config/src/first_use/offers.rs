@@ -18,7 +18,7 @@ const STORAGE_MEBIBYTES: u64 = 10;
 /// The grants that a question to the user offers, and the plugin's requests that it cannot offer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GrantOffers {
-    /// Grants that are granted if the user answers yes.
+    /// Grants that the plugin gets if the user answers yes.
     pub offered: Vec<GrantOffer>,
     /// Requests that cannot be granted by an answer.
     pub not_offered: Vec<NotOffered>,
@@ -48,7 +48,8 @@ pub struct NotOffered {
 /// The folder that is offered to a plugin that requests files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfferedFolder {
-    /// Base of a relative path in `written`: the folder of the agent's file. Empty: the current folder.
+    /// Base of a relative path in `written`: the folder of the agent's file. If this path is empty, the base is the
+    /// current folder.
     pub base: PathBuf,
     /// Path of the offered folder, as it would be written into the agent's file.
     pub written: String,
@@ -59,8 +60,8 @@ pub struct OfferedFolder {
 /// Limits on the grants that are offered to a plugin.
 #[derive(Clone, Debug, Default)]
 pub struct OfferBounds {
-    /// Grants that were revoked. If this contains grants of a kind, the grants that are offered of this kind do not
-    /// exceed them (row 48).
+    /// Grants that were revoked. If a grant of some kind was revoked, the grants of this kind that are offered do not
+    /// exceed the revoked grant (row 48).
     pub revoked: Grants,
     /// Servers that the plugin is offered to send HTTP requests to.
     pub hosts: OfferedHosts,
@@ -74,14 +75,16 @@ pub enum OfferedHosts {
     /// All servers that the plugin requests.
     #[default]
     All,
-    /// The requested servers whose URLs are in the arguments of the call. If there are none, all requested servers.
+    /// The requested servers whose URLs are in the arguments of the call. If the arguments contain no such URL, all
+    /// requested servers.
     OfCall(Vec<HttpPattern>),
     /// Only the servers that the user has typed.
     Typed(Vec<HttpPattern>),
 }
 
 impl OfferBounds {
-    /// Returns the bounds for a call. The offered servers are those in the arguments, because the call needs only them.
+    /// Returns the bounds for a call. Only the servers in the arguments are offered, because the call needs no
+    /// other servers.
     pub fn of_call(arguments: &Value, revoked: Grants, protected: Vec<ProtectedPath>) -> Self {
         let mut hosts = Vec::new();
         collect_hosts(arguments, &mut hosts);
@@ -108,8 +111,8 @@ fn collect_hosts(arguments: &Value, hosts: &mut Vec<HttpPattern>) {
 }
 
 /// Returns request patterns for a server that the user types, such as `a.example`, `a.example:8080` or
-/// `https://a.example`. They include `private` patterns, for plugins that request servers in private networks. Returns
-/// no patterns if the text is not a single server.
+/// `https://a.example`. The patterns include `private` patterns, for plugins that request servers in private networks.
+/// Returns no patterns if the text is not a single server.
 pub fn host_patterns(typed: &str) -> Vec<HttpPattern> {
     if typed.contains(['*', ' ', '@']) {
         return Vec::new();
@@ -211,8 +214,8 @@ impl OfferedValue {
 
 const REVOKED: &str = "it exceeds the grant that was revoked";
 
-/// Returns the values that are offered for a request. They do not exceed the revoked grants. The error is the reason
-/// why nothing is offered.
+/// Returns the values that are offered for a request. The values do not exceed the revoked grants. The error is the
+/// reason why nothing is offered.
 fn offered_values(need: &Need, folder: &OfferedFolder, bounds: &OfferBounds) -> Result<Vec<OfferedValue>, String> {
     let revoked = &bounds.revoked;
     let at_most = |kind, requested: u64, revoked: Option<u64>| {
@@ -233,8 +236,8 @@ fn offered_values(need: &Need, folder: &OfferedFolder, bounds: &OfferBounds) -> 
         Need::Media => Ok(vec![OfferedValue::new(Kind::Media, "true")]),
         Need::KeyValue => at_most(Kind::KeyValue, STORAGE_MEBIBYTES, revoked.key_value.map(|bytes| bytes >> 20)),
         Need::Model(tokens) => at_most(Kind::ModelTokens, *tokens, revoked.model_tokens),
-        Need::Config(_) => Err("it needs a value".to_owned()),
-        Need::Secret(_) => Err("it needs hosts to be sent to".to_owned()),
+        Need::Config(_) => Err("the configuration must contain its value".to_owned()),
+        Need::Secret(_) => Err("the configuration must name its hosts".to_owned()),
     }
 }
 
@@ -402,8 +405,8 @@ mod tests {
         sending events of type com.example.paid to an external service · events = ["com.example.paid"] · --grant p:events=com.example.paid
         reading the images and other media of the conversation · media = true · --grant p:media=true
         Env("ABSENT"): it is not set
-        Config("region"): it needs a value
-        Secret("TOKEN"): it needs hosts to be sent to
+        Config("region"): the configuration must contain its value
+        Secret("TOKEN"): the configuration must name its hosts
         Event("agent-host.turn.finished"): the event type "agent-host.turn.finished" is reserved: types that begin with `agent-host.`, or look like it, are the host's own; use a name of your own, such as `com.example.payment.requested`
         "#);
         let grants = offers.grants();

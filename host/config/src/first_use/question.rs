@@ -49,7 +49,7 @@ pub struct FirstUseQuestion<'q> {
     pub plugin: &'q PluginIdentity,
     /// Name of the agent that uses the plugin.
     pub agent: &'q str,
-    /// The tool that is called. None: the plugin is used as the context builder.
+    /// The tool that is called. None if the plugin is used as the context builder.
     pub tool: Option<&'q str>,
     /// Whether an answer can be stored for later runs of the host.
     pub keeping: Keeping,

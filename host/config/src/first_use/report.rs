@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-/// The effect of an answer. The message is one sentence without a full stop. In some cases, lines to copy follow it.
+/// The effect of an answer. The message is one sentence without a full stop. In some cases, lines that the user can
+/// copy follow this sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FirstUseReport {
     /// The grants were written into the agent's file.

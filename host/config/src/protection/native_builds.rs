@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files and folders that cargo and rustup search in the folder of a project and in every folder above it.
+/// Files and folders that cargo and rustup look for in the folder of a project and in every folder above it.
 pub(super) const CARGO_ANCESTOR_FILES: [&str; 4] = [".cargo", "Cargo.toml", "rust-toolchain", "rust-toolchain.toml"];
-/// Files and folders that the tools of other languages search in a project and in every folder above it.
+/// Files and folders that the tools of other languages look for in a project's folder and in every folder above it.
 const OTHER_ANCESTOR_FILES: [&str; 2] = ["node_modules", "package.json"];
 /// Maximum number of packages whose dependencies are followed for one plugin directory.
 const MAX_PACKAGES: usize = 200;
@@ -18,8 +18,8 @@ const PROJECT_FILE: &str = "plugin.toml";
 /// Maximum size of a TOML file that is read, in bytes. Larger files are ignored.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Endings of the names of source files. In a package that contains the agent's folder, only these files are protected,
-/// because plugins work in the agent's folder.
+/// Endings of source file names. In a package that contains the agent's folder, only these files are protected, because
+/// plugins work in the agent's folder.
 const SOURCES: &[&str] = &[".rs", "cargo.toml", "cargo.lock"];
 
 /// Returns the paths to protect for a folder of plugin projects: the packages that the projects depend on, and the

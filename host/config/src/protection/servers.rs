@@ -52,7 +52,7 @@ pub(super) fn server_paths(
     for program in known {
         collector.add_program_inputs(program);
     }
-    for (name, value) in code_variables(table, variable) {
+    for (name, value) in variables_that_load_code(table, variable) {
         collector.add_variable(&name, &value);
     }
     for path in std::mem::take(&mut collector.ancestor_files) {
@@ -81,8 +81,8 @@ fn possible_paths(argument: &str) -> impl Iterator<Item = &str> {
     full_argument.into_iter().chain(parts.flatten()).filter(|word| !word.is_empty())
 }
 
-/// Returns the environment variables of a server that can contain paths of code, with their values.
-fn code_variables(table: &McpTable, variable: &dyn Fn(&str) -> Option<String>) -> Vec<(String, String)> {
+/// For a server, returns the environment variables that can contain paths of code, with the values of the variables.
+fn variables_that_load_code(table: &McpTable, variable: &dyn Fn(&str) -> Option<String>) -> Vec<(String, String)> {
     let configured = table.env.iter().map(|(name, value)| (name.clone(), value.clone()));
     let passed = table.pass_env.iter().filter_map(|name| Some((name.value.clone(), variable(&name.value)?)));
     configured.chain(passed).filter(|(name, _)| can_contain_code_paths(name)).collect()
@@ -118,7 +118,8 @@ struct PathCollector<'a> {
     working_directory: PathBuf,
     /// Description of the protected paths, for messages.
     what: &'a str,
-    /// Files that are searched in folders above the code. They are added last, so that messages mention them last.
+    /// Files that programs look for in the folders above the code. These files are added last, so that messages mention
+    /// them last.
     ancestor_files: Vec<PathBuf>,
     paths: Vec<ProtectedPath>,
 }
@@ -202,8 +203,8 @@ impl PathCollector<'_> {
         }
     }
 
-    /// Adds the files that a language searches above a folder of code. If the folder contains the agent's folder, also
-    /// adds the code files in the folder, which are recognised by their names.
+    /// Adds the files that programs of a language look for in the folders above a folder of code. If the folder
+    /// contains the agent's folder, also adds the code files in the folder, which are recognised by their names.
     fn add_code_files(&mut self, code: &Path, language: &Language) {
         let Ok(canonical) = code.canonicalize() else { return };
         self.ancestor_files

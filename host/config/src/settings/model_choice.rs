@@ -14,8 +14,8 @@ use std::time::Duration;
 
 /// Environment variable that contains the key for OpenAI.
 const OPENAI_KEY: &str = "OPENAI_API_KEY";
-/// Maximum time to wait for model servers on this machine. It is short because most of these servers are usually not
-/// running.
+/// Maximum time to wait for model servers on this machine. This time is short, because most of these servers are
+/// usually not running.
 const LOCAL_WAIT: Duration = Duration::from_millis(300);
 /// Maximum time to wait for the list of models from the server at the base URL.
 const LIST_WAIT: Duration = Duration::from_secs(10);
@@ -25,11 +25,12 @@ const SHOWN_MODELS: usize = 20;
 /// Lets the user choose a model if neither the options nor `agent.toml` name a model.
 #[async_trait]
 pub trait ModelChooser: Send + Sync {
-    /// Whether the user can be asked. If not, no servers are searched, and the built-in `offline` model is used.
+    /// Whether the user can be asked. If not, the host does not look for model servers, and uses the built-in
+    /// `offline` model.
     fn can_ask(&self) -> bool;
 
     /// Asks the user to choose one of the offered models. There is at least one offer. Returns None if the user chooses
-    /// no model; the built-in `offline` model is then used.
+    /// no model, so that the built-in `offline` model is used.
     async fn choose(&self, offers: Vec<ModelOffer>) -> Option<ModelOffer>;
 
     /// Reports that `model` is used because the server at the base URL has no other model. The name is safe to display.

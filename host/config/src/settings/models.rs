@@ -11,12 +11,12 @@ pub(super) const OFFLINE: &str = "offline";
 /// Provider of a model at `--base-url` whose name contains no provider.
 pub(super) const AT_BASE_URL: &str = "openai";
 
-/// The models that the options and the file name.
+/// The models that are named in the options or in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedModels {
     /// The first model and its fallbacks.
     pub chain: Chain,
-    /// Model that summarises evicted messages. None: the model that wrote the reply.
+    /// Model that summarises evicted messages. If no model is set, the model that wrote the reply is used.
     pub summary: Option<NamedModel>,
     /// Models for single tasks: planner, executor and embedding model.
     pub helpers: Helpers,
@@ -27,20 +27,21 @@ pub struct WantedModels {
 /// Models for single tasks: making plans, carrying them out, and selecting tools (L24, L25).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Helpers {
-    /// Model that makes plans. None: turns run without a plan.
+    /// Model that makes plans. If no model is set, turns run without a plan.
     pub planner: Option<NamedModel>,
-    /// Model that carries out plans. None: the agent's first model.
+    /// Model that carries out plans. If no model is set, the agent's first model is used.
     pub executor: Option<NamedModel>,
-    /// Embedding model that selects the offered tools. None: tools are selected by the words in their descriptions.
+    /// Embedding model that selects the offered tools. If no model is set, tools are selected by the words in
+    /// their descriptions.
     pub embedding: Option<NamedModel>,
 }
 
-/// The first model and its fallback models, if they are named.
+/// The first model and its fallback models, from the options or the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chain {
     /// The models in the order in which they are called. The list is not empty.
     Named(Vec<NamedModel>),
-    /// The only model of the server at the base URL. Its name is not known yet.
+    /// The only model of the server at the base URL. The model's name is not known yet.
     AtBaseUrl,
     /// No model is named.
     Unnamed,

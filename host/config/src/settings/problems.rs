@@ -24,8 +24,8 @@ impl Problems {
         self.0.is_empty()
     }
 
-    /// Returns an error with all problems, or Ok if there are none. The problems in `file` come first, in the order of
-    /// its lines.
+    /// Returns an error with all problems, or Ok if there are no problems. The problems in `file` come first, in the
+    /// order of its lines.
     pub fn into_result(self, file: Option<&Path>) -> Result<(), ConfigError> {
         if self.is_empty() {
             return Ok(());

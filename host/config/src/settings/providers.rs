@@ -39,7 +39,7 @@ pub(super) fn providers(
 enum Address {
     /// The default address of a known provider.
     Known,
-    /// An address that the user configured. The server may not need a key.
+    /// An address that the user configured. The server at this address may not need a key.
     Configured,
 }
 
@@ -86,7 +86,7 @@ fn provider(
 }
 
 /// Returns the address of a provider, or None if it has no address. The check of the file rejects a provider without
-/// address.
+/// an address.
 fn address(
     name: &str,
     wanted: &WantedModels,

@@ -66,15 +66,15 @@ pub(super) async fn watch(
 struct WatchedFile {
     agent: AssembledAgent,
     path: PathBuf,
-    /// The text that was last applied. None: this watcher has not read the file yet.
+    /// The text that was last applied. None if this watcher has not read the file yet.
     text: Option<String>,
-    /// The stamp of the file at the last check, and the time when this stamp was first seen.
+    /// The file's stamp at the last check, and the time when this stamp was first seen.
     last_stamp: (Stamp, Instant),
     /// The stamp of the version of the file that was last applied or reported as invalid.
     handled: Option<Stamp>,
 }
 
-/// Modification time and size in bytes, to detect changes without reading the file. None: the file does not exist.
+/// Modification time and size in bytes, to detect changes without reading the file. None if the file does not exist.
 type Stamp = Option<(SystemTime, u64)>;
 
 impl WatchedFile {
@@ -138,7 +138,7 @@ fn stamp(path: &Path) -> Stamp {
     Some((metadata.modified().ok()?, metadata.len()))
 }
 
-/// Returns those of `keys` whose values differ between two versions of the file.
+/// Returns the keys in `keys` whose values differ between two versions of the file.
 fn changed(before: Option<&str>, now: Option<&str>, keys: &[&'static str]) -> Vec<&'static str> {
     let read = |text: Option<&str>| text.and_then(|text| text.parse::<toml::Table>().ok());
     let (Some(before), Some(now)) = (read(before), read(now)) else { return Vec::new() };

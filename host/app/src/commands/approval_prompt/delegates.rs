@@ -28,8 +28,8 @@ pub(super) enum TurnOwner {
 type SettleFuture<'s> = Pin<Box<dyn Future<Output = Result<AfterQuestions, Failure>> + 's>>;
 
 impl ApprovalPrompter {
-    /// Asks the user about the waits of the turn, and then about the waits of its delegates. The future is boxed
-    /// because delegates may have delegates.
+    /// Asks the user for the answers that the turn waits for, and then for the answers that its delegates wait for. The
+    /// future is boxed because delegates may have delegates.
     pub(super) fn settle<'s>(
         &'s self,
         session: &'s mut Session,
@@ -90,7 +90,7 @@ impl ApprovalPrompter {
         Ok(next)
     }
 
-    /// Asks the question of the delegate's model, and stores the answer.
+    /// Asks the user the question that the delegate's model has asked, and stores the answer.
     async fn reply(&self, session: &mut Session, cancel: &CancellationToken) -> Result<AfterQuestions, Failure> {
         let (Some(call), Action::Suspended(suspension)) = (open_question(session), session.state().action()) else {
             return Ok(AfterQuestions::NothingToAnswer);

@@ -8,7 +8,7 @@ use agent_runtime::Notice;
 /// Maximum number of lines of a toolchain's errors that are shown. The first errors are the most important ones.
 const SHOWN_LINES: usize = 60;
 
-/// Minimum size in bytes of a component that takes seconds to compile to machine code.
+/// Minimum size, in bytes, of components whose compilation to machine code takes seconds and is therefore announced.
 const LARGE_COMPONENT: u64 = 4 << 20;
 
 /// Describes a build event, or returns `None` if the event needs no message.
@@ -45,7 +45,7 @@ fn built(plugin: &BuiltPlugin) -> String {
     format!("{DIM}built {name} {} ({}){next}{DIM:#}", digest.short(), text::size(*size))
 }
 
-/// Describes a change of the plugin version in use, or returns `None` if the version has not changed.
+/// Describes a change to the plugin version in use, or returns `None` if the version has not changed.
 pub(super) fn swapped(notice: &Notice) -> Option<String> {
     match notice {
         Notice::Swapped { plugin, to: Some(to), .. } => {

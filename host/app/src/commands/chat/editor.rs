@@ -27,7 +27,7 @@ const MENU: &str = "names";
 /// Maximum length in bytes of a line that is read without the editor.
 const MAX_LINE: u64 = 1 << 20;
 
-/// An input of the user.
+/// An input from the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Typed {
     /// A text of one or more lines.
@@ -55,7 +55,8 @@ type LineTask = JoinHandle<std::io::Result<Option<String>>>;
 enum Kind {
     /// A line editor.
     Full(Box<FullEditor>),
-    /// A reader of plain lines. If the wait for a line was interrupted, it contains the task that still reads the line.
+    /// A reader of plain lines. If the wait for a line was interrupted, this value contains the task that still reads
+    /// the line.
     Plain(Option<LineTask>),
 }
 
@@ -86,7 +87,7 @@ impl PrinterAbove {
 struct LineState {
     /// Whether the line contains text.
     has_text: AtomicBool,
-    /// The texts that the line had whenever Enter was pressed after a backslash.
+    /// The contents of the line at each time when Enter was pressed after a backslash.
     continued: Mutex<Vec<String>>,
 }
 
@@ -188,8 +189,8 @@ impl FullEditor {
         let tab = ReedlineEvent::UntilFound(vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext]);
         keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, tab);
         keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::MenuPrevious);
-        // On terminals without bracketed paste, the line breaks of pasted text arrive as Ctrl-J. They must not end the
-        // input.
+        // On terminals without bracketed paste, the line breaks of pasted text arrive as Ctrl-J. These line breaks must
+        // not end the input.
         let newline = ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), newline);
         // While the editor reads from the keyboard, Ctrl-\ sends no signal. Terminals send the same byte for Ctrl-\ and

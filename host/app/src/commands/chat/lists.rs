@@ -10,10 +10,10 @@ use agent_runtime::registry::Availability;
 
 /// The built-in model, which is always available.
 const OFFLINE: &str = "offline/router";
-/// Width in columns of the column with the commands and their arguments.
+/// Width, in characters, of the part of a line that shows a command and its arguments.
 const COMMAND_WIDTH: usize = 26;
 
-/// Lists the commands, and the keys that are not obvious.
+/// Lists the commands, and the keyboard shortcuts that are not obvious.
 pub(super) fn help(width: usize) -> String {
     let mut lines: Vec<_> = COMMANDS
         .iter()

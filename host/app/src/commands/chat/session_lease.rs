@@ -54,7 +54,7 @@ impl Chat<'_> {
         match self.session.state().action() {
             Action::Suspended(_) => Ok(()),
             _ if self.session.state().is_open() => {
-                self.hint("another process delivered what the turn waited for, so the turn continues:");
+                self.hint("another process delivered the answer that the turn waited for, so the turn continues:");
                 self.turn(None).await
             }
             _ => {

@@ -27,7 +27,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command {
         name: "/approve",
         arguments: "",
-        description: "asks again for what this agent and its delegates need from you",
+        description: "asks again for the answers that this agent and its delegates need from you",
     },
     Command {
         name: "/continue",

@@ -1,4 +1,4 @@
-//! Collects the changes that are shown before the next prompt: changes of plugins and of the agents' files, and the
+//! Collects the events that are shown before the next prompt: changes to plugins and to the agents' files, and the
 //! builds of `dev`.
 
 use agent_config::assembly::AssembledAgents;

@@ -40,7 +40,7 @@ pub(super) fn server(name: &str, tools: &[&McpTool]) -> String {
     lines.join("\n")
 }
 
-/// Formats everything that is known description a plugin.
+/// Formats all known facts about a plugin as text.
 pub(super) fn full(plugin: &LoadedPlugin, (file, exports): (&Path, &[String])) -> String {
     let mut lines = vec![heading(plugin)];
     if let Some(manifest) = plugin.manifest().filter(|manifest| !manifest.description.is_empty()) {
@@ -73,21 +73,21 @@ pub(super) fn full(plugin: &LoadedPlugin, (file, exports): (&Path, &[String])) -
     lines.join("\n")
 }
 
-/// Returns the WIT worlds, with their versions, whose interfaces the component exports.
+/// Returns the WIT worlds whose interfaces the component exports, with the versions of the worlds.
 fn worlds(exports: &[String]) -> Vec<String> {
     let kind = |export: &String| {
         let (interface, version) = export.strip_prefix("agent-host:plugin/")?.split_once('@')?;
         Some((interface.to_owned(), version.to_owned()))
     };
     let kinds: Vec<(String, String)> = exports.iter().filter_map(kind).collect();
-    // The step-context world also exports the context-builder interface, so the context-builder world is not named as
-    // well.
+    // The step-context world also exports the context-builder interface. For such a component, only the step-context
+    // world is returned.
     let has_step = kinds.iter().any(|(interface, _)| interface == "step-context");
     let worlds = kinds.iter().filter(|(interface, _)| !(has_step && interface == "context-builder"));
     worlds.map(|(interface, version)| format!("agent-host:plugin/{interface}-plugin@{version}")).collect()
 }
 
-/// Formats everything that is known description a plugin as a JSON document, with the schemas of its tools.
+/// Formats all known facts about a plugin as a JSON document, with the schemas of its tools.
 pub(super) fn json(plugin: &LoadedPlugin, exports: &[String]) -> Value {
     let manifest = plugin.manifest();
     json!({

@@ -27,7 +27,7 @@ pub(super) fn quarantine(
     let name = text::one_line(&entry.name, 64);
     print(
         terminal,
-        format!("{BOLD}{name}{BOLD:#} {} was released; it is tried again when it is next loaded", entry.digest.short()),
+        format!("{BOLD}{name}{BOLD:#} {} was released; the host will examine it again", entry.digest.short()),
     )
 }
 

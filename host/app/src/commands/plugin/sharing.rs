@@ -76,7 +76,7 @@ fn facts(plugin: &LoadedPlugin) -> PluginFacts {
     }
 }
 
-/// Pushes a component to a registry, and signs it or adds it to an index if the arguments request it.
+/// Pushes a component to a registry. If the arguments request this, also signs the component or adds it to an index.
 pub(super) async fn push(arguments: PushArguments, data: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
     let data = DataDirectory::open(data, &environment::host())?;
     let sandbox = assembly::open_default_sandbox(&data, &environment::host())?;

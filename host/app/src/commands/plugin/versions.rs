@@ -67,7 +67,7 @@ pub(super) async fn rollback(
         let Rollback { from: to, to: from, .. } = rollback;
         let action = AuditAction::RollbackUndone { directory: directory.clone(), plugin: plugin.clone(), from, to };
         store.audit(vec![action]).await.map_err(Failure::failed)?;
-        terminal.note(format!("{BOLD}{plugin}{BOLD:#} is served from its file in {directory} again"));
+        terminal.note(format!("{BOLD}{plugin}{BOLD:#} is loaded from its file in {directory} again"));
         return Ok(());
     }
     let serving = versions.iter().find(|version| version.ended.is_none()).map(|version| &version.digest);
@@ -117,7 +117,7 @@ async fn versions_of(
     let directories: BTreeSet<_> = versions.iter().map(|version| version.directory.clone()).collect();
     match directories.into_iter().collect::<Vec<_>>().as_slice() {
         [] => Err(Failure::refused(format!(
-            "no version of a plugin `{plugin}` has been used; `agent-host plugin history` shows those that have"
+            "no version of a plugin `{plugin}` has been used; `agent-host plugin history` shows the used versions"
         ))),
         [one] => Ok((one.clone(), versions)),
         several => Err(Failure::refused(format!(
@@ -127,8 +127,8 @@ async fn versions_of(
     }
 }
 
-/// Finds the version to roll back to: the version whose digest begins with `digest_prefix`. Without a prefix, this is
-/// the latest version that is neither in the plugin's file nor in use.
+/// Finds the version to roll back to: the version whose digest begins with `digest_prefix`. Without a prefix, finds the
+/// latest version that is neither in the plugin's file nor in use.
 fn target(
     versions: &[PluginVersion],
     (in_file, serving): (&Digest, Option<&Digest>),

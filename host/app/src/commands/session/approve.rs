@@ -28,7 +28,7 @@ pub(super) async fn approve(
     answer_requests(answer, (&verdict, &edit), data, terminal).await
 }
 
-/// A function that returns the verdict for a call.
+/// A function that returns the user's verdict about a call.
 type VerdictOfCall<'d> = &'d dyn Fn(&CallId) -> Verdict;
 
 /// Runs `session deny`.

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 /// Maximum depth of delegated sessions that are cancelled. Agents cannot be configured to delegate more deeply.
 const MAX_LEVELS: usize = 16;
 
-/// Ends the open turn. Each waiting call gets an error as its result, which states that the call was cancelled.
+/// Ends the open turn. The result of each waiting call is an error, which states that the call was cancelled.
 pub(super) async fn cancel(
     session: SessionSummary,
     store: Arc<dyn Store>,
@@ -55,7 +55,7 @@ pub(super) async fn cancel(
 struct EndedTurn {
     /// Id of the session that delegated the work to this session, if any.
     parent: Option<String>,
-    /// The waits of the turn.
+    /// The answers and results that the turn waits for.
     waits: Vec<Wait>,
     /// Number of prompts that were queued until the end of the turn.
     prompts: usize,
@@ -79,8 +79,8 @@ async fn end_turn(
     Ok(was_open.then_some(ended))
 }
 
-/// Ends the turns of the delegated sessions of a cancelled turn, and of the sessions that these delegated work to,
-/// because no session uses their answers any more. Returns one line for each session.
+/// Ends the open turns of the sessions that a cancelled turn delegated work to, and of the sessions that those sessions
+/// delegated work to. No session needs the answers of these turns any more. Returns one line for each session.
 fn cancel_delegates<'c>(
     store: &'c Arc<dyn Store>,
     waits: Vec<Wait>,

@@ -73,8 +73,9 @@ async fn refuse_awaited(store: &dyn Store, selected: &[SessionSummary], data: &D
         }
         let (child, flag) = (&session.subject, data.flag());
         return Err(Failure::refused(format!(
-            "session `{child}` works for `{parent}`, whose turn waits for it and would do the work again: continue that session \
-             with agent-host --session {parent}{flag}, or delete both with agent-host session delete {parent} {child}{flag}"
+            "session `{child}` works for `{parent}`, whose turn waits for it and would do the work again: continue \
+             `{parent}` with agent-host --session {parent}{flag}, or delete both with agent-host session delete \
+             {parent} {child}{flag}"
         )));
     }
     Ok(())
@@ -88,7 +89,7 @@ fn parents_first(mut sessions: Vec<SessionSummary>) -> Vec<SessionSummary> {
             parent.subject != child.subject && child.delegated_by.as_ref() == Some(&parent.subject)
         };
         let has_no_parent = |session: &SessionSummary| !sessions.iter().any(|other| is_parent_of(other, session));
-        // A damaged import can contain a cycle of parents. In that case, take any session.
+        // A damaged import can contain a cycle of parents. In a cycle, any session can come first.
         let next = sessions.iter().position(has_no_parent).unwrap_or_default();
         ordered.push(sessions.remove(next));
     }

@@ -24,7 +24,7 @@ pub(super) enum Destination {
     Stream(PathBuf),
 }
 
-/// An export that is being written. If it is dropped, its temporary file is removed.
+/// An export that is being written. If the export is dropped, its temporary file is removed.
 pub(super) enum Writing {
     File { part: NamedTempFile, path: PathBuf, existing: Existing },
     Stream,

@@ -66,7 +66,7 @@ pub(super) async fn undo(
     Ok(Exit::Done)
 }
 
-/// Writes the session as one JSON document. A file appears only when it is complete.
+/// Writes the session as one JSON document. The output file appears only when the document is complete.
 pub(super) async fn export(
     (store, data): (&dyn Store, &DataDirectory),
     session: &str,
@@ -134,7 +134,8 @@ async fn read(file: &Path, data: &DataDirectory) -> Result<SessionDocument, Fail
     }
 }
 
-/// Converts the error to a failure. A closed pipe, as with `head`, is handled like other output errors.
+/// Converts the error to a failure. A closed pipe, for example because `head` has exited, is handled like other
+/// output errors.
 fn failure(error: TransferError) -> Failure {
     match error {
         TransferError::Write(error) if error.kind() == ErrorKind::BrokenPipe => Failure::output(error),

@@ -133,7 +133,8 @@ impl SessionToAnswer<'_> {
     }
 }
 
-/// Marks the error for a missing session with the code `no_context`, because there is no stored state to answer (L1).
+/// Marks the error for a missing session with the code `no_context`, because there is no stored state that could
+/// receive the answer (L1).
 fn with_no_context_code(failure: Failure) -> Failure {
     if !failure.message.starts_with("there is no session") {
         return failure;
@@ -141,7 +142,7 @@ fn with_no_context_code(failure: Failure) -> Failure {
     Failure { message: format!("no_context: {}", failure.message), ..failure }
 }
 
-/// Reports whether the answer was accepted, and the remaining waits of the turn.
+/// Reports whether the answer was accepted, and which answers the turn still waits for.
 async fn report(
     responded: &ResponseOutcome,
     session: &Session,

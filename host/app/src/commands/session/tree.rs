@@ -17,8 +17,8 @@ pub(super) fn in_order(sessions: Vec<SessionSummary>) -> Vec<(usize, SessionSumm
     for session in top {
         push(session, 0, &mut below, &mut ordered);
     }
-    // A damaged import can contain a cycle of parents. These sessions are listed at the top level, so that no session
-    // is missing.
+    // A damaged import can contain a cycle of parents. The sessions of a cycle are listed at the top level, so that no
+    // session is missing.
     ordered.extend(below.into_iter().map(|session| (0, session)));
     ordered
 }
@@ -65,8 +65,8 @@ pub(super) async fn children(
     Ok(children)
 }
 
-/// Describes the child sessions that are kept when their parent is deleted. Returns `None` if there are no such
-/// sessions.
+/// Describes the child sessions that are kept when their parent is deleted. Returns `None` if no child sessions
+/// are kept.
 pub(super) fn kept_children_note(children: &[SessionSummary], flag: &str) -> Option<String> {
     let subjects: Vec<_> = children.iter().map(|child| child.subject.as_str()).collect();
     let number = text::count(subjects.len(), "session");

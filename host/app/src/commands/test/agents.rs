@@ -24,8 +24,8 @@ use std::time::Duration;
 
 /// Name of an agent whose file contains no name.
 const DEFAULT_NAME: &str = "test";
-/// Wait before a call of a scripted model is retried. It is short, because there is no server that retries could
-/// overload.
+/// Wait before a call to a scripted model is retried. The wait is short, because there is no server that retries
+/// could overload.
 const RETRY_WAIT: Duration = Duration::from_millis(1);
 
 /// Creates the agents of scenarios.
@@ -65,7 +65,7 @@ impl ScenarioAgents {
             settings.file.mcp.keys().map(move |server| format!("{server} of {agent}")).collect::<Vec<_>>()
         };
         let delegate_servers = delegates.all.iter().flat_map(servers_of).collect();
-        // No MCP server is started, because it would be a program outside the sandbox or an address on the network.
+        // No MCP server is used, because a server runs outside the sandbox or is reached over the network.
         let agent = make_test_agent(&settings, (generation, delegates.by_tool), models)?;
         Ok(ScenarioAgent { agent, servers, delegate_servers })
     }
@@ -157,7 +157,7 @@ impl DelegateReader for ScenarioReader<'_> {
     }
 }
 
-/// Moves the granted folders into the scenario's own folder, and creates the missing folders.
+/// Makes the paths of granted folders relative to the scenario's own folder, and creates the missing folders.
 fn move_trees(file: &mut AgentFile, folder: &Path) -> Result<(), ConfigError> {
     for grant in file.grants.iter_mut().filter(|grant| matches!(grant.kind, Kind::Read | Kind::Write)) {
         if Path::new(&grant.value).is_absolute() {

@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Maximum number of folders in which a plugin is searched by its name: the scenario's folder and its parents.
+/// Maximum number of folders in which the host looks for a plugin by its name: the scenario's folder and its parents.
 const SEARCHED_FOLDERS: usize = 6;
 
 /// Finds the components that scenarios use.
@@ -55,9 +55,9 @@ impl Components {
         self.built.insert(project.to_owned(), component);
     }
 
-    /// Returns the projects that these scenarios need, grouped by the folder that their components are written to. This
-    /// is the tested folder if it contains the project, as with `--plugins DIR --build`. Otherwise, this is the
-    /// project's folder, as with `plugin build`.
+    /// Returns the projects that these scenarios need, grouped by the folder that their components are written to.
+    /// Components are written to the tested folder if it contains the project, as with `--plugins DIR --build`.
+    /// Otherwise, they are written to the project's folder, as with `plugin build`.
     pub(super) fn projects<'s>(
         &mut self,
         scenarios: impl Iterator<Item = &'s Scenario>,
@@ -89,8 +89,8 @@ impl Components {
         groups.into_iter().collect()
     }
 
-    /// Returns the components of the scenario's plugins. Empty if the plugins come from the plugin folder of the
-    /// scenario's agent.
+    /// Returns the components of the scenario's plugins. The result is empty if the plugins come from the plugin folder
+    /// of the scenario's agent.
     pub(crate) fn of(&self, scenario: &Scenario) -> Result<Vec<PathBuf>, Failure> {
         let origins = self.origins(scenario).map_err(Failure::refused)?;
         origins.into_iter().map(|origin| self.component(&origin)).collect()
@@ -144,7 +144,7 @@ impl Components {
     }
 }
 
-/// Refuses a folder without components. Otherwise, components of other folders would be tested.
+/// Refuses a folder without components. If such a folder were accepted, components of other folders would be tested.
 fn has_components(folder: &Path) -> Result<(), Failure> {
     let problem = |problem: String| {
         let advice = "name the folder with the components (NAME.wasm), or omit --plugins to build them";
@@ -214,7 +214,7 @@ fn origin(folder: &Path, plugin: &str) -> Result<Origin, String> {
     candidates.filter_map(of_path).next().ok_or_else(|| {
         format!(
             "there is no plugin `{plugin}`: neither a folder with that name and a plugin.toml nor {plugin}.wasm was found in \
-             the folders above or in their `plugins`"
+             the folders above or in their subfolders `plugins`"
         )
     })
 }

@@ -168,7 +168,7 @@ impl Inline {
     }
 }
 
-/// The text in which the closing mark is searched.
+/// The text in which the renderer looks for the closing mark.
 struct Window<'t> {
     text: &'t str,
     /// `Over` if text that arrives later cannot change the result.
@@ -197,11 +197,11 @@ impl<'t> Window<'t> {
 
 /// The closing marks of an emphasis.
 enum Closer {
-    /// More text is needed to find them.
+    /// More text is needed to find the closing marks.
     Undecided,
     /// The text contains no closing marks.
     None,
-    /// Their position in the text, in bytes.
+    /// Position of the closing marks in the text, in bytes.
     At(usize),
 }
 
@@ -263,7 +263,8 @@ fn escape(style: Style, text: &str, ending: Ending) -> Token {
         Some(next) if next.is_ascii_punctuation() => Token::Mark(2, vec![(style, next.into())]),
         Some(_) => Token::Plain(1),
         None if ending == Ending::Open => Token::Undecided,
-        // A backslash at the end of a line is a line break. All line breaks are kept, so nothing is written for it.
+        // A backslash at the end of a line is a line break. All line breaks are kept, so nothing is written for
+        // the backslash.
         None => Token::Mark(1, Vec::new()),
     }
 }
@@ -273,7 +274,8 @@ fn run(text: &str, character: char) -> usize {
     text.len() - text.trim_start_matches(character).len()
 }
 
-/// Position in bytes of the next run of a character with exactly this length. None if there is no such run.
+/// Returns the position, in bytes, of the next run of a character with exactly this length. Returns None if the text
+/// contains no such run.
 fn run_of(text: &str, character: char, length: usize) -> Option<usize> {
     let mut position = 0;
     loop {
@@ -285,7 +287,8 @@ fn run_of(text: &str, character: char, length: usize) -> Option<usize> {
     }
 }
 
-/// Position in bytes of the bracket that closes an open bracket just before the text. None if there is no such bracket.
+/// Returns the position, in bytes, of the bracket that closes an open bracket just before the text. Returns None if the
+/// text contains no such bracket.
 fn balanced(text: &str, open: char, close: char) -> Option<usize> {
     let (mut depth, mut escaped) = (0_usize, false);
     for (position, character) in text.char_indices() {

@@ -10,7 +10,7 @@ const TAB: usize = 4;
 pub(super) enum Kind {
     /// An empty line.
     Blank,
-    /// A line that starts with `>`. The text after it is a line within the quote.
+    /// A line that starts with `>`. The text after the `>` is a line within the quote.
     Quote,
     /// A heading with this number of `#`.
     Heading(usize),
@@ -61,7 +61,7 @@ pub(super) struct Start {
     pub(super) length: usize,
 }
 
-/// Recognises the start of a line. None if more of the line is needed.
+/// Recognises the start of a line. Returns None if more of the line is needed.
 pub(super) fn start(line: &str, ending: Ending) -> Option<Start> {
     let rest = line.trim_start_matches([' ', '\t']);
     let blank = &line[..line.len() - rest.len()];
@@ -153,7 +153,7 @@ fn number(rest: &str, ending: Ending) -> Option<(Kind, usize)> {
     }
 }
 
-/// Recognises a list item whose mark has this length in bytes. None until the text of the item starts.
+/// Recognises a list item whose mark has this length in bytes. Returns None until the text of the item starts.
 fn item(rest: &str, mark: usize, ending: Ending) -> Option<(Kind, usize)> {
     let text = rest[mark..].trim_start();
     if text.is_empty() && ending == Ending::Open {

@@ -31,7 +31,7 @@ pub(super) struct Table {
     alignments: Vec<Alignment>,
     /// Cells of the rows that have not been shown.
     rows: Vec<Vec<String>>,
-    /// None until the first rows are shown.
+    /// Layout of the columns. None until the first rows are shown.
     layout: Option<Layout>,
 }
 
@@ -228,7 +228,7 @@ fn cells(line: &str) -> Vec<String> {
     cells.iter().map(|cell| cell.trim().to_owned()).collect()
 }
 
-/// Parses the line below a table's header. None if it is any other line.
+/// Parses the line below a table's header, such as `|---|:-:|`. Returns None for any other line.
 fn parse_alignments(line: &str) -> Option<Vec<Alignment>> {
     let cells = cells(line);
     let alignments = cells.iter().map(|cell| {

@@ -1,5 +1,5 @@
-//! Tests of the Markdown renderer. They check the output for a page, and that the output does not depend on how the
-//! text is split into pieces.
+//! Tests of the Markdown renderer. The tests check the output for a page, and that the output does not depend on how
+//! the text is split into pieces.
 
 use super::*;
 use proptest::prelude::*;
@@ -272,7 +272,7 @@ proptest! {
         prop_assert_eq!(words(&render(Rendering::Plain, 30, &text)), words(&text));
     }
 
-    /// Text and tables stay within the width. Only code may be wider.
+    /// Text and tables stay within the width. Only lines of code may be longer.
     #[test]
     fn keeps_lines_within_the_width(text in markdown_like(), width in 30_usize..60) {
         let text = text.replace(['`', '~', '\t'], "").replace("    ", "");

@@ -16,7 +16,7 @@ pub(super) struct Delegated {
 }
 
 impl Delegated {
-    /// Records the waits of the turn.
+    /// Records the delegated sessions that the turn waits for.
     pub(super) fn record_waits(&mut self, suspension: &Suspension) {
         for wait in &suspension.waits {
             if let WaitCause::Agent { session } = &wait.cause {
@@ -31,7 +31,7 @@ impl Delegated {
         *event == EventKind::Resumed && self.waits_only_for_agents
     }
 
-    /// The delegated session of a call. None if the call is not delegated.
+    /// Returns the delegated session of a call. Returns None if the call is not delegated.
     pub(super) fn session_of(&self, call: &CallId) -> Option<&str> {
         self.sessions.get(call).map(String::as_str)
     }

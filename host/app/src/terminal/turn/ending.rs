@@ -18,7 +18,7 @@ impl TurnView<'_> {
         self.terminal.note(format!("{DIM}no turn was interrupted; the last turn ended like this:{DIM:#}"));
     }
 
-    /// Reports that the prompt was not sent, because the session waits.
+    /// Reports that the prompt was not sent, because the session waits for an answer.
     pub(crate) fn note_prompt_not_sent(&self) {
         self.terminal.note(format!("{YELLOW}!{YELLOW:#} the interrupted turn comes first: your prompt was not sent"));
     }
@@ -36,7 +36,7 @@ impl TurnView<'_> {
         self.terminal.note(format!("{DIM}sending the queued prompt: {prompt}{DIM:#}"));
     }
 
-    /// Reports how many queued prompts were dropped with the turn. Prints nothing if there are none.
+    /// Reports how many queued prompts were dropped with the turn. Prints nothing if no prompts were dropped.
     pub(crate) fn note_dropped_prompts(&self, count: usize) {
         if count > 0 {
             let prompts = text::count(count, "queued prompt");
@@ -160,7 +160,7 @@ impl TurnView<'_> {
                     suspension::awaited_delegates(&*self.storage.store, &suspension, &self.storage.data).await?;
                 if self.usage == SessionUse::Interactive && !delegates.is_empty() {
                     delegates.push(format!(
-                        "{DIM}or here: /approve asks for the open answers, /cancel ends the turn{DIM:#}"
+                        "{DIM}or here: /approve asks for the missing answers, /cancel ends the turn{DIM:#}"
                     ));
                 }
                 for lines in decisions.into_iter().chain(answers).chain(delegates) {

@@ -235,17 +235,17 @@ pub(super) const TURN: Section = Section {
             name: "memory",
             value: Value::Choice(&["user", "agent", "off"]),
             default: Default::Is(r#""user""#),
-            meaning: "What is recalled from earlier sessions and remembered for later ones. `user` recalls answers that \
-                      all your agents gave you and results of this agent's own tools. `agent` recalls only those of this \
-                      agent. `off` neither recalls nor remembers anything. An agent that works for another agent recalls \
-                      nothing.",
+            meaning: "What is recalled from earlier sessions and remembered for later sessions. `user` recalls answers \
+                      that all your agents gave you and results of this agent's own tools. `agent` recalls only the \
+                      answers and results of this agent. `off` neither recalls nor remembers anything. An agent that \
+                      works for another agent recalls nothing.",
             example: r#""agent""#,
         },
         Key {
             name: "finish",
             value: Value::Choice(&["text", "tool"]),
             default: Default::Is(r#""text""#),
-            meaning: "What ends a turn. With `text`, a reply without a tool call ends it. With `tool`, a call of \
+            meaning: "What ends a turn. With `text`, a reply without a tool call ends it. With `tool`, a call to \
                       `task_completion`, `ask_question` or `converse` ends it, and the host reminds the model of this \
                       after a reply without a tool call.",
             example: r#""text""#,
@@ -254,8 +254,8 @@ pub(super) const TURN: Section = Section {
             name: "answer_within_ms",
             value: Value::Number(1, 2_592_000_000),
             default: Default::Words("no limit"),
-            meaning: "Milliseconds that a question asked with `ask_question` waits for its answer. After that, the turn \
-                      ends with the question.",
+            meaning: "Maximum time to wait for the answer to a question that was asked with `ask_question`, in \
+                      milliseconds. After that, the turn ends with the question.",
             example: "3600000",
         },
         Key {
@@ -330,7 +330,8 @@ pub(super) const UNITS: Section = Section {
             name: "model_call",
             value: Value::Amount(MAX_UNITS),
             default: Default::Is("0"),
-            meaning: "Units per model call, in addition to its tokens. Steps, summaries and calls by plugins count.",
+            meaning: "Units per model call, in addition to the units for its tokens. The calls for steps, summaries \
+                      and plugins are counted.",
             example: "10",
         },
     ],

@@ -9,10 +9,10 @@ pub(super) const APPROVAL: Section = Section {
     path: &["approval"],
     example: "approval",
     title: "Approvals",
-    about: "Which tools run without an approval (`allow`), which only after someone approves the call (`ask`), and which \
-            never (`deny`). If several rules match a tool, the strictest one applies. A tool that declares that it needs \
-            an approval is treated as `ask`. Only a rule in `tools` with the exact name of a tool overrides all other \
-            rules and can be less strict.",
+    about: "Which tools run without an approval (`allow`), which tools run only after someone approves the call \
+            (`ask`), and which tools never run (`deny`). If several rules match a tool, the strictest one applies. A \
+            tool that declares that it needs an approval is treated as `ask`. Only a rule in `tools` with the exact \
+            name of a tool overrides all other rules and can be less strict.",
     keys: &[
         Key {
             name: "default",

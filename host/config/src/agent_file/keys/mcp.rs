@@ -65,8 +65,8 @@ const BASE_PROCESS_KEYS: [Key; 9] = [
         name: "pass_env",
         value: Value::Texts(TextFormat::Variable),
         default: NONE,
-        meaning: "Variables of the host's environment that are passed to the process. They must be set. Of the other \
-                  variables, the process gets only `PATH`, `HOME`, `USER`, `LOGNAME`, `LANG` and `TMPDIR`.",
+        meaning: "Variables of the host's environment that are passed to the process. These variables must be set. Of \
+                  the other variables, the process gets only `PATH`, `HOME`, `USER`, `LOGNAME`, `LANG` and `TMPDIR`.",
         example: r#"["NOTES_TOKEN"]"#,
     },
     Key {
@@ -101,7 +101,7 @@ const BASE_PROCESS_KEYS: [Key; 9] = [
         name: "start_timeout_ms",
         value: Value::Number(1, 600_000),
         default: Default::Is("30000"),
-        meaning: "Maximum time to start or connect and to list the tools, in milliseconds.",
+        meaning: "Maximum time to start or connect to the server and to list its tools, in milliseconds.",
         example: "90000",
     },
 ];

@@ -11,7 +11,8 @@ pub(super) const SHARING: Section = Section {
     title: "Sharing",
     about: "The signatures that plugins need when `plugin add` and `plugin update` download them from registries and \
             the web, and when the plugins in the plugin directory are loaded. A plugin that was built or copied into \
-            the plugin directory is not locked. Such a plugin is loaded unless signatures are required.",
+            the plugin directory has no entry in the lock file. Such a plugin is loaded unless signatures are \
+            required.",
     keys: &[
         Key {
             name: "signatures",
@@ -35,9 +36,9 @@ pub(super) const SHARING: Section = Section {
             name: "unsigned",
             value: Value::Texts(TextFormat::PluginOrDigest),
             default: NONE,
-            meaning: "Plugins that are loaded without a signature even if signatures are required. A digest (`sha256:…`) \
-                      allows exactly this component. A name allows a plugin that was built here, in the file with that \
-                      name, but not a plugin that is locked from a registry or an address.",
+            meaning: "Plugins that are loaded without a signature even if signatures are required. A digest \
+                      (`sha256:…`) allows exactly this component. A name allows a plugin that was built here, in the \
+                      file with that name, but not a plugin that was installed from a registry or an address.",
             example: r#"["calc"]"#,
         },
     ],

@@ -14,7 +14,7 @@ pub(super) const RETRY: Section = Section {
             name: "attempts",
             value: Value::Number(1, 20),
             default: Default::Is("4"),
-            meaning: "Maximum number of attempts for one model call, including the first one.",
+            meaning: "Maximum number of attempts for one model call, including the first attempt.",
             example: "2",
         },
         Key {
@@ -202,7 +202,7 @@ pub(super) const GRANTS: Section = Section {
             name: "env",
             value: Value::Texts(TextFormat::Variable),
             default: NONE,
-            meaning: "Environment variables that the plugin may read. They must be set.",
+            meaning: "Environment variables that the plugin may read. These variables must be set.",
             example: r#"["LANG"]"#,
         },
         Key {
@@ -232,8 +232,8 @@ pub(super) const GRANTS: Section = Section {
             name: "model_tokens",
             value: Value::Number(1, 100_000_000),
             default: NONE,
-            meaning: "Tokens of the agent's model that the plugin may use in one turn, prompts and replies together. They \
-                      count as tokens of the turn.",
+            meaning: "Tokens of the agent's model that the plugin may use in one turn, prompts and replies together. \
+                      These tokens count as tokens of the turn.",
             example: "20000",
         },
         Key {

@@ -18,7 +18,7 @@ fn limits_with<L: std::default::Default>(rows: &[LimitRow<L>], values: &LimitVal
 fn check<L: std::default::Default>(rows: &[LimitRow<L>], header: &str, values: impl Fn(&AgentFile) -> LimitValues) {
     for row in rows {
         for value in [row.least, row.most] {
-            // The host's stack contains the guest's stack, so it must be large enough.
+            // The host's stack contains the guest's stack, so the host's stack must be large enough.
             let other_stack = match row.key {
                 "wasm_stack_kib" => "async_stack_kib = 16384\n",
                 "async_stack_kib" => "wasm_stack_kib = 64\n",

@@ -2,7 +2,8 @@
 
 use super::super::native_builds::CARGO_ANCESTOR_FILES;
 
-/// Stands for all names without an extension in a list of endings. See [`agent_plugins::ProtectedKind::CodeFiles`].
+/// In a list of endings, this value stands for all names without an extension.
+/// See [`agent_plugins::ProtectedKind::CodeFiles`].
 const NO_EXTENSION: &str = agent_plugins::NO_EXTENSION;
 
 /// A programming language, with the names of the files that its programs load as code.
@@ -11,8 +12,8 @@ pub(super) struct Language {
     pub(super) scripts: &'static [&'static str],
     /// Endings of the names of files that are loaded from the folder of a script and from the working directory.
     pub(super) loads: &'static [&'static str],
-    /// Names of files and folders that are searched in the folder of a script, in the working directory, and in every
-    /// folder above these two.
+    /// Names of files and folders that programs look for in the folder of a script, in the working directory, and in
+    /// every folder above these two.
     pub(super) above: &'static [&'static str],
 }
 

@@ -34,7 +34,7 @@ fn key(provider: &ProviderConfig) -> Option<&str> {
     provider.key.as_ref().map(Secret::reveal)
 }
 
-/// M2: a known provider needs no table. Its key is read from its default variable.
+/// M2: a known provider needs no table. The provider's key is read from its default variable.
 #[test]
 fn a_known_provider_needs_only_its_key() {
     let provider = configure("groq/a", None, "", &[("GROQ_API_KEY", "k1")]).expect("configured");
@@ -100,7 +100,8 @@ fn addresses_have_an_order_of_precedence() {
     assert_eq!(provider.base_url, "http://127.0.0.1:11434/v1", "the variable applies only to OpenAI");
 }
 
-/// At an address that the user configured, a missing key is not an error. A key that is set is sent.
+/// A missing API key is not an error if the user configured the provider's address. If the variable of the key is set,
+/// the key is sent.
 #[test]
 fn a_key_is_optional_at_another_address() {
     let url = Some("http://127.0.0.1:9/v1");
@@ -110,7 +111,7 @@ fn a_key_is_optional_at_another_address() {
     let file = "[providers.openai]\nkey_env = \"MINE\"\n";
     assert!(
         configure("openai/a", url, file, &[("OPENAI_API_KEY", "k")])
-            .expect_err("a variable that is named must be set")
+            .expect_err("the variable in `key_env` must be set")
             .contains("`MINE`")
     );
 }

@@ -1,5 +1,5 @@
 //! `plugin add`: installs a plugin from a registry, a web server or a file into the plugin folder, or restores the
-//! locked plugins that are missing in the folder.
+//! locked plugins that are missing from the folder.
 
 use super::super::{describe, print};
 use super::candidate::{self, Candidate};
@@ -17,7 +17,7 @@ use agent_registry::{
 };
 use std::path::Path;
 
-/// Installs the plugins of a source. Without a source, restores all locked plugins.
+/// Installs the plugins of a source. Without a source, restores all plugins in the lock file.
 pub(in super::super) async fn add(
     arguments: AddArguments,
     data: Option<&Path>,
@@ -145,15 +145,16 @@ impl PluginAddition<'_> {
         print(self.terminal, added(&candidate, &path))
     }
 
-    /// Checks that the new plugin may replace the locked plugin, because the new plugin inherits the grants of that
-    /// name. A plugin from another source, or an older version that may have a known vulnerability, must be allowed
-    /// explicitly.
+    /// Checks that the new plugin may replace the locked plugin, because the new plugin gets all grants to the locked
+    /// plugin's name. A plugin from another source, or an older version that may have a known vulnerability, must be
+    /// allowed explicitly.
     fn check_successor(&self, before: &LockedPlugin, new: &LockedPlugin, source: &Source) -> Result<(), Failure> {
         if !is_same_source(before, source) {
             return match self.replace {
                 ReplacePolicy::AnyFile => Ok(()),
                 ReplacePolicy::LockedFile => Err(Failure::refused(format!(
-                    "`{}` is locked to {}, and {} is another source; --replace installs it with everything that `{}` is granted",
+                    "`{}` was installed from {}, and {} is another source; --replace installs the new plugin, which \
+                     gets all grants to `{}`",
                     before.name, before.reference, new.reference, before.name
                 ))),
             };
@@ -161,13 +162,14 @@ impl PluginAddition<'_> {
         check_update(new, before, &self.target.trust, self.downgrade).map_err(Failure::refused)
     }
 
-    /// Restores the locked plugins whose files are missing or differ.
+    /// Restores the plugins in the lock file whose components are missing or differ.
     async fn restore(&self) -> Result<Exit, Failure> {
         let lock = self.target.folder.lock_file().map_err(failed)?;
         if lock.plugins().is_empty() {
             let folder = self.target.folder.path().display();
             return Err(Failure::refused(format!(
-                "`{folder}` has no locked plugins; name a plugin to add: HOST/PATH[:TAG], a web address or a file"
+                "the plugins.lock of `{folder}` contains no plugins; name a plugin to add: HOST/PATH[:TAG], a web \
+                 address or a file"
             )));
         }
         let mut exit = Exit::Done;
@@ -187,12 +189,12 @@ impl PluginAddition<'_> {
             }
         }
         if exit == Exit::Done {
-            self.terminal.note("all locked plugins are present");
+            self.terminal.note("all plugins of plugins.lock are present");
         }
         Ok(exit)
     }
 
-    /// Restores exactly the locked component, from the plugin store or else from its source.
+    /// Restores the component that has the digest in the lock file, from the plugin store or else from its source.
     async fn restore_one(&self, plugin: &LockedPlugin) -> Result<(), Failure> {
         let bytes = match self.component_cache.store.get(&plugin.component) {
             Ok(bytes) => bytes,
@@ -225,7 +227,8 @@ impl PluginAddition<'_> {
             candidate::fetch(&self.registry, &found, &self.component_cache, signatures, self.terminal).await?;
         if fetched.digest() != plugin.component {
             return Err(Failure::failed(format!(
-                "{} has changed: its digest is {}, and {} is locked; `agent-host plugin update {}` installs the new version",
+                "{} has changed: its digest is {}, but the lock file has {}; `agent-host plugin update {}` installs \
+                 the new version",
                 plugin.reference,
                 fetched.digest().short(),
                 plugin.component.short(),

@@ -13,7 +13,7 @@ use agent_plugins::limits::HOST_LIMITS;
 use agent_registry::{LOCK_FILE, LockedPlugin, PluginFolder, PluginState, RemoveMode, Signer, Trust};
 use std::path::{Path, PathBuf};
 
-/// A plugin folder, with the trusted keys and the host limits from its agent's file.
+/// A plugin folder, with the trusted keys and the host limits from the agent's file.
 pub(super) struct FolderWithTrust {
     pub(super) folder: PluginFolder,
     pub(super) trust: Trust,
@@ -64,11 +64,11 @@ pub(in super::super) async fn remove(
     let target = FolderWithTrust::read(&arguments.folder)?;
     let mode = if arguments.keep_file { RemoveMode::EntryOnly } else { RemoveMode::EntryAndFile };
     let removed = target.folder.remove(&arguments.name, mode).map_err(|error| Failure::refused(error.to_string()))?;
-    let what = if arguments.keep_file { "no longer locked; its file was kept" } else { "removed" };
+    let what = if arguments.keep_file { "removed from plugins.lock; its file was kept" } else { "removed" };
     print(terminal, format!("{} {what}", summary(&removed)))
 }
 
-/// Checks every locked plugin without using the network.
+/// Checks every plugin in the lock file, without using the network.
 pub(in super::super) async fn verify(arguments: FolderArguments, terminal: &Terminal) -> Result<Exit, Failure> {
     let FolderWithTrust { folder, trust, .. } = FolderWithTrust::read(&arguments)?;
     let lock = folder.lock_file().map_err(failed)?;
@@ -104,28 +104,29 @@ pub(in super::super) async fn verify(arguments: FolderArguments, terminal: &Term
         print(terminal, format!("{mark}{sign}{mark:#} {}  {}", summary(plugin), text::one_line(&result, 1000)))?;
     }
     for name in unlocked(&folder) {
-        let may_serve = folder.check_unlocked(&folder.path().join(&name), &trust);
+        let allowed = folder.check_unlocked(&folder.path().join(&name), &trust);
         let name = text::one_line(&name, 300);
-        match may_serve {
+        match allowed {
             Ok(()) => {
-                print(terminal, format!("{DIM}- {name}  not locked, because it was built or copied here{DIM:#}"))?
+                print(terminal, format!("{DIM}- {name}  not in plugins.lock: it was built or copied here{DIM:#}"))?
             }
             Err(reason) => {
                 wrong += 1;
-                print(terminal, format!("{RED}✗{RED:#} {name}  not locked: {}", text::one_line(&reason, 1000)))?;
+                let reason = text::one_line(&reason, 1000);
+                print(terminal, format!("{RED}✗{RED:#} {name}  not in plugins.lock: {reason}"))?;
             }
         }
     }
     if lock.plugins().is_empty() {
         terminal.note(format!(
-            "`{}` has no locked plugins; `agent-host plugin add` installs and locks one",
+            "the plugins.lock of `{}` contains no plugins; `agent-host plugin add` adds one",
             folder.path().display()
         ));
     }
     Ok(if wrong == 0 { Exit::Done } else { Exit::Failed })
 }
 
-/// Formats the name, version, digest and origin of a locked plugin.
+/// Formats the name, version, digest and origin of a plugin in the lock file.
 pub(super) fn summary(plugin: &LockedPlugin) -> String {
     let version = text::one_line(&plugin.version, 100);
     format!(
@@ -136,7 +137,7 @@ pub(super) fn summary(plugin: &LockedPlugin) -> String {
     )
 }
 
-/// Returns the file names of the components in the folder that are not locked.
+/// Returns the file names of the components in the folder that have no entry in the lock file.
 fn unlocked(folder: &PluginFolder) -> Vec<String> {
     let locked: Vec<_> = match folder.lock_file() {
         Ok(lock) => lock.plugins().iter().map(LockedPlugin::file_name).collect(),

@@ -1,4 +1,4 @@
-//! `plugin update`: finds newer versions of the locked plugins, shows what they change, and installs them.
+//! `plugin update`: finds newer versions of the plugins in the lock file, shows what they change, and installs them.
 
 use super::super::{describe, print};
 use super::candidate::{self, Candidate};
@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Updates the named plugins, or all locked plugins. With `--check`, only reports newer versions.
+/// Updates the named plugins, or all plugins in the lock file. With `--check`, only reports newer versions.
 pub(in super::super) async fn update(
     arguments: UpdateArguments,
     data: Option<&Path>,
@@ -61,14 +61,14 @@ fn select_plugins<'l>(lock: &'l LockFile, names: &[String]) -> Result<Vec<&'l Lo
     }
     let locked: Vec<_> = lock.plugins().iter().map(|plugin| plugin.name.as_str()).collect();
     let absent = |name: &String| {
-        Failure::refused(format!("the plugin `{name}` is not locked; the locked plugins are: {}", locked.join(", ")))
+        Failure::refused(format!("the plugin `{name}` is not in plugins.lock, which contains: {}", locked.join(", ")))
     };
     names.iter().map(|name| lock.plugin(name).ok_or_else(|| absent(name))).collect()
 }
 
 /// Result of checking one plugin.
 enum Outcome {
-    /// The locked version is the newest version.
+    /// The version in the lock file is the newest version.
     Current,
     /// There is a newer version, which was installed unless `--check` was given.
     Newer,
@@ -123,7 +123,7 @@ impl PluginUpdate<'_> {
         Ok(Outcome::Newer)
     }
 
-    /// Describes the changes of an update: version, signer, requested grants, imports and tools.
+    /// Describes the changes that an update makes: version, signer, requested grants, imports and tools.
     async fn changes(&self, locked: &LockedPlugin, Candidate { locked: new, plugin, .. }: &Candidate) -> String {
         let to = text::one_line(&new.version, 100);
         let mut lines = vec![format!("{} → {BOLD}{to}{BOLD:#} {DIM}{}{DIM:#}", summary(locked), new.component.short())];
@@ -146,7 +146,8 @@ impl PluginUpdate<'_> {
         lines.join("\n")
     }
 
-    /// Loads the locked version from the plugin store or from its file. `None` if it is in neither of them.
+    /// Loads the locked version from the plugin store or from its file. Returns `None` if neither the store nor the
+    /// file contains the version.
     async fn load_locked(&self, locked: &LockedPlugin) -> Option<Arc<LoadedPlugin>> {
         if let Ok(plugin) = self.sandbox.load_stored(&locked.name, &locked.component).await {
             return Some(plugin);
