@@ -81,7 +81,7 @@ fn check_traits(tool: &ToolDefinition, find: &mut impl FnMut(Level, &'static str
         let message =
             "the tool declares no side effects, so a call is never repeated after a crash: if the tool is read-only, \
              idempotent or destructive, declare this"
-            .to_owned();
+                .to_owned();
         find(Level::Hint, "traits", message);
     }
 }

@@ -11,7 +11,7 @@ pub(super) const SHARING: Section = Section {
     title: "Sharing",
     about: "The signatures that plugins need when `plugin add` and `plugin update` download them from registries and \
             the web, and when the plugins in the plugin directory are loaded. A plugin that was built or copied into \
-            the plugin directory has no entry in the lock file. Such a plugin is loaded unless signatures are \
+            the plugin directory has no entry in `plugins.lock`. Such a plugin is loaded unless signatures are \
             required.",
     keys: &[
         Key {

@@ -182,7 +182,8 @@ pub(super) const GRANTS: Section = Section {
     example: "plugins.files.grants",
     title: "Grants for a plugin",
     about: "NAME is the name of the plugin as `agent-host plugin list` shows it. The plugin gets only the permissions \
-            that its manifest requests and this table grants. Folders must exist and are written without `..`.",
+            that its manifest requests and this table grants. Folders must exist, and their paths must not \
+            contain `..`.",
     keys: &[
         Key {
             name: "read",
