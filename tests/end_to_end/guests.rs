@@ -174,8 +174,8 @@ async fn check_words_world(test_host: &TestHost) {
     assert_eq!(tools.len(), 3, "{tools:?}");
 }
 
-/// P3, P5: The functions of a Python component that is not written for this host are tools, with the types of its own
-/// WIT.
+/// P3, P5: A Python component that was not written for this host offers its functions as tools, with the types of its
+/// own WIT.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_a_python_guest_of_another_world_serves_tools() {
     let test_host = TestHost::new(&[]).await;
@@ -184,7 +184,7 @@ async fn p3_a_python_guest_of_another_world_serves_tools() {
     }
 }
 
-/// P3: The functions of a JavaScript component that is not written for this host are tools.
+/// P3: A JavaScript component that was not written for this host offers its functions as tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_a_javascript_guest_of_another_world_serves_tools() {
     let test_host = TestHost::new(&[]).await;
@@ -193,7 +193,7 @@ async fn p3_a_javascript_guest_of_another_world_serves_tools() {
     }
 }
 
-/// P3: The functions of a C component that is not written for this host are tools.
+/// P3: A C component that was not written for this host offers its functions as tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_a_c_guest_of_another_world_serves_tools() {
     let test_host = TestHost::new(&[]).await;

@@ -25,7 +25,7 @@ enum Meaning {
     Unknown,
 }
 
-/// Reports every problem in the file that the list of keys can detect.
+/// Reports every problem that can be found by comparing the file with the list of keys.
 pub(super) fn check(root: &Table<'_>) {
     check_table(root, &[]);
     check_eviction(root);
