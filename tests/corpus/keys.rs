@@ -84,7 +84,7 @@ fn cases() -> Vec<Case> {
         case(
             "tree_mib",
             deeds("fill tree/full 3072; remove tree/full; fail"),
-            [(1, "1 MiB more in a tree"), (2, "2 MiB more in a tree")],
+            [(1, "1 MiB more in a directory"), (2, "2 MiB more in a directory")],
         ),
         case(
             "tree_entries",

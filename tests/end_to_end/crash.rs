@@ -10,6 +10,7 @@ use agent_store::{
     CallFilter, Integrity, Memories, MessageRange, Options, SessionFilter, SessionIndex, SessionLog, SqliteStore,
 };
 use serde_json::json;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -31,8 +32,9 @@ fn random_runs() -> u32 {
 /// A data directory with a granted tree, and the sessions that are killed in it.
 struct KillTarget {
     directory: TempDir,
-    /// Duration of a run that is not killed, with code that is already compiled.
-    run_time: Duration,
+    /// Estimated duration of a run that is not killed, with code that is already compiled. Other tests may slow down the
+    /// run that was measured, so the estimate is lowered if a run ends before it is killed.
+    run_time: Cell<Duration>,
 }
 
 impl KillTarget {
@@ -50,12 +52,12 @@ impl KillTarget {
             {"text": "Finished.", "delay_ms": 5},
         ]});
         std::fs::write(directory.path().join("script.json"), script.to_string()).unwrap();
-        let mut kill_target = Self { directory, run_time: Duration::ZERO };
+        let kill_target = Self { directory, run_time: Cell::default() };
         for _ in 0..2 {
             kill_target.clear();
             let started = Instant::now();
             assert!(kill_target.start(None).wait().unwrap().success(), "a run that is not killed succeeds");
-            kill_target.run_time = started.elapsed();
+            kill_target.run_time.set(started.elapsed());
         }
         kill_target.check("not killed");
         kill_target
@@ -298,8 +300,11 @@ fn d3_a_turn_killed_at_a_random_moment_is_continued() {
     let runs: Vec<u32> = (0..random_runs()).collect();
     let killed = AtomicU32::new(0);
     for_each_in_parallel(&runs, |kill_target, run| {
-        if kill_after(kill_target, kill_target.run_time * *run / random_runs()) {
+        let wait = kill_target.run_time.get() * *run / random_runs();
+        if kill_after(kill_target, wait) {
             killed.fetch_add(1, Ordering::SeqCst);
+        } else {
+            kill_target.run_time.set(wait);
         }
     });
     assert!(killed.into_inner() > random_runs() / 2, "most runs must be killed before they end");
