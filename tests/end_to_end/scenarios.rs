@@ -5,9 +5,10 @@ use crate::support::{
     script_expecting_messages, text_reply, view_summary, visible_messages, with_tree_grant,
 };
 use agent_core::event::{EndReason, EventKind};
-use agent_core::message::Part;
+use agent_core::message::{Content, Part};
 use agent_core::run::{AtLimit, TurnError};
 use agent_runtime::{AgentConfig, TurnResult};
+use agent_store::{CallFilter, SessionLog};
 use serde_json::{Value, json};
 
 fn expect_finished(result: TurnResult) -> agent_core::run::Output {
@@ -121,6 +122,24 @@ async fn l7_a_call_to_an_unknown_tool_has_an_error_result() {
     assert!(event_types(&test_host, &session).await.contains(&"tool_not_found".to_owned()));
     let (_, is_error, text) = &results(&test_host, &session).await[0];
     assert!(*is_error && text.contains("there is no tool `weather.forecast`"), "{text}");
+}
+
+/// L7: The listing of a large directory contains its first entries by name, and the number of the other entries.
+#[tokio::test(flavor = "multi_thread")]
+async fn l7_a_large_directory_is_listed_in_order_of_names() {
+    let test_host = TestHost::new(&["probe"]).await;
+    // The names are created in descending order, because some file systems return entries in the order of creation.
+    for number in (0..1_200).rev() {
+        std::fs::write(test_host.tree().join(format!("{number:04}")), "").unwrap();
+    }
+    let replies = [call_reply(&[("list_directory", json!({"path": "."}))]), text_reply("Done.")];
+    let mut session = test_host.session(with_tree_grant(&test_host, "probe"), script(&replies)).await;
+    expect_finished(run_turn(&mut session, "List.").await);
+    let calls = test_host.store.calls(session.subject(), CallFilter::Turn(1)).await.unwrap();
+    let Content::Json(listing) = &calls[0].result.as_ref().unwrap().content[0] else { panic!("{calls:?}") };
+    let names: Vec<_> = listing["entries"].as_array().unwrap().iter().map(|entry| entry["name"].clone()).collect();
+    let first: Vec<_> = (0..1_000).map(|number| json!(format!("{number:04}"))).collect();
+    assert_eq!((names, &listing["left_out"]), (first, &json!(200)));
 }
 
 /// L9: If a reply has too many calls, the model gets an error, and the turn continues.

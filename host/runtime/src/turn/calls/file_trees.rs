@@ -6,6 +6,7 @@ use agent_core::tool::{ToolDone, ToolError};
 use agent_plugins::{HostTree, HostTreeEntry, Sandbox, TreeGrant};
 use cap_std::fs::FileType;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
@@ -39,21 +40,20 @@ pub(super) fn list(trees: &HostTrees, path: &str) -> Result<ToolDone, ToolError>
         }
     };
     let entries = directory.entries().map_err(|error| explain(path, &error))?;
-    let mut found = Vec::new();
+    // The listing contains the first entries by name, whatever order the file system returns them in.
+    let mut first = BTreeMap::new();
     let mut left_out = 0_u64;
     for entry in entries {
         let entry = entry.map_err(|error| explain(path, &error))?;
-        if found.len() == MAX_ENTRIES {
+        first.insert(entry.file_name(), entry);
+        if first.len() > MAX_ENTRIES {
+            first.pop_last();
             left_out += 1;
-            continue;
         }
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let metadata = entry.metadata().ok();
-        found.push((name, metadata));
     }
-    found.sort_by(|(left, _), (right, _)| left.cmp(right));
-    let entries: Vec<_> = found
+    let entries: Vec<_> = first
         .into_iter()
+        .map(|(name, entry)| (name.to_string_lossy().into_owned(), entry.metadata().ok()))
         .map(|(name, metadata)| match metadata {
             Some(metadata) if metadata.is_file() => json!({"name": name, "kind": "file", "bytes": metadata.len()}),
             Some(metadata) => json!({"name": name, "kind": kind(metadata.file_type())}),
