@@ -4,7 +4,7 @@
 mod check_cost;
 
 use crate::tool::{ToolError, Violation};
-use check_cost::{CheckCost, MAX_CHECKS};
+use check_cost::{CheckCost, MAX_CHECKS, MAX_SUBSCHEMAS, NoEstimate};
 use serde_json::Value;
 
 /// Maximum size of a schema, in bytes of JSON text.
@@ -86,8 +86,12 @@ impl Schema {
 
 /// Returns the estimator for the work of a check. None: no estimate is needed, because every check is quick.
 fn check_cost(schema: &Value) -> Result<Option<CheckCost>, SchemaError> {
-    let circular = || SchemaError::Invalid("a part of it refers to itself without going down into the data".to_owned());
-    let check_cost = CheckCost::of(schema).ok_or_else(circular)?;
+    let check_cost = CheckCost::of(schema).map_err(|reason| match reason {
+        NoEstimate::Circular => {
+            SchemaError::Invalid("a part of it refers to itself without going down into the data".to_owned())
+        }
+        NoEstimate::TooManySubschemas => SchemaError::TooLarge(format!("it has more than {MAX_SUBSCHEMAS} subschemas")),
+    })?;
     if check_cost.checks(&Value::Null) > MAX_CHECKS {
         return Err(SchemaError::TooLarge(format!("it checks one value more than {MAX_CHECKS} times")));
     }
@@ -175,6 +179,10 @@ mod tests {
         std::mem::forget(deep);
         let wide = json!({"description": "x".repeat(10 << 20)});
         assert!(matches!(Schema::compile(&wide), Err(SchemaError::TooLarge(_))));
+        let many = json!({"allOf": vec![true; MAX_SUBSCHEMAS]});
+        assert!(
+            matches!(Schema::compile(&many), Err(SchemaError::TooLarge(message)) if message.contains("subschemas"))
+        );
         let pattern = json!({"type": "string", "pattern": "^(a+)+$"});
         let text = format!("{}!", "a".repeat(100_000));
         assert!(Schema::compile(&pattern).unwrap().check(&json!(text)).is_err());

@@ -12,7 +12,7 @@ pub(super) const MAX_CHECKS: f64 = 2_000_000.0;
 const ALWAYS_QUICK: f64 = 1_000.0;
 
 /// Maximum number of subschemas in one schema.
-const MAX_NODES: usize = 50_000;
+pub(super) const MAX_SUBSCHEMAS: usize = 50_000;
 
 /// Keywords whose subschemas check the same value.
 const SAME_VALUE: [&str; 7] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else"];
@@ -20,6 +20,15 @@ const SAME_VALUE: [&str; 7] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "
 const ANY_MEMBER: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
 /// Keywords whose subschemas check any element of an array.
 const ANY_ELEMENT: [&str; 4] = ["items", "contains", "additionalItems", "unevaluatedItems"];
+
+/// Why the work of checking documents against a schema cannot be estimated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoEstimate {
+    /// A subschema applies itself to the same value.
+    Circular,
+    /// The schema has more than [`MAX_SUBSCHEMAS`] subschemas.
+    TooManySubschemas,
+}
 
 /// A step from an object to a member, or from an array to an element.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,20 +56,21 @@ pub(super) struct CheckCost {
 }
 
 impl CheckCost {
-    /// Analyses a schema. None: a subschema applies itself to the same value, or the schema has too many subschemas.
-    pub(super) fn of(schema: &Value) -> Option<Self> {
+    /// Analyses a schema.
+    pub(super) fn of(schema: &Value) -> Result<Self, NoEstimate> {
         let mut check_cost = Self::default();
         let mut nodes = HashMap::new();
         let mut references = Vec::new();
-        check_cost.add(schema, String::new(), &mut nodes, &mut references)?;
+        let root = check_cost.add(schema, String::new(), &mut nodes, &mut references);
+        root.ok_or(NoEstimate::TooManySubschemas)?;
         for (from, target) in references {
             // A reference without a target is invalid, and compiling the schema reports it.
             if let Some(to) = nodes.get(&target) {
                 check_cost.same_value[from].push(*to);
             }
         }
-        check_cost.sort()?;
-        Some(check_cost)
+        check_cost.sort().ok_or(NoEstimate::Circular)?;
+        Ok(check_cost)
     }
 
     /// Whether every document is checked quickly. The result is conservative: it may be false although every document
@@ -163,7 +173,7 @@ impl CheckCost {
         references: &mut Vec<(usize, String)>,
     ) -> Option<usize> {
         let node = self.same_value.len();
-        if node == MAX_NODES {
+        if node == MAX_SUBSCHEMAS {
             return None;
         }
         self.same_value.push(Vec::new());
