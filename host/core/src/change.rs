@@ -62,7 +62,8 @@ pub enum OutboxEffect {
     Remember {
         /// Id of the memory, unique over all sessions.
         id: String,
-        /// The memory, whose time is not set. The store sets it to the time at which the outbox item was stored.
+        /// The memory, without its time. The store sets the time of the memory to the time at which the outbox item
+        /// was stored.
         memory: Memory,
     },
     /// Delete the memories of a turn that the user has undone (D4, D5).
@@ -87,13 +88,13 @@ pub struct NewMessage {
     pub tokens: u32,
 }
 
-/// Content of a message. A tool result is only stored in the record of its call.
+/// Content of a message. A message does not contain tool results but refers to the call records that contain them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
     /// The parts of the message.
     Parts(Vec<Part>),
-    /// The result of the call with this id. The result itself is stored in the call's record.
+    /// The message is the result of the call with this id. The result itself is stored in the call's record.
     ResultOf(CallId),
 }
 
@@ -102,7 +103,7 @@ pub enum Body {
 pub struct HiddenMessage {
     /// Id of the message.
     pub id: MessageId,
-    /// Number of model calls that sent the message before it was removed.
+    /// Number of model calls in which the message was sent before it was removed.
     pub seen_count: u32,
     /// Why the message is removed.
     #[serde(default, skip_serializing_if = "HideReason::is_superseded")]

@@ -50,7 +50,7 @@ pub struct CloudEvent {
     /// Type of the event, in reverse-DNS or dotted form.
     #[serde(rename = "type")]
     pub event_type: String,
-    /// Subject of the session, which identifies the session.
+    /// The subject, a string that identifies the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// Time of the event in RFC 3339. None: the event has no time.

@@ -46,7 +46,7 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// A tool that is offered to the model. The name is already translated for the provider (L14).
+/// A tool that is offered to the model. Its name has already been translated to a name that the provider accepts (L14).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OfferedTool {
     /// Name of the tool that is valid for the provider.

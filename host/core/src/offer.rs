@@ -1,5 +1,5 @@
 //! Selects the tools that the host offers to a model if an agent has many tools (L25). The selected tools are those
-//! nearest to a query. The distance is measured by common words or by the meaning of the texts.
+//! nearest to a query, either by common words or by the similarity of embeddings.
 
 use crate::nearest::Index;
 
@@ -30,7 +30,7 @@ pub fn cosine(left: &[f32], right: &[f32]) -> f32 {
     if similarity.is_finite() { similarity as f32 } else { -1.0 }
 }
 
-/// Appends the other indices below `tool_count` in order until the list contains `count` indices.
+/// Appends the indices below `tool_count` that are not in the list, in order, until the list contains `count` indices.
 fn filled_up(mut nearest: Vec<usize>, tool_count: usize, count: usize) -> Vec<usize> {
     let others: Vec<usize> = (0..tool_count).filter(|index| !nearest.contains(index)).collect();
     nearest.extend(others);

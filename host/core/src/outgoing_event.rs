@@ -15,7 +15,7 @@ pub struct EventAttributes {
     pub id: String,
     /// Sender of the event: `agent-host/` and the agent's name.
     pub source: String,
-    /// Subject of the session, which identifies the session.
+    /// The subject, a string that identifies the session.
     pub subject: String,
     /// Time of the event in RFC 3339. None: the event has no time.
     pub time: Option<String>,

@@ -82,7 +82,7 @@ impl Redaction {
         self.redacted_text(text, Edges::Cut)
     }
 
-    /// Redacts bytes: each byte of a secret becomes a star. None: the bytes contain no secret.
+    /// Redacts bytes: each byte of a secret is replaced by `*`. None: the bytes contain no secret.
     pub fn bytes(&self, bytes: &[u8], edges: Edges) -> Option<Vec<u8>> {
         if self.is_empty() || bytes.len() < MIN_SECRET_LENGTH {
             return None;
@@ -103,7 +103,7 @@ impl Redaction {
         self.redacted_value(value, Edges::Whole)
     }
 
-    /// Whether the value contains neither a secret nor the beginning or end of a secret that was cut.
+    /// Whether the value contains no secret, not even the beginning or end of a secret that was cut.
     pub fn is_clean(&self, value: &Value) -> bool {
         let clean = |text: &String| self.bytes(text.as_bytes(), Edges::Cut).is_none();
         match value {
@@ -125,8 +125,8 @@ impl Redaction {
             _ => false,
         };
         may_spell_secret && {
-            // The characters of a secret may be separate strings in the list, so the text is also searched without
-            // separators.
+            // The characters of a secret may be separate strings in the list, so the text of the list is also searched
+            // without quotation marks, commas and brackets.
             let written = value.to_string();
             let joined: String =
                 written.chars().filter(|character| !matches!(character, '"' | ',' | '[' | ']')).collect();

@@ -54,7 +54,8 @@ enum Escape {
     Incomplete,
     /// The first byte does not begin an escape.
     Literal,
-    /// The pending bytes begin with an escape. The number is its length in bytes, and `Decoded` is what it represents.
+    /// The pending bytes begin with an escape. The number is the length of the escape in bytes, and `Decoded` contains
+    /// the bytes that the escape represents.
     Complete(usize, Decoded),
 }
 

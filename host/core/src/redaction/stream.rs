@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// The text that replaces a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replacement {
-    /// A star for each byte, so that the length of the text stays the same.
+    /// One `*` for each byte of the secret, so that the length of the text stays the same.
     Stars,
     /// The text `(secret)`. Valid UTF-8 stays valid.
     Mark,

@@ -15,7 +15,7 @@ const LONG_GAP: usize = 8;
 /// The element of [`Sentence::words`] for a comma. `*` and `~` do not match across a comma.
 const COMMA: &str = ",";
 
-/// A sentence as a list of words in lower case and commas.
+/// A sentence as a list of its words, in lower case, and its commas.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Sentence {
     pub(super) words: Vec<String>,

@@ -38,7 +38,7 @@ pub struct Output {
     pub interactions: u32,
     /// The model that answered last, as `provider/model`.
     pub model: String,
-    /// Subject of the session, which identifies the session.
+    /// The subject, a string that identifies the session.
     pub session: String,
     /// Number of the turn in its session, starting at 1.
     pub turn: u32,

@@ -67,7 +67,7 @@ const VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     version: u32,
-    /// Subject of the session, which identifies the session.
+    /// The subject, a string that identifies the session.
     pub session: String,
     /// Name of the agent in the configuration.
     pub agent: String,
