@@ -43,7 +43,7 @@ impl Change {
 /// commit and retries it if it fails, so the effect must be idempotent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutboxItem {
-    /// Id of the effect within the session. The same effect always has the same id.
+    /// Id of the effect within the session. If the same effect is requested again, it has the same id.
     pub id: String,
     /// The effect to perform.
     pub effect: OutboxEffect,
@@ -251,7 +251,7 @@ pub struct CallResult {
     /// The result as structured data. None: the tool returned no structured data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
-    /// Whether the call failed, from the model's point of view.
+    /// Whether the model is told that the call failed.
     pub is_error: bool,
     /// Cost of the attempt that produced the result. The cost is zero for a call that never ran.
     #[serde(default)]

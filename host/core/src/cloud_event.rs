@@ -45,7 +45,7 @@ pub struct CloudEvent {
     /// Id of the event, unique per source. The id of a request is the id of its tool call, which is unique over all
     /// sessions.
     pub id: String,
-    /// Sender of the event. The source of a request is `agent-host/` and the agent's name.
+    /// Sender of the event. The source of a request consists of `agent-host/` and the agent's name.
     pub source: String,
     /// Type of the event, in reverse-DNS or dotted form.
     #[serde(rename = "type")]

@@ -301,8 +301,8 @@ pub enum EventKind {
         /// Why the model did not answer.
         reason: String,
     },
-    /// A call is about to run. If a call was refused or denied before it ran, its attempt is 0 and an event with its
-    /// error follows.
+    /// A call is about to run. If a call was refused or denied before it ran, `attempt` is 0, and an event with the
+    /// call's error follows.
     ToolCall {
         /// Id of the tool call.
         call: CallId,

@@ -183,7 +183,7 @@ pub struct ValidatorRequest {
     pub structured: Option<Value>,
     /// JSON Schema of the agent's output. None: the agent has no schema.
     pub output_schema: Option<Value>,
-    /// Number of the attempt at an output, starting at 1.
+    /// Number of this attempt to produce an output, starting at 1.
     pub attempt: u32,
     /// Number of times that the model may still correct a rejected output. If it is 0, a rejection ends the turn.
     pub corrections_left: u32,

@@ -35,8 +35,9 @@ pub struct Redaction {
 }
 
 impl Redaction {
-    /// Creates a redaction of these values. In a value such as `Bearer KEY`, only the part after the space is secret.
-    /// If a value is text in Base64, such as a value for `Basic` authentication, the decoded text is secret too.
+    /// Creates a redaction that removes these values. In a value such as `Bearer KEY`, only the part after the space
+    /// is secret. If a value is text in Base64, such as a value for `Basic` authentication, the decoded text is
+    /// secret too.
     pub fn new<'v>(values: impl IntoIterator<Item = &'v str>) -> Self {
         let mut secrets = BTreeSet::new();
         for value in values.into_iter().map(str::trim) {
@@ -55,7 +56,7 @@ impl Redaction {
         Self { values: Arc::new(values), patterns }
     }
 
-    /// Returns a redaction of the secrets of `self` and `other`.
+    /// Returns a redaction that removes the secrets of both `self` and `other`.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         if other.values.is_subset(&self.values) {
@@ -72,7 +73,7 @@ impl Redaction {
         self.patterns.is_none()
     }
 
-    /// Redacts a complete text.
+    /// Redacts a text that has not been cut.
     pub fn whole(&self, text: String) -> String {
         self.redacted_text(text, Edges::Whole)
     }

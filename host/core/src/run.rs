@@ -106,7 +106,7 @@ pub struct Validation {
     /// The result of `task_completion` as the model wrote it (L18). None: the output is the text of a reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,
-    /// Number of the attempt at an output, starting at 1.
+    /// Number of this attempt to produce an output, starting at 1.
     pub attempt: u32,
     /// Number of times that the model may still correct a rejected output. If it is 0, a rejection ends the turn.
     pub corrections_left: u32,

@@ -22,7 +22,8 @@ const MAX_PATTERN_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Schema {
     validator: jsonschema::Validator,
-    /// Estimates the work of a check before the check. None: no estimate is needed, because every check is quick.
+    /// Estimates the work of checking a document before the document is checked. None: no estimate is needed, because
+    /// every check is quick.
     check_cost: Option<CheckCost>,
 }
 
@@ -167,7 +168,7 @@ mod tests {
     fn row_34_expensive_schemas_are_refused() {
         let mut deep = json!({"type": "object"});
         for _ in 0..10_000 {
-            // Here, the `json!` macro would copy the value.
+            // The `json!` macro is not used here, because it would copy the nested value.
             deep = Value::Object([("not".to_owned(), deep)].into_iter().collect());
         }
         assert!(matches!(Schema::compile(&deep), Err(SchemaError::TooLarge(_))));

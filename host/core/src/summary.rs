@@ -14,9 +14,9 @@ use std::collections::HashMap;
 const MAX_FILES: usize = 40;
 /// Maximum length of a file name in bytes. A longer argument is not treated as a file name.
 const MAX_FILE_NAME: usize = 200;
-/// Maximum number of characters that are kept of a message's first sentence.
+/// Maximum number of characters that a summary contains of a message's first sentence.
 const MAX_SENTENCE: usize = 200;
-/// Maximum number of characters that are kept of a call's arguments, and of its result.
+/// Maximum number of characters that a summary contains of a call's arguments, and of its result.
 const MAX_CALL_PART: usize = 80;
 /// Argument keys whose values are always treated as file names.
 const FILE_KEYS: [&str; 8] = ["path", "paths", "file", "files", "filename", "directory", "folder", "dir"];
@@ -57,8 +57,8 @@ pub struct Draft {
 }
 
 impl HistorySummary {
-    /// Creates the summary after another eviction. The draft's text replaces the earlier text, and its files are
-    /// appended to the earlier files. The summary is shortened to `limit` tokens.
+    /// Creates the summary after another eviction. The text of the draft replaces the earlier text, and the files of
+    /// the draft are appended to the earlier files. The summary is shortened to `limit` tokens.
     pub(crate) fn next(earlier: Option<&Self>, draft: Draft, evicted: EvictedMessages, limit: u32) -> Self {
         let empty = Self::default();
         let earlier = earlier.unwrap_or(&empty);

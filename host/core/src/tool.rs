@@ -6,7 +6,7 @@ use crate::model::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Properties of a tool that it declares (P2). By default, the host assumes that each call to the tool changes
+/// Properties that a tool declares about itself (P2). By default, the host assumes that each call to the tool changes
 /// something outside the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -26,7 +26,8 @@ pub struct Traits {
 }
 
 impl Traits {
-    /// Whether the host may run a call again without asking the user although an earlier attempt may have started (D3).
+    /// Whether the host may run a call again without asking the user, even if an earlier attempt may have changed
+    /// something (D3).
     pub fn repeatable(self) -> bool {
         self.read_only || self.idempotent
     }
@@ -87,7 +88,7 @@ pub enum ToolError {
         /// Description of the denied request, and how to grant it.
         message: String,
     },
-    /// The call may succeed later.
+    /// The call failed, but a later attempt may succeed.
     Unavailable {
         /// Message for the model.
         message: String,

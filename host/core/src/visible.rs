@@ -1,5 +1,5 @@
-//! Makes characters that are invisible or reorder text visible in everything that a user or a model reads. Stored texts
-//! keep these characters (invariant 4).
+//! Escapes invisible characters, including those that change the order of a text, in everything that a user or a model
+//! reads. Stored texts keep these characters (invariant 4).
 
 use crate::message::{Content, Message, Part};
 use crate::model::{ModelRequest, OfferedTool};
@@ -64,7 +64,8 @@ fn visible_message(message: &mut Message) {
                 Content::Json(json) => visible_json(json),
                 Content::Media(_) => {}
             }),
-            // The name of a media item is not sent, and the provider's data may be signed.
+            // The name of a media item is not sent to the model, and the provider's data must not change because it may
+            // be signed.
             Part::Media(_) | Part::Replay(_) => {}
         }
     }

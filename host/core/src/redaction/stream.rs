@@ -54,7 +54,7 @@ struct PendingOutput {
     is_secret: Vec<bool>,
     /// Position of the first pending byte in the text.
     from: u64,
-    /// Whether the last output before the pending bytes was a mark.
+    /// Whether the output directly before the pending bytes is the text that replaces a secret.
     after_mark: bool,
     /// Whether the text so far contains a secret.
     found: bool,

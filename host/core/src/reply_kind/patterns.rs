@@ -229,7 +229,7 @@ pub(super) const NUMBERS: &[&str] = &[
     "some", "few", "many",
 ];
 
-/// Words that end a gap of `~`.
+/// Words that `~` never matches.
 pub(super) const BARRIERS: &[&str] =
     &["no", "none", "nothing", "zero", "the", "and", "but", "or", "with", "while", "than", "not"];
 

@@ -157,8 +157,8 @@ fn matches_at_start(words: &[String], items: &[&str]) -> bool {
     }
 }
 
-/// Returns the words after a gap of zero words, of one word, and so on. The gap ends at a comma or a barrier, and after
-/// [`SHORT_GAP`] words.
+/// Returns the remaining words after a gap of zero words, after a gap of one word, and so on. The gap ends at a comma
+/// or a barrier, and after [`SHORT_GAP`] words.
 fn after_gap<'w>(words: &'w [String], barriers: &[&str]) -> impl Iterator<Item = &'w [String]> {
     let is_open = |word: &&String| *word != COMMA && !barriers.contains(&word.as_str());
     let open = words.iter().take(SHORT_GAP).take_while(is_open).count();

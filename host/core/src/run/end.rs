@@ -28,13 +28,13 @@ pub struct Output {
     pub data: serde_json::Value,
     /// Why the turn ended.
     pub finish: EndReason,
-    /// Whether the turn ended at a limit.
+    /// Whether the turn ended because it reached a limit.
     pub limit_reached: bool,
     /// Execution units of the whole turn (L5).
     pub execution_units: u64,
     /// Token usage of the whole turn.
     pub usage: Usage,
-    /// Number of model calls, including the last one at the limit (L4).
+    /// Number of model calls, including a last call that the turn made because it had reached its limit (L4).
     pub interactions: u32,
     /// The model that answered last, as `provider/model`.
     pub model: String,

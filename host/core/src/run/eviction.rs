@@ -201,8 +201,8 @@ impl Run {
         groups
     }
 
-    /// Whether a group may be evicted. System messages are never evicted. In the open turn, neither the first messages
-    /// nor messages that the model has not seen yet are evicted.
+    /// Whether a group may be evicted. Three kinds of messages are never evicted: system messages, the messages with
+    /// which the open turn began, and messages that the model has not seen yet.
     fn may_be_evicted(&self, group: &Range<usize>, turn: &Turn) -> bool {
         self.view[group.clone()].iter().all(|entry| {
             let is_earlier = entry.turn < turn.number;
@@ -214,9 +214,9 @@ impl Run {
 
 /// Returns the maximum number of tokens that the messages may have after an eviction.
 ///
-/// Normally this is the configured percentage. If the messages that must stay use almost this percentage, or more, the
-/// target is higher: it lies a quarter of the way from these messages to the threshold. The target always leaves enough
-/// tokens for a step.
+/// Normally, this target is the configured percentage of the tokens for messages. If the messages that must stay use
+/// almost as many tokens as the target, or more, the target is higher: the tokens of these messages, plus a quarter of
+/// the tokens that are left between them and the threshold. The target always leaves enough tokens for a step.
 fn target(load: &Load, staying: u64, turn: &Turn) -> u64 {
     let config = &turn.config;
     let high = percent(load.capacity_after, config.evict_at);

@@ -74,7 +74,7 @@ impl Run {
 /// ```
 #[derive(Debug, Default)]
 pub struct CutPoints {
-    /// Calls without a result in the messages so far.
+    /// Calls that have no result in the messages that have been added so far.
     open: Vec<CallId>,
     messages: Vec<MessageInfo>,
 }
@@ -104,7 +104,7 @@ impl CutPoints {
         self.messages.push(MessageInfo { id: message.id, is_cut_point: self.open.is_empty(), has_calls });
     }
 
-    /// Whether no message was added.
+    /// Whether no message has been added yet.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
@@ -144,11 +144,11 @@ impl CutPoints {
 fn nearest(before: Option<MessageId>, after: Option<MessageId>) -> String {
     match (before, after) {
         (Some(before), Some(after)) => {
-            format!("the nearest messages after which it can be cut are {before} and {after}")
+            format!("the nearest messages after which the session can be cut are {before} and {after}")
         }
         (Some(point), None) | (None, Some(point)) => {
-            format!("the nearest message after which it can be cut is {point}")
+            format!("the nearest message after which the session can be cut is {point}")
         }
-        (None, None) => "there is no message after which it can be cut".to_owned(),
+        (None, None) => "there is no message after which the session can be cut".to_owned(),
     }
 }

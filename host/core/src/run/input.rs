@@ -189,7 +189,8 @@ impl Retryability {
     }
 }
 
-/// How the host proceeds after a failed model call. A partial reply has had no effect.
+/// How the host proceeds after a failed model call. If a part of a reply arrived before the failure, that part has
+/// no effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AfterFailure {
@@ -255,7 +256,7 @@ pub struct Summarised {
 pub struct DispatchedCall {
     /// Id of the tool call.
     pub call: CallId,
-    /// Arguments from the call's record. The event contains them.
+    /// Arguments from the call's record. They are copied into the call's event.
     pub arguments: Value,
     /// The external response for which the call waits from now on. None: the host runs the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -367,7 +368,7 @@ pub enum Approval {
     NotNeeded,
     /// A user must be asked about the tool with this identity.
     Needed(Digest),
-    /// A user approved the tool earlier. The call only runs if the tool is still the same as in this grant.
+    /// A user approved the tool earlier. The call only runs if the tool still has the identity in this grant.
     Remembered(LastingGrant),
 }
 

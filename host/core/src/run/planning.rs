@@ -50,7 +50,7 @@ pub struct PlanBudgets {
 pub enum PlannerReply {
     /// The reply is a plan with these steps. If there are no steps, the answer needs no tools.
     Steps(Vec<PlannedStep>),
-    /// The reply is not a valid plan. The text is the reason.
+    /// The reply is not a valid plan, for the reason in this text.
     Invalid(String),
 }
 
@@ -91,9 +91,9 @@ enum Stage {
 /// The tools that a model call offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfferedTools<'t> {
-    /// The call offers all tools of the agent. The turn has no plan, and no selection of tools was made for it.
+    /// The call offers all tools of the agent, because the turn has no plan and no tools were selected for it.
     All,
-    /// The call offers the tools with these names, as their authors wrote them.
+    /// The call offers only the tools with these names. The names are spelled as the tools' authors wrote them.
     Only(&'t [String]),
     /// The call offers no tools.
     None,
@@ -304,7 +304,7 @@ impl Run {
         self.emit(change, EventKind::PlanFallback { reason: reason.to_owned() });
     }
 
-    /// Abandons the plan because all attempts with a model of the plan have failed. Returns whether there was a plan.
+    /// Abandons the plan because all attempts to call one of its models have failed. Returns whether there was a plan.
     pub(super) fn plan_failed(&mut self, model: &str, message: &str, change: &mut Change) -> PlanFailure {
         let Some(Turn { plan: Some(plan), model_index, .. }) = &self.turn else { return PlanFailure::NoPlan };
         let (model_index, budget) = (*model_index, plan.fallback);

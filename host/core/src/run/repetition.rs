@@ -27,9 +27,10 @@ const MAX_SHOWN_CHARACTERS: usize = 300;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Repetition {
-    /// The number of replies in which each failure occurred. The key is a fingerprint of the call and its error.
+    /// For each failure, the number of replies in which it occurred. The key is a fingerprint of the call and
+    /// its error.
     failures: BTreeMap<u64, u32>,
-    /// The number of the last reply in which each failure was counted. The key is the same as in `failures`.
+    /// For each failure, the number of the last reply in which it was counted. The keys are the same as in `failures`.
     counted_in: BTreeMap<u64, u32>,
     /// Names of the disabled tools, each with the fingerprint of the error that disabled the tool.
     #[serde(rename = "off")]
@@ -60,7 +61,7 @@ pub(super) enum Disabling {
     Impossible,
 }
 
-/// The consequence of a failure.
+/// What happens to the tool after a call to it has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Consequence {
     None,
@@ -74,7 +75,7 @@ impl Repetition {
         self.disabled.contains_key(tool).then(|| disabled_error(tool))
     }
 
-    /// Ends the sequence of errors, because another kind of reply came in between.
+    /// Ends the current sequence of equal errors, because another kind of reply has interrupted it.
     pub(super) fn interrupt(&mut self) {
         self.streak = None;
     }

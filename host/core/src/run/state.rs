@@ -358,8 +358,8 @@ impl Run {
         self.view.iter().filter(move |entry| entry.turn >= from)
     }
 
-    /// Replaces the arguments and results of the calls in [`Run::left_out`] by a short text. The calls and results
-    /// themselves stay, because providers require that each call has a result.
+    /// Replaces the contents of the calls in [`Run::left_out`] and of their results by a short text. The calls and
+    /// results themselves stay in the prompt, because providers require that each call has a result.
     pub fn without_rejected_results(&self, mut message: Message) -> Message {
         let is_left_out = |call: &CallId| self.left_out.contains(call);
         for part in message.parts.iter_mut().filter(|_| !self.left_out.is_empty()) {

@@ -19,7 +19,7 @@ use crate::plugin::{History, Lifecycle, OutputData, TraceContext};
 use crate::tool::{ModelUse, Violation};
 use crate::{prompt, tokens};
 
-// The results of calls that have not finished when the turn ends.
+// If a turn ends while calls are unfinished, these texts are the results of the calls.
 const CANCELLED_WAITING: &str = "cancelled before it ran";
 const CANCELLED_RUNNING: &str = "cancelled; outcome unknown";
 const FAILED_WAITING: &str = "not run: the turn ended with an error first";

@@ -184,7 +184,7 @@ fn l26_messages_are_evicted_before_a_final_answer_is_requested() {
     assert!(!step.last);
     session.answer("answer");
 
-    // The input alone leaves too few tokens. All other messages are evicted, and then the last call is made.
+    // The input alone leaves too few tokens for a step. All other messages are evicted, and then the last call is made.
     session.start(TurnInput::Text("q".repeat(28_000)), config);
     session.context(TurnContext { budget: SMALL, ..Default::default() });
     session.must(summarised("They talked."));
