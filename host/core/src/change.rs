@@ -43,7 +43,7 @@ impl Change {
 /// commit and retries it if it fails, so the effect must be idempotent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutboxItem {
-    /// Id of the effect within the session. If the same effect is requested again, it has the same id.
+    /// Id of the effect within the session. An effect keeps its id when it is retried.
     pub id: String,
     /// The effect to perform.
     pub effect: OutboxEffect,
@@ -190,7 +190,7 @@ pub enum CallChange {
         id: CallId,
         /// The new state.
         state: CallState,
-        /// Number of dispatches so far.
+        /// How often the call has been dispatched so far.
         attempt: u32,
     },
     /// A user edited the arguments before the call ran (L17). The model's message keeps the original arguments.
@@ -229,7 +229,7 @@ pub struct CallRecord {
     pub edited: Option<Value>,
     /// The state of the call.
     pub state: CallState,
-    /// Number of dispatches so far.
+    /// How often the call has been dispatched so far.
     pub attempt: u32,
     /// The result of the call. None: the call has not finished.
     pub result: Option<CallResult>,

@@ -160,7 +160,7 @@ pub fn extract(earlier: Option<&HistorySummary>, messages: &[impl Borrow<StoredM
         }
         lines.extend(calls(message).map(|(id, name, arguments)| {
             let outcome = results.get(id).map_or_else(|| "no result".to_owned(), Outcome::description);
-            format!("Called {name}({}): {outcome}", brief(&arguments.to_string(), MAX_CALL_PART))
+            format!("Called {name}({}): {outcome}", one_line(&arguments.to_string(), MAX_CALL_PART))
         }));
     }
     Draft { text: fit_lines(lines, 4 * limit as usize), files: files_of(&messages) }
@@ -201,7 +201,7 @@ fn results<'m>(messages: &[&'m StoredMessage]) -> HashMap<&'m CallId, Outcome> {
     let results = parts.filter_map(|part| match part {
         Part::ToolResult(result) => {
             let text = result_text(&result.content);
-            let first_line = brief(text.lines().next().unwrap_or_default(), MAX_CALL_PART);
+            let first_line = one_line(text.lines().next().unwrap_or_default(), MAX_CALL_PART);
             Some((&result.call_id, Outcome { is_error: result.is_error, first_line }))
         }
         _ => None,
@@ -241,11 +241,11 @@ fn first_sentence(text: &str) -> String {
             break;
         }
     }
-    brief(&line[..end], MAX_SENTENCE)
+    one_line(&line[..end], MAX_SENTENCE)
 }
 
 /// Returns the text on one line, cut after `max_characters` characters.
-fn brief(text: &str, max_characters: usize) -> String {
+fn one_line(text: &str, max_characters: usize) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match words.char_indices().nth(max_characters) {
         None => words,

@@ -259,7 +259,7 @@ mod tests {
 
     // Row 49, invariant 4: all text that a model reads is escaped. Data that a provider has signed stays unchanged.
     #[test]
-    fn row_49_a_request_hides_nothing() {
+    fn row_49_all_text_of_a_request_is_escaped() {
         const HIDDEN: &str = "\u{e0041}\u{202e}";
         let text = || format!("x{HIDDEN}");
         let result = ToolResult {

@@ -210,6 +210,7 @@ impl PendingOutput {
         }
     }
 
+    /// Removes the first `length` bytes from the pending output.
     fn forget(&mut self, length: usize) {
         self.bytes.drain(..length);
         self.is_secret.drain(..length);

@@ -98,7 +98,7 @@ impl Run {
         dropped.prompts = std::mem::take(&mut self.queued_prompts).len();
         // If the turn has ended, its state has no effect any more.
         if let Some(turn) = self.turn.as_mut().filter(|turn| !turn.is_over()) {
-            turn.drop_authority(terms, &mut dropped);
+            turn.drop_claims(terms, &mut dropped);
         }
         (self, dropped)
     }
@@ -149,7 +149,7 @@ impl Run {
 }
 
 impl Turn {
-    fn drop_authority(&mut self, terms: &ImportTerms, dropped: &mut DroppedClaims) {
+    fn drop_claims(&mut self, terms: &ImportTerms, dropped: &mut DroppedClaims) {
         let unset = LoopConfig::default();
         dropped.user = self.config.user.take().filter(|user| Some(user) != terms.user.as_ref());
         self.config.user.clone_from(&terms.user);
@@ -195,7 +195,7 @@ mod tests {
 
     // P14, row 38: stored limits can narrow the agent's limits but never widen them.
     #[test]
-    fn p14_stored_limits_never_widen_the_agents() {
+    fn p14_stored_limits_never_widen_the_limits_of_the_agent() {
         let current = LoopConfig { max_interactions: 3, max_depth: 1, ..LoopConfig::default() };
         let claimed = LoopConfig {
             max_interactions: 4_000_000,

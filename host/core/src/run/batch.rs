@@ -107,7 +107,7 @@ impl BatchCall {
     }
 
     /// Returns the change that writes the call's current state to the call's record.
-    pub(super) fn moved(&self) -> CallChange {
+    pub(super) fn state_change(&self) -> CallChange {
         let state = match self.state {
             CallProgress::Waiting => CallState::Waiting,
             CallProgress::AwaitingApproval { .. } => CallState::AwaitingApproval,

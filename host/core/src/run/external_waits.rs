@@ -36,7 +36,7 @@ impl Batch {
     ) -> Result<(), &'static str> {
         let call = self.call_mut(id).ok_or(NO_SUCH_CALL)?;
         call.state = CallProgress::Outstanding { awaits: awaits.cause };
-        change.calls.push(call.moved());
+        change.calls.push(call.state_change());
         let name = call.name.clone();
         *self.outstanding.entry(name).or_default() += 1;
         // The effect has the id of the call, so sending it again changes nothing.
@@ -117,7 +117,7 @@ impl Run {
         call.authorization = None;
         call.request = Some(request);
         call.spent_cost = approval.cost;
-        change.calls.push(call.moved());
+        change.calls.push(call.state_change());
         self.announce_suspension(change);
     }
 
@@ -218,7 +218,7 @@ impl Run {
         call.state = CallProgress::Waiting;
         call.authorization = Some(Authorization::Answered(grant.clone()));
         let name = call.approval_name().to_owned();
-        change.calls.push(call.moved());
+        change.calls.push(call.state_change());
         change.calls.extend(edited.map(|arguments| CallChange::Edited { id: id.clone(), arguments }));
         let verdict = match scope {
             GrantScope::Once => ApprovalOutcome::Once,
@@ -259,7 +259,7 @@ impl Run {
         let was_answered = call.authorization.take().is_some() || was_asking;
         call.state = CallProgress::AwaitingApproval { identity: Some(digest) };
         if !was_asking {
-            change.calls.push(call.moved());
+            change.calls.push(call.state_change());
         }
         let name = call.approval_name().to_owned();
         // A call that was never approved has no answer that could become void.

@@ -129,6 +129,7 @@ impl Plan {
         }
     }
 
+    /// Continues the plan with the step at this index or, after the last step, with the answer.
     fn enter(&mut self, index: usize) {
         self.stage = if index < self.steps.len() { Stage::Step(index) } else { Stage::Synthesis };
         self.failure = None;
@@ -169,7 +170,7 @@ impl Run {
     /// Adjusts the plan before a step. If the turn has reached its limit of interactions, the remaining steps are
     /// skipped and the answer is written. If the prompt is too large for the next model of the plan, the plan is
     /// abandoned.
-    pub(super) fn steer_plan(&mut self, change: &mut Change) {
+    pub(super) fn adjust_plan(&mut self, change: &mut Change) {
         let (messages, budget) = (self.sent_tokens(), self.prompt_budget());
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let Some(plan) = &mut turn.plan else { return };

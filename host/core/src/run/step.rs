@@ -53,7 +53,7 @@ impl Run {
 
     /// Begins the next step. The step is the last one if no interactions or too few tokens are left (L4, L26).
     pub(super) fn begin_step(&mut self, change: &mut Change) {
-        self.steer_plan(change);
+        self.adjust_plan(change);
         let (messages, budget) = (self.sent_tokens(), self.prompt_budget());
         let count = self.sent().count() as u32;
         let sections = self.system_sections().into_iter().map(|section| section.name).collect();
@@ -413,7 +413,7 @@ impl Run {
                         return self.inconsistent(contradiction);
                     }
                 }
-                None => change.calls.push(call.moved()),
+                None => change.calls.push(call.state_change()),
             }
             if runs {
                 events.push(EventKind::ToolCall { call: id, name, arguments, attempt });

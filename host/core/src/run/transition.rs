@@ -265,7 +265,7 @@ impl Run {
         let mut unknown = Vec::new();
         for call in batch.calls.iter_mut().filter(|call| call.state.is_running()) {
             call.state = if call.repeatable { CallProgress::Waiting } else { CallProgress::OutcomeUnknown };
-            change.calls.push(call.moved());
+            change.calls.push(call.state_change());
             if !call.repeatable {
                 unknown.push(EventKind::OutcomeUnknown { call: call.id.clone(), name: call.name.clone() });
             }
@@ -284,7 +284,7 @@ impl Run {
                 };
                 let Some(call) = batch.call_mut(id) else { return self.inconsistent(NO_SUCH_CALL) };
                 call.state = CallProgress::Waiting;
-                change.calls.push(call.moved());
+                change.calls.push(call.state_change());
                 self.announce_resumption(change);
             }
             Decision::Failed(message) => self.settle_waiting(id, text_result(&message, true), change),
