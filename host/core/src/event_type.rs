@@ -149,8 +149,8 @@ fn skeleton(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).filter_map(look_alike).collect()
 }
 
-/// Maps a character to the letter of `agent-host` that it looks like. Such characters are full-width forms, digits and
-/// letters of other alphabets. None: the character is a separator or an unknown character.
+/// Maps a character to the letter of `agent-host` that it looks like. Full-width forms, digits and letters of other
+/// alphabets can look like such a letter. None: the character is a separator or an unknown character.
 fn look_alike(character: char) -> Option<char> {
     Some(match character {
         '\u{ff01}'..='\u{ff5e}' => {

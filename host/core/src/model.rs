@@ -174,6 +174,6 @@ pub enum Delta {
     Thinking(String),
     /// The model's thinking has ended.
     ThinkingEnd,
-    /// The text and thinking of this reply that were streamed so far must be discarded.
+    /// All text and thinking that were streamed for the current reply must be discarded.
     Clear,
 }

@@ -3,8 +3,8 @@
 
 use crate::nearest::Index;
 
-/// Returns the indices of the `count` tools whose names and descriptions have the most important words in common with
-/// the query, nearest first. Tools that share no word with the query follow in their original order.
+/// Returns the indices of the `count` tools nearest to the query by BM25 over the words of their names and
+/// descriptions, nearest first. Tools that share no word with the query follow in their original order.
 pub fn nearest_by_words(tools: &Index, query: &str, count: usize) -> Vec<usize> {
     let nearest = tools.nearest(query, count);
     filled_up(nearest.into_iter().map(|(index, _)| index).collect(), tools.len(), count)

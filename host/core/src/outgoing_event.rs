@@ -13,7 +13,7 @@ use std::ops::Deref;
 pub struct EventAttributes {
     /// Id of the event, unique per source and the same for every repetition. The id is also the deduplication id.
     pub id: String,
-    /// Sender of the event. It consists of `agent-host/` and the agent's name.
+    /// Sender of the event, which consists of `agent-host/` and the agent's name.
     pub source: String,
     /// The subject, a string that identifies the session.
     pub subject: String,

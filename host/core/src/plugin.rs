@@ -107,7 +107,7 @@ pub struct BuilderMemory {
     pub recollections: Vec<Recollection>,
 }
 
-/// Token budget of a prompt, as the host counts it for the model.
+/// Token budget of a prompt, as the host counts tokens for the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     /// Tokens that system text and messages may use together.
@@ -140,8 +140,7 @@ pub struct BuilderRequest {
 /// A context builder's response to a [`BuilderRequest`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BuiltPrompt {
-    /// System sections. The host sends the sections whose text stays the same first. Apart from this, the order stays
-    /// the same.
+    /// System sections. The host sends those whose text stays the same first, and otherwise keeps their order.
     pub system: Vec<Section>,
     /// Whether the messages of earlier turns are sent to the model.
     pub history: History,

@@ -176,8 +176,8 @@ impl SubstringAutomaton {
         new
     }
 
-    /// Returns a length for each state. It is the length of the longest suffix of the state's longest substring that is
-    /// itself the longest substring of a state in `suffix_states`, or 0 if there is no such suffix.
+    /// For each state, returns the length of the longest suffix of the state's longest substring that is itself the
+    /// longest substring of a state in `suffix_states`, or 0 if there is no such suffix.
     fn longest_suffixes(&self, suffix_states: &[u32]) -> Vec<u32> {
         let mut lengths = vec![0; self.length.len()];
         for state in suffix_states {

@@ -75,7 +75,7 @@ impl Weight {
 
     /// Creates a weight, rounded to the nearest millionth. None: `units` is not between 0 and [`Weight::MAX`].
     pub fn of(units: f64) -> Option<Self> {
-        // Within these bounds, the conversion only loses fractions of a millionth.
+        // For a value between 0 and the maximum weight, the conversion only loses fractions of a millionth.
         (0.0..=f64::from(Self::MAX)).contains(&units).then(|| Self((units * f64::from(MILLION)).round() as u32))
     }
 

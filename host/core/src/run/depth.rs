@@ -1,5 +1,5 @@
-//! Converts JSON that is nested too deeply to text. `serde_json` parses at most 127 levels. The limit here is lower,
-//! because a value is stored inside a state, a message or an event, which add further levels.
+//! Converts a JSON value to text if the value is nested too deeply. `serde_json` parses at most 127 levels. The limit
+//! here is lower, because a value is stored inside a state, a message or an event, which add further levels.
 
 use crate::change::CallResult;
 use crate::message::{Content, Part, TurnInput};

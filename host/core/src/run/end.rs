@@ -93,9 +93,9 @@ pub enum TurnError {
         by: String,
         /// Number of outputs that were rejected.
         attempts: u32,
-        /// The problems of the last output.
+        /// The problems of the output that was rejected last.
         problems: Vec<Violation>,
-        /// The last output.
+        /// The output that was rejected last.
         last_reply: String,
     },
     /// Too many consecutive replies called no tool although only a tool may end the turn (L19).

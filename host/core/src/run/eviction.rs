@@ -182,8 +182,8 @@ impl Run {
     }
 
     /// Returns the groups of messages that are evicted together, as ranges of indices in the view. A message with calls
-    /// and its results form a group, and each other message is its own group. If the roles are unknown, a whole turn is
-    /// a group.
+    /// and the results of these calls form a group, and every other message forms a group by itself. If the roles are
+    /// unknown, a whole turn is a group.
     fn groups(&self) -> Vec<Range<usize>> {
         let mut groups: Vec<Range<usize>> = Vec::new();
         for (index, entry) in self.view.iter().enumerate() {

@@ -27,7 +27,7 @@ pub(super) struct ServiceApproval {
 }
 
 impl Batch {
-    /// Marks a call as outstanding. The event that requests its answer is sent with the same commit.
+    /// Marks a call as outstanding. The event that requests the call's answer is stored in the same commit.
     pub(super) fn mark_outstanding(
         &mut self,
         id: &CallId,
@@ -141,7 +141,7 @@ impl Run {
     }
 
     /// Handles an outstanding call whose time limit has passed. If the call was a question to the user, the turn ends
-    /// (L18). Otherwise the call gets an error result.
+    /// (L18). Any other call gets an error result.
     pub(super) fn expire(&mut self, id: &CallId, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return self.inconsistent(NO_OPEN_BATCH);

@@ -127,7 +127,7 @@ impl CutPoints {
             return Ok(at);
         }
         // The message belongs to a group of calls and results, which ends at the next cut point. If another group
-        // begins before the next cut point, the results of this group are missing.
+        // begins before the next cut point, results of the message's group are missing.
         let mut later = self.messages[wanted + 1..].iter().take_while(|message| !message.has_calls);
         let end = later.find(|message| message.is_cut_point).map(|message| message.id);
         end.ok_or_else(|| {

@@ -256,7 +256,7 @@ pub struct Summarised {
 pub struct DispatchedCall {
     /// Id of the tool call.
     pub call: CallId,
-    /// Arguments from the call's record. They are copied into the call's event.
+    /// Arguments from the call's record, which are copied into the call's event.
     pub arguments: Value,
     /// The external response for which the call waits from now on. None: the host runs the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]

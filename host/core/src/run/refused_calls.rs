@@ -61,8 +61,8 @@ fn refuse_cut(call: &mut ResolvedCall) {
     }
 }
 
-/// Returns the error for the first [`MAX_CALLS`] calls of a reply with too many calls. The other calls are only stored
-/// in the step record.
+/// Returns the error for the first [`MAX_CALLS`] calls of a reply with too many calls. The calls after them are only
+/// stored in the step record.
 fn too_many(call_count: usize) -> ToolError {
     let message = format!(
         "too many calls in one reply: {call_count}, at most {MAX_CALLS}: none of them ran; call again with fewer, and more of \

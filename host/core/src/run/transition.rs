@@ -255,8 +255,8 @@ impl Run {
         self.end_turn(TurnEnd::Failed(error), change);
     }
 
-    /// Recovers after the host stopped. Calls that were running wait to run again if they can be repeated. Otherwise
-    /// they need a user's decision (D3).
+    /// Recovers after the host stopped. Calls that were running wait to run again if they can be repeated, and need a
+    /// user's decision if they cannot (D3).
     fn recover(&mut self, change: &mut Change) {
         self.clear_stream(change);
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {

@@ -119,7 +119,7 @@ pub struct PinnedPlugin {
     /// Digest of the plugin's component.
     pub digest: Digest,
     /// If a user has rolled the plugin back, the digest of the version in the plugin's file, which this version
-    /// replaces. None: this is the version in the plugin's file.
+    /// replaces. None: the turn uses the version in the plugin's file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead_of: Option<Digest>,
 }

@@ -341,8 +341,9 @@ fn l24_a_disabled_tool_cannot_be_called_in_a_later_step() {
     assert_eq!(role(&session), ModelRole::Synthesizer);
 }
 
-/// L18, L24: a loop-breaking call is deferred if the reply also contains the call of a step. Otherwise the
-/// loop-breaking call is performed. If the result of the loop-breaking call is rejected, the plan is abandoned.
+/// L18, L24: a loop-breaking call is deferred if the reply also contains the call of a step. If the reply contains
+/// no such call, the loop-breaking call is performed. If the result of the loop-breaking call is rejected, the plan
+/// is abandoned.
 #[test]
 fn l24_a_steps_call_takes_precedence_over_a_loop_breaking_call() {
     let done = || {
