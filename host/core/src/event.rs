@@ -148,7 +148,7 @@ impl From<StoredSuspension> for Suspension {
     }
 }
 
-/// Why the host did not accept a reply as the end of the turn (L23).
+/// Why the host did not accept a reply without a tool call as the end of the turn (L23).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NudgeCause {
@@ -364,7 +364,7 @@ pub enum EventKind {
         /// The text that reminds the model to call a tool.
         reminder: String,
     },
-    /// The host did not accept a reply as the end of the turn, and the model continues (L23).
+    /// The host did not accept a reply as the end of the turn, and told the model to continue (L23).
     Nudge {
         /// Why the reply was not accepted.
         cause: NudgeCause,

@@ -63,7 +63,7 @@ impl Schema {
         Ok(Self { validator, check_cost })
     }
 
-    /// Validates a value. The error lists at most ten violations.
+    /// Validates a value against the schema. The error lists at most ten violations.
     pub fn check(&self, value: &Value) -> Result<(), Vec<Violation>> {
         if let Some(check_cost) = &self.check_cost
             && check_cost.checks(value) > MAX_CHECKS

@@ -103,7 +103,8 @@ impl HistorySummary {
         self.tokens = self.measured();
     }
 
-    /// Returns the summary for a fork of the session. `until` is the last message in the fork, and `turn` is its turn.
+    /// Returns the summary for a fork of the session. `until` is the last message in the fork, and `turn` is the turn
+    /// of that message.
     pub(crate) fn forked(&self, until: MessageId, turn: u32) -> Self {
         let mut fork =
             Self { messages: 0, through_message: 0, through_turn: self.through_turn.min(turn), ..self.clone() };

@@ -203,7 +203,7 @@ impl TaggedReader {
         }
     }
 
-    /// Emits text that looked like the beginning of a tag.
+    /// Emits text that looked like the beginning of a tag but is not part of a tag.
     fn show(&mut self, text: &str, shown: &mut String) {
         text.chars().for_each(|character| self.code.push(character));
         self.emit_blank(shown);

@@ -16,7 +16,7 @@ const CLOSING: &str = "</think>";
 #[derive(Debug, Default)]
 pub struct ThinkingSplitter {
     position: Position,
-    /// Text that may be the beginning of an opening tag, with the white space before it.
+    /// Text that was held back because it may be the beginning of an opening tag, with the white space before it.
     pending: String,
     /// Number of bytes of a tag that have matched.
     matched: usize,

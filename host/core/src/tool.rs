@@ -33,7 +33,7 @@ impl Traits {
     }
 }
 
-/// A tool's definition of itself (P2).
+/// The definition that a tool gives of itself (P2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolDefinition {
     /// Name as the tool's author wrote it: 1 to 128 letters, digits, `_`, `-` or `.`.

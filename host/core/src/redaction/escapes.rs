@@ -44,7 +44,7 @@ pub(super) fn may_begin(byte: u8) -> bool {
 /// Decoder of one layer of escapes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Unescape {
-    /// Bytes that may begin an escape.
+    /// Bytes that have been read and may be the beginning of an escape.
     pending: Vec<Symbol>,
 }
 
@@ -203,8 +203,8 @@ fn reference(bytes: &[u8]) -> Escape {
     }
 }
 
-/// Decodes only the characters that quoted-printable must encode. In most texts, `=` before other letters and digits is
-/// not an escape.
+/// Decodes an escape only if it stands for a character that quoted-printable must encode. In most texts, `=` before
+/// other letters and digits is not an escape.
 fn quoted_printable(bytes: &[u8]) -> Escape {
     match bytes.get(1) {
         None => Escape::Incomplete,

@@ -61,7 +61,7 @@ impl Run {
 }
 
 /// The messages after which a session can be cut: those after which no call waits for its result, so that a call and
-/// its result are never separated. It keeps a few bytes for each message.
+/// its result are never separated. Only a few bytes are kept for each message.
 ///
 /// ```
 /// use agent_core::message::{Part, Role, StoredMessage};

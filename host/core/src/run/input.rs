@@ -332,7 +332,7 @@ pub struct ResolvedReply {
     /// Media items that were masked for this model call and stay masked (P4).
     #[serde(default)]
     pub masks: Vec<Mask>,
-    /// Calls in the text that could not be parsed (L20).
+    /// Calls that the model wrote into its text and that the host could not parse (L20).
     #[serde(default)]
     pub unreadable: Vec<UnreadableCall>,
     /// The text as the model wrote it, including the calls in `unreadable`. Empty if there are no such calls.

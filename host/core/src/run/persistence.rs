@@ -129,7 +129,7 @@ impl Run {
         }
     }
 
-    /// Whether the persistence setting is on and this text would not be accepted as an answer.
+    /// Whether the persistence setting is on and the host would not accept this text as an answer.
     pub(super) fn would_be_nudged(&self, text: &str) -> bool {
         let Some(turn) = self.turn.as_ref().filter(|turn| turn.config.persistence) else { return false };
         let tools = if turn.effort.called { ToolUse::Some } else { ToolUse::None };

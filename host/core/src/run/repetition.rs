@@ -1,4 +1,4 @@
-//! Handles calls that fail in the same way repeatedly: the host disables the tool (L28) or ends the turn (L19).
+//! Handles calls that repeatedly fail in the same way: the host disables the tool (L28) or ends the turn (L19).
 
 use super::batch::{BatchCall, CallProgress};
 use super::end::TurnError;
@@ -180,8 +180,8 @@ impl Run {
         }
     }
 
-    /// Returns the error that ends the turn. None: the same error has not occurred in too many consecutive replies
-    /// (L19).
+    /// Returns the error that ends the turn. None: the number of consecutive replies with the same error is still below
+    /// the maximum (L19).
     pub(super) fn repeated_error(&mut self) -> Option<TurnError> {
         let turn = self.turn.as_mut().filter(|turn| turn.config.finish == Finish::Tool)?;
         let Phase::Working(batch) = &turn.phase else { return None };

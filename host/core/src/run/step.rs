@@ -459,8 +459,8 @@ impl Run {
         entry.state = CallProgress::Finished { tokens, end: Some(end), answered };
         let BatchCall { name, spent_cost: spent, attempt, .. } = call;
         let cost = if result.cost == CallCost::default() { spent } else { result.cost };
-        // If the call never ran, its `tool_call` event is still missing (L30). The host adds the arguments from the
-        // call's record later.
+        // If the call never ran, its `tool_call` event has not been emitted yet (L30). The host adds the arguments from
+        // the call's record later.
         if attempt == 0 {
             let arguments = Value::Null;
             self.emit(change, EventKind::ToolCall { call: id.clone(), name: name.clone(), arguments, attempt });

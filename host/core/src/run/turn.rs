@@ -270,7 +270,7 @@ impl Turn {
     }
 }
 
-/// Returns 1 for a model call outside the steps, and 0 if no model was called.
+/// Returns the number of model calls to count for work outside the steps: 1, or 0 if no model was called.
 pub(super) fn answered(usage: Usage) -> u64 {
     u64::from(usage != Usage::default())
 }

@@ -38,7 +38,7 @@ fn l20_every_path_of_the_parsing_diagram() {
     // Invalid JSON between the tags is a parse error.
     let (text, calls) = read("I count.\n<tool>{\"server_name\": \"local\", }</tool>");
     assert_eq!((text.as_str(), codes(&calls)), ("I count.", vec!["parse_error"]));
-    // A call without `server_name` or `tool_name` has a missing field.
+    // A call without `server_name` or `tool_name` is reported as a call with a missing field.
     for (body, missing) in [
         (r#"{"tool_name": "t"}"#, "server_name"),
         (r#"{"server_name": "local", "arguments": {}}"#, "tool_name"),
