@@ -37,8 +37,9 @@ pub struct LastingGrant {
     /// Digest of the arguments' canonical JSON. None: the grant covers any arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Digest>,
-    /// Digests of the configuration and the executor with which the user agreed to run the tool. None: the grant comes
-    /// from an older version of the host, which did not record these digests. Such a grant is not valid.
+    /// Digests of the agent's configuration and of the tool's executor at the time when the user approved the call.
+    /// None: the grant comes from an older version of the host, which did not record these digests. Such a grant is
+    /// not valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<ApprovalScope>,
 }

@@ -93,8 +93,8 @@ impl ApprovalRules {
     }
 }
 
-/// Returns the part of a tool name or pattern before the first `.`, which is the name of the tool's source. None: the
-/// rule contains no `.`, or the part contains a `*`.
+/// Returns the name of the tool's source, which is the part of a tool name or pattern before the first `.`. None: the
+/// rule contains no `.`, or this part contains a `*`.
 pub fn rule_source(rule: &str) -> Option<&str> {
     rule.split_once('.').map(|(source, _)| source).filter(|source| !source.contains('*'))
 }

@@ -41,7 +41,7 @@ impl Sentence {
     }
 }
 
-/// Returns the sentences of a text without code, quotations and block quotes.
+/// Returns the sentences of a text, leaving out code, quotations and block quotes.
 pub(super) fn sentences(text: &str) -> Vec<Sentence> {
     let text = text.replace(['’', '‘'], "'");
     let mut sentences = Vec::new();

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 /// Number of consecutive replies without a tool call after which the turn ends with an error, if only a tool may end
 /// the turn (L19).
 const MAX_REPLIES_WITHOUT_CALL: u32 = 5;
-/// Maximum number of nudges for each cause. Deflections are counted in the whole turn, and incomplete replies since the
-/// last tool call.
+/// Maximum number of nudges for each cause. Deflections are counted over the whole turn, but incomplete replies only
+/// since the last tool call.
 const MAX_NUDGES: u32 = 3;
 /// Number of consecutive empty replies after which the host asks for a summary.
 const EMPTY_BEFORE_SUMMARY: u32 = 3;

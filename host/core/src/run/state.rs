@@ -1,5 +1,5 @@
-//! The state of a run. The state contains everything that is needed to continue the session on any host, but
-//! no messages.
+//! The state of a run. Except for the messages, the state contains everything that is needed to continue the session on
+//! any host.
 
 use super::Action;
 use super::authority::MAX_BUILDER_STATE;
