@@ -25,8 +25,7 @@ pub(super) struct SubstringAutomaton {
     width: usize,
     /// The transition table. Each state has a row with the next state for each of the `width` columns.
     next: Vec<u32>,
-    /// For each state, the state that represents the longest suffix of the state's substrings that it does not
-    /// represent itself.
+    /// The suffix link of each state: the state of the longest suffix of its substrings that belongs to another state.
     link: Vec<u32>,
     /// For each state, the length of its longest substring.
     length: Vec<u32>,

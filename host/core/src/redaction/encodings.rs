@@ -54,8 +54,8 @@ fn plain_forms(value: &[u8]) -> [Vec<u8>; 2] {
     [plain, backwards]
 }
 
-/// Returns the value in Base64 at each of the three possible offsets, without the digits that also encode bits of other
-/// bytes.
+/// Returns the value in Base64 at each of the three possible offsets, without the digits that also encode bits of
+/// neighbouring bytes.
 fn base64_forms(value: &[u8]) -> [Vec<u8>; 3] {
     [0, 1, 2].map(|before| {
         let encoded = STANDARD_NO_PAD.encode([vec![0; before], value.to_vec()].concat());

@@ -11,8 +11,8 @@ use crate::tool::ToolError;
 impl Run {
     /// Checks whether the open turn may delegate to an agent. The error is a message for the model.
     ///
-    /// An agent that is already in the chain of delegations would wait for itself, so this is an error.
-    /// [`LoopConfig::max_depth`] limits the length of the chain.
+    /// An agent that is already in the chain of delegations would wait for itself, so delegating to such an agent is an
+    /// error. [`LoopConfig::max_depth`] limits the length of the chain.
     pub fn may_delegate(&self, agent: &str) -> Result<(), ToolError> {
         let Some(Turn { config, .. }) = &self.turn else {
             return Err(ToolError::Failed { message: "no turn is open".to_owned() });

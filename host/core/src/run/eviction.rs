@@ -161,7 +161,8 @@ impl Run {
                 evicted.extend(self.view[group].iter().map(|entry| entry.id));
             }
         }
-        // An eviction changes the prompt. If an eviction frees only a few tokens, it waits until the tokens are needed.
+        // An eviction changes the prompt. An eviction that would free only a few tokens is postponed until the tokens
+        // are needed.
         let frees_too_little = remaining > load.high && (load.view - remaining) * 10 < load.capacity;
         (!evicted.is_empty() && (load.is_tight || !frees_too_little)).then_some(evicted)
     }

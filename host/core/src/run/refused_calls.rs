@@ -12,8 +12,8 @@ use crate::tool::{ToolError, Violation};
 pub const MAX_CALLS: usize = 128;
 
 impl Run {
-    /// Refuses the calls that must not run. This happens before the calls with the highest priority are selected, so
-    /// that a refused call does not defer other calls.
+    /// Refuses the calls that must not run. A call is refused before the calls with the highest priority are selected,
+    /// so that a refused call does not defer other calls.
     pub(super) fn refuse_unrunnable_calls(&self, reply: &mut ResolvedReply) {
         let call_count = reply.calls.len();
         if call_count > MAX_CALLS {

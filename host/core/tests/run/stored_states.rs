@@ -27,7 +27,7 @@ use std::path::PathBuf;
 
 /// The sets of stored states, each with its minimum number of states.
 const SETS: [(&str, usize); 2] = [("v1", 36), (LAST, 70)];
-/// The newest set, to which the states that this version of the host adds are written.
+/// The newest set. New states of this version of the host are written to this set.
 const LAST: &str = "v2";
 
 fn directory(set: &str, folder: &str) -> PathBuf {
