@@ -73,8 +73,8 @@ pub enum EventTypeError {
     Reserved(String),
     /// The type is empty, too long, or has characters that are not allowed.
     #[error(
-        "the event type \"{0}\" cannot be used: an event type has 1 to {MAX_LENGTH} characters, which are ASCII letters \
-         and digits and any of `. - _ / : ~ + @ #`"
+        "the event type \"{0}\" cannot be used: an event type has 1 to {MAX_LENGTH} characters, each of which is an \
+         ASCII letter, an ASCII digit or one of `. - _ / : ~ + @ #`"
     )]
     Malformed(String),
 }

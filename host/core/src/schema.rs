@@ -87,10 +87,10 @@ impl Schema {
 
 /// Returns the estimator for the work of a check. None: no estimate is needed, because every check is quick.
 fn check_cost(schema: &Value) -> Result<Option<CheckCost>, SchemaError> {
-    let circular = || SchemaError::Invalid("a part of it refers to itself without going down into the data".to_owned());
+    let circular = || SchemaError::Invalid("a subschema refers to itself without descending into the data".to_owned());
     let check_cost = CheckCost::of(schema).ok_or_else(circular)?;
     if check_cost.checks(&Value::Null) > MAX_CHECKS {
-        return Err(SchemaError::TooLarge(format!("it checks one value more than {MAX_CHECKS} times")));
+        return Err(SchemaError::TooLarge(format!("it checks a single value more than {MAX_CHECKS} times")));
     }
     Ok((!check_cost.is_always_small()).then_some(check_cost))
 }

@@ -1,5 +1,6 @@
 //! Converts a JSON value to text if the value is nested too deeply. `serde_json` parses at most 127 levels. The limit
-//! here is lower, because a value is stored inside a state, a message or an event, which add further levels.
+//! of this module is lower, because a value is stored inside a state, a message or an event, and each of these adds
+//! further levels.
 
 use crate::change::CallResult;
 use crate::message::{Content, Part, TurnInput};

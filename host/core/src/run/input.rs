@@ -447,7 +447,8 @@ pub enum InputError {
     NothingToUndo,
     /// The queue of prompts is full.
     #[error(
-        "the session queues at most {MAX_QUEUED_PROMPTS} prompts, or {} KiB of them, until its open turn has ended; try again then",
+        "the session's queue is full: while a turn is open, at most {MAX_QUEUED_PROMPTS} prompts with a total of {} \
+         KiB can wait; try again when the turn has ended",
         MAX_QUEUED_PROMPT_BYTES >> 10
     )]
     NoRoomForPrompt,

@@ -10,7 +10,7 @@ use crate::event::EventKind;
 use crate::plan::PlanStep;
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of characters that are quoted from an error in the reason for abandoning a plan.
+/// Maximum number of characters that the reason for abandoning a plan quotes from an error.
 const MAX_QUOTED: usize = 300;
 
 /// The role of the model that is called.
@@ -221,7 +221,7 @@ impl Run {
         };
         self.emit(change, EventKind::StreamClear);
         // Unreadable calls are reported as in any reply (L20). Unreadable calls are not added to the history, because
-        // no model continues from these calls.
+        // the model that wrote them is not asked to correct them.
         self.report_unreadable(&reply.unreadable, change);
         self.abandon_plan(&failure, change);
         self.next_step(change);
@@ -296,8 +296,8 @@ impl Run {
         }
     }
 
-    /// Abandons the plan. The agent's own model continues. That model sees the results so far in the history, so no
-    /// call runs again.
+    /// Abandons the plan. The agent's own model continues. The history shows that model the results so far, so it need
+    /// not repeat any call.
     pub(super) fn abandon_plan(&mut self, reason: &str, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let Some(plan) = turn.plan.take() else { return self.inconsistent("the turn has no plan") };
