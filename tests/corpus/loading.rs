@@ -111,7 +111,7 @@ fn row_34_refuses_or_limits_expensive_schemas() {
         let cases = [
             ("is not JSON: recursion limit exceeded", deep.as_str(), json!("x")),
             ("4 MiB passed to the host at once", &large, json!("x")),
-            ("refers to itself without going down", circle, json!("x")),
+            ("refers to itself without descending", circle, json!("x")),
             (
                 "answered: {\"error\":\"invalid_arguments\",\"violations\":[{\"pointer\":\"\",\"rule\":\"effort\"",
                 doubling,

@@ -91,7 +91,9 @@ async fn d5_forks_and_undoes_a_session() {
     assert!(output_text.contains("The walrus.") && !output_text.contains("The seal."), "{output_text}");
     let stderr = user.fail(&["session", "fork", &original, "--at", "9"]);
     assert!(
-        stderr.contains("message 9 is not in the session's view; the nearest message after which it can be cut is 4"),
+        stderr.contains(
+            "message 9 is not in the session's view; the nearest message after which the session can be cut is 4"
+        ),
         "{stderr}"
     );
     assert!(user.fail(&["session", "fork", "nothing"]).contains("there is no session `nothing`"));

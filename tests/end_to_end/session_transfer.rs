@@ -303,7 +303,7 @@ async fn d5_a_refused_fork_names_the_nearest_positions() {
     assert_eq!((forked.at, forked.messages), (1, 1));
     let hidden = session.fork(ForkAt::Message(6)).await.unwrap_err().to_string();
     assert!(hidden.contains("message 6 is not in the session's view"), "{hidden}");
-    assert!(hidden.ends_with("the nearest messages after which it can be cut are 5 and 8"), "{hidden}");
+    assert!(hidden.ends_with("the nearest messages after which the session can be cut are 5 and 8"), "{hidden}");
     let busy = fork(&*test_host.store, session.subject(), ForkAt::Last).await.unwrap_err();
     assert!(matches!(busy, TransferError::Store(StoreError::Busy { .. })), "{busy}");
     let empty = test_host.session(AgentConfig::new("empty"), script(&[text_reply("Unasked.")])).await;

@@ -24,8 +24,8 @@ pub enum ApprovalPolicy {
     Deny,
 }
 
-/// A grant that the host remembers after a user has approved a call. The grant is only valid for this agent, tool
-/// and digest.
+/// A grant that the host remembers after a user has approved a call. The grant is only valid for the agent, the tool
+/// and the digest in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LastingGrant {
     /// Name of the agent in the configuration.
@@ -37,8 +37,9 @@ pub struct LastingGrant {
     /// Digest of the arguments' canonical JSON. None: the grant covers any arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Digest>,
-    /// Digests of everything else to which the user agreed. None: the grant comes from an older version of the host,
-    /// which did not record these digests. Such a grant is not valid.
+    /// Digests of the agent's configuration and of the tool's executor at the time when the user approved the call.
+    /// None: the grant comes from an older version of the host, which did not record these digests. Such a grant is
+    /// not valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<ApprovalScope>,
 }
@@ -66,22 +67,22 @@ pub struct ApprovalScope {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GrantScope {
-    /// The grant covers this call only.
+    /// The grant covers only the call about which the user was asked.
     #[default]
     Once,
-    /// The grant covers this session.
+    /// The grant covers later calls in the same session.
     Session,
     /// The grant is valid until a user revokes it.
     Always,
 }
 
-/// A grant, and how long it is remembered. The user who answers only chooses how long the grant is remembered. The host
-/// sets everything else.
+/// A grant, and how long it is remembered. The user who answers an approval request chooses only how long the grant is
+/// remembered. The host writes the grant itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScopedGrant {
     /// How long the grant is remembered.
     pub scope: GrantScope,
-    /// The grant: the agent, tool, digest and arguments for which it is valid.
+    /// The grant, which names the agent, the tool, the digest and the arguments for which it is valid.
     pub grant: LastingGrant,
 }
 
@@ -132,7 +133,7 @@ pub enum ApprovalVerdict {
         /// None: the call runs with the model's arguments.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         edited: Option<Value>,
-        /// The grant that results from the answer. The call only runs if the tool is still the same as in the grant.
+        /// The grant that results from the answer. The call only runs if the tool still has the identity in the grant.
         grant: ScopedGrant,
     },
     /// The call does not run, and the model gets an error result.

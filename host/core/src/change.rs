@@ -43,7 +43,7 @@ impl Change {
 /// commit and retries it if it fails, so the effect must be idempotent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutboxItem {
-    /// Id of the effect within the session. The same effect always has the same id.
+    /// Id of the effect within the session. An effect keeps its id when it is retried.
     pub id: String,
     /// The effect to perform.
     pub effect: OutboxEffect,
@@ -62,7 +62,8 @@ pub enum OutboxEffect {
     Remember {
         /// Id of the memory, unique over all sessions.
         id: String,
-        /// The memory, whose time is not set. The store sets it to the time at which the outbox item was stored.
+        /// The memory, without its time. The store sets the time of the memory to the time at which the outbox item
+        /// was stored.
         memory: Memory,
     },
     /// Delete the memories of a turn that the user has undone (D4, D5).
@@ -87,13 +88,13 @@ pub struct NewMessage {
     pub tokens: u32,
 }
 
-/// Content of a message. A tool result is only stored in the record of its call.
+/// Content of a message. A message does not contain tool results but refers to the call records that contain them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
     /// The parts of the message.
     Parts(Vec<Part>),
-    /// The result of the call with this id. The result itself is stored in the call's record.
+    /// The message is the result of the call with this id. The result itself is stored in the call's record.
     ResultOf(CallId),
 }
 
@@ -102,7 +103,7 @@ pub enum Body {
 pub struct HiddenMessage {
     /// Id of the message.
     pub id: MessageId,
-    /// Number of model calls that sent the message before it was removed.
+    /// Number of model calls in which the message was sent before it was removed.
     pub seen_count: u32,
     /// Why the message is removed.
     #[serde(default, skip_serializing_if = "HideReason::is_superseded")]
@@ -189,7 +190,7 @@ pub enum CallChange {
         id: CallId,
         /// The new state.
         state: CallState,
-        /// Number of dispatches so far.
+        /// How often the call has been dispatched so far.
         attempt: u32,
     },
     /// A user edited the arguments before the call ran (L17). The model's message keeps the original arguments.
@@ -228,7 +229,7 @@ pub struct CallRecord {
     pub edited: Option<Value>,
     /// The state of the call.
     pub state: CallState,
-    /// Number of dispatches so far.
+    /// How often the call has been dispatched so far.
     pub attempt: u32,
     /// The result of the call. None: the call has not finished.
     pub result: Option<CallResult>,
@@ -250,7 +251,7 @@ pub struct CallResult {
     /// The result as structured data. None: the tool returned no structured data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
-    /// Whether the call failed, from the model's point of view.
+    /// Whether the model is told that the call failed.
     pub is_error: bool,
     /// Cost of the attempt that produced the result. The cost is zero for a call that never ran.
     #[serde(default)]

@@ -45,12 +45,12 @@ pub struct CloudEvent {
     /// Id of the event, unique per source. The id of a request is the id of its tool call, which is unique over all
     /// sessions.
     pub id: String,
-    /// Sender of the event. The source of a request is `agent-host/` and the agent's name.
+    /// Sender of the event. The source of a request consists of `agent-host/` and the agent's name.
     pub source: String,
     /// Type of the event, in reverse-DNS or dotted form.
     #[serde(rename = "type")]
     pub event_type: String,
-    /// Subject of the session, which identifies the session.
+    /// The subject, a string that identifies the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// Time of the event in RFC 3339. None: the event has no time.

@@ -13,18 +13,18 @@ use serde_json::Value;
 ///
 /// A durable event has its own sequence number and is committed together with the state. A provisional event (streamed
 /// text or thinking) is never stored. A provisional event has the sequence number of the preceding durable event, and a
-/// second number.
+/// second number that distinguishes it from other provisional events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Subject of the session, which identifies the session.
+    /// The subject, a string that identifies the session.
     pub session: String,
     /// Number of the turn in its session, starting at 1.
     pub turn: u32,
     /// Sequence number of the event or, for a provisional event, of the preceding durable event. The durable events of
     /// a session are numbered, starting at 1.
     pub sequence: u64,
-    /// Number of a provisional event since the preceding durable event, starting at 1. Events are displayed as
-    /// `sequence.provisional`. None: the event is durable.
+    /// Number of the provisional event among those that follow the same durable event, starting at 1. Events are
+    /// displayed as `sequence.provisional`. None: the event is durable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provisional: Option<u32>,
     /// The type of the event and its data.
@@ -78,8 +78,8 @@ pub struct Wait {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "cause")]
 pub enum WaitCause {
-    /// A user's decision. The call had started when the host stopped, and the host must not repeat it without asking
-    /// (D3).
+    /// A user's decision whether to repeat the call. The call had started when the host stopped, and the host must not
+    /// repeat it without asking (D3).
     OutcomeUnknown,
     /// A user's approval (L17).
     Approval,
@@ -129,8 +129,8 @@ impl Suspension {
     }
 }
 
-/// A stored suspension. The first version stored only the ids of the calls, because the only cause of a wait was an
-/// unknown outcome.
+/// A stored suspension. The first version of the host stored only the ids of the waiting calls, because at that time a
+/// call could only wait for a decision about its unknown outcome.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum StoredSuspension {
@@ -148,7 +148,7 @@ impl From<StoredSuspension> for Suspension {
     }
 }
 
-/// Why the host did not accept a reply as the end of the turn (L23).
+/// Why the host did not accept a reply without a tool call as the end of the turn (L23).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NudgeCause {
@@ -162,7 +162,7 @@ pub enum NudgeCause {
     ForcedSummary,
 }
 
-/// The part of the session that an error has ended.
+/// Whether an error has ended the turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorScope {
@@ -270,7 +270,7 @@ pub enum EventKind {
         /// Text of the piece.
         text: String,
     },
-    /// The text and thinking of this reply that were streamed so far must be discarded.
+    /// All text and thinking that were streamed for the current reply must be discarded.
     StreamClear,
     /// The reply is complete.
     StreamComplete {
@@ -301,8 +301,8 @@ pub enum EventKind {
         /// Why the model did not answer.
         reason: String,
     },
-    /// A call is about to run. If a call was refused or denied before it ran, its attempt is 0 and an event with its
-    /// error follows.
+    /// A call is about to run. If a call was refused or denied before it ran, `attempt` is 0, and an event with the
+    /// call's error follows.
     ToolCall {
         /// Id of the tool call.
         call: CallId,
@@ -364,11 +364,11 @@ pub enum EventKind {
         /// The text that reminds the model to call a tool.
         reminder: String,
     },
-    /// The host did not accept a reply as the end of the turn, and the model continues (L23).
+    /// The host did not accept a reply as the end of the turn, and told the model to continue (L23).
     Nudge {
         /// Why the reply was not accepted.
         cause: NudgeCause,
-        /// Number of nudges for this cause, starting at 1.
+        /// Number of this nudge among the nudges with the same cause, starting at 1.
         attempt: u32,
         /// The text that is sent to the model.
         text: String,

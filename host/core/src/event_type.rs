@@ -10,7 +10,7 @@ pub const RESERVED_PREFIX: &str = "agent-host.";
 
 /// Maximum number of characters of a service's event type.
 const MAX_LENGTH: usize = 256;
-/// Maximum number of characters of a refused type that an error shows.
+/// Maximum number of characters that an error shows of a refused type.
 const MAX_SHOWN: usize = 80;
 
 /// An event type that is reserved for events that the host itself sends or reads.
@@ -73,8 +73,8 @@ pub enum EventTypeError {
     Reserved(String),
     /// The type is empty, too long, or has characters that are not allowed.
     #[error(
-        "the event type \"{0}\" cannot be used: an event type has 1 to {MAX_LENGTH} characters, which are ASCII letters \
-         and digits and any of `. - _ / : ~ + @ #`"
+        "the event type \"{0}\" cannot be used: an event type has 1 to {MAX_LENGTH} characters, each of which is an \
+         ASCII letter, an ASCII digit or one of `. - _ / : ~ + @ #`"
     )]
     Malformed(String),
 }
@@ -97,7 +97,7 @@ impl ServiceEventType {
         &self.0
     }
 
-    /// Whether the two types are different but look the same to a quick reader.
+    /// Whether the two types are different but a reader could easily mistake one for the other.
     pub fn looks_like(&self, other: &Self) -> bool {
         self != other && skeleton(&self.0) == skeleton(&other.0)
     }
@@ -134,7 +134,8 @@ impl From<ServiceEventType> for String {
 /// Whether a type is one of the host's types or looks like one. A type looks like one of the host's types if it only
 /// differs from that type in letter case, separators, digits in place of letters, or a URI scheme before the type.
 pub fn is_reserved(event_type: &str) -> bool {
-    // A valid type is never longer than `MAX_LENGTH`. A longer type is refused anyway, so it is cut to limit the work.
+    // A valid type is never longer than `MAX_LENGTH`. A longer type is refused in any case, so only its beginning is
+    // examined, which limits the work.
     let beginning: String = event_type.chars().take(MAX_LENGTH * 4).collect();
     let after_scheme = beginning.split_once(':').map(|(_, after)| after).unwrap_or_default();
     let without_scheme = after_scheme.trim_start_matches('/');
@@ -142,14 +143,14 @@ pub fn is_reserved(event_type: &str) -> bool {
     [beginning.as_str(), without_scheme].iter().any(|text| skeleton(text).starts_with(&reserved))
 }
 
-/// Reduces a string to the letters and digits that a quick reader sees. Letters become lower case, separators and
-/// invisible characters are removed, and look-alike characters are replaced.
+/// Reduces a string to the letters and digits that it appears to contain, so that strings that look alike become equal.
+/// Letters become lower case, separators and invisible characters are removed, and look-alike characters are replaced.
 fn skeleton(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).filter_map(look_alike).collect()
 }
 
-/// Maps a character to the letter of `agent-host` that it looks like. Covers full-width forms, digits and letters of
-/// other alphabets. None: the character is a separator or an unknown character.
+/// Maps a character to the letter of `agent-host` that it looks like. Full-width forms, digits and letters of other
+/// alphabets can look like such a letter. None: the character is a separator or an unknown character.
 fn look_alike(character: char) -> Option<char> {
     Some(match character {
         '\u{ff01}'..='\u{ff5e}' => {
@@ -167,7 +168,7 @@ fn look_alike(character: char) -> Option<char> {
         'һ' | 'հ' | 'ʜ' | 'н' | 'ħ' => 'h',
         'п' | 'ո' | 'η' | 'ɴ' | 'ñ' => 'n',
         other if other.is_ascii_alphanumeric() => other,
-        // `ServiceEventType::parse` refuses all other non-ASCII characters, so they can be ignored here.
+        // `ServiceEventType::parse` refuses all other non-ASCII characters, so this function can ignore them.
         _ => return None,
     })
 }

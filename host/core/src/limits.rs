@@ -1,5 +1,6 @@
-//! Describes configurable limits: key, default and bounds. Each crate with such limits has one list of rows. Its
-//! default values, the keys of agent.toml and the documentation of these keys are generated from that list.
+//! Describes configurable limits: key, default and bounds. Each crate that has such limits describes them in one list,
+//! with one row for each limit. From this list, the host derives the default values, the keys of agent.toml and the
+//! documentation of these keys.
 
 /// Describes one limit, whose value is stored in the struct `L`.
 #[derive(Clone, Copy)]
@@ -27,7 +28,8 @@ pub struct LimitRow<L> {
 pub enum DefaultLimit {
     /// A fixed value, in the key's unit.
     Is(u64),
-    /// A default that is computed at run time. The text describes it for the documentation, and the `L` has no value.
+    /// A default that is computed at run time. The text describes this default for the documentation. If the limit is
+    /// not configured, the `L` has no value for it.
     Words(&'static str),
     /// The limit is off. The key also accepts `true`, which turns the limit on with the value that its description
     /// states.
@@ -42,7 +44,7 @@ impl<L> LimitRow<L> {
         }
     }
 
-    /// Reduces the value in `limits` to the maximum allowed value.
+    /// If the value in `limits` exceeds the maximum allowed value, replaces it by that maximum.
     pub fn bound(&self, limits: &mut L) {
         if (self.get)(limits).is_some_and(|value| value > self.most) {
             (self.set)(limits, self.most);

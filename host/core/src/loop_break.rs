@@ -37,11 +37,11 @@ pub enum Finish {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoopBreak {
-    /// The call's result becomes the output once it has passed the checks of L12.
+    /// The call's result becomes the output of the turn after the result has passed validation (L12).
     Complete,
     /// The turn waits for the user's answer and continues with it.
     Ask,
-    /// The call's message ends the turn.
+    /// The call's message is sent to the user and ends the turn.
     Converse,
 }
 

@@ -37,7 +37,7 @@ pub struct Memory {
     pub agent: String,
     /// Subject of the session that the memory comes from.
     pub session: String,
-    /// Number of the turn that the memory comes from, starting at 1. It is 0 if the turn is unknown.
+    /// Number of the turn that the memory comes from, starting at 1. The number is 0 if the turn is unknown.
     #[serde(default)]
     pub turn: u32,
     /// Text of the memory. The store limits its length.

@@ -154,7 +154,7 @@ pub struct ToolResult {
     pub name: String,
     /// The content in the order in which the tool returned it.
     pub content: Vec<Content>,
-    /// Whether the call failed, from the model's point of view.
+    /// Whether the model is told that the call failed.
     pub is_error: bool,
 }
 

@@ -46,10 +46,10 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// A tool that is offered to the model. The name is already translated for the provider (L14).
+/// A tool that is offered to the model. Its name has already been translated to a name that the provider accepts (L14).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OfferedTool {
-    /// Name of the tool that is valid for the provider.
+    /// Name by which the provider knows the tool.
     pub name: String,
     /// Name of the tool as its author wrote it. The host never sends this name to a provider.
     pub author_name: String,
@@ -124,7 +124,7 @@ pub struct RequestedCall {
     /// Id that the provider assigned. None: the provider assigns no ids.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_id: Option<String>,
-    /// Name of the tool that is valid for the provider.
+    /// Name by which the provider knows the tool.
     pub name: String,
     /// The arguments as the JSON text that the model wrote. Empty: the call has no arguments.
     pub arguments: String,
@@ -174,6 +174,6 @@ pub enum Delta {
     Thinking(String),
     /// The model's thinking has ended.
     ThinkingEnd,
-    /// The text and thinking of this reply that were streamed so far must be discarded.
+    /// All text and thinking that were streamed for the current reply must be discarded.
     Clear,
 }

@@ -33,12 +33,12 @@ impl ToolNames {
         names
     }
 
-    /// Returns the provider name of a tool. None: the tool is not in the registry.
+    /// Returns the provider name of the tool that its author named `author`. None: the tool is not in the registry.
     pub fn provider_name(&self, author: &str) -> Option<&str> {
         self.to_provider.get(author).map(String::as_str)
     }
 
-    /// Returns the author's name of the tool with this provider name. None: no tool has this provider name.
+    /// Returns the name that its author gave to the tool with this provider name. None: no tool has this provider name.
     pub fn author_name(&self, provider: &str) -> Option<&str> {
         self.to_author.get(provider).map(String::as_str)
     }
@@ -48,7 +48,7 @@ impl ToolNames {
         self.to_provider.insert(author.to_owned(), provider);
     }
 
-    /// Returns a provider name for the tool with this author's name. No other tool has the same provider name.
+    /// Returns a provider name for the tool that its author named `author`. No other tool has the same provider name.
     fn free_name(&self, author: &str) -> String {
         let mut base: String = author.chars().map(|char| if is_valid_character(char) { char } else { '_' }).collect();
         if base.is_empty() {

@@ -1,6 +1,6 @@
-//! Finds the documents nearest to a query by BM25 over names and descriptions. The search is deterministic and supports
-//! English with a short list of function words and simple plural rules. The tool pre-filter (L25) and the offline
-//! router (M4) use it.
+//! Finds the documents nearest to a query by BM25 over names and descriptions. The search is deterministic. Its support
+//! for English consists of a short list of function words and simple rules for plurals. The tool pre-filter (L25) and
+//! the offline router (M4) use it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,8 @@ pub const FUNCTION_WORDS: &[&str] = &[
 /// starting at 0.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
-    /// For each term, the numbers of the documents that contain it, and its weighted frequency in each of them.
+    /// For each term, a list of the documents that contain it: the number by which a document is identified, and the
+    /// weighted frequency of the term in that document.
     postings: BTreeMap<String, Vec<(usize, u32)>>,
     /// Weighted number of terms of each document.
     lengths: Vec<u32>,

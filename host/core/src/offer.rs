@@ -1,10 +1,10 @@
 //! Selects the tools that the host offers to a model if an agent has many tools (L25). The selected tools are those
-//! nearest to a query. The distance is measured by common words or by the meaning of the texts.
+//! nearest to a query, either by common words or by the similarity of embeddings.
 
 use crate::nearest::Index;
 
-/// Returns the indices of the `count` tools whose names and descriptions have the most important words in common with
-/// the query, nearest first. Tools that share no word with the query follow in their original order.
+/// Returns the indices of the `count` tools nearest to the query by BM25 over the words of their names and
+/// descriptions, nearest first. Tools that share no word with the query follow in their original order.
 pub fn nearest_by_words(tools: &Index, query: &str, count: usize) -> Vec<usize> {
     let nearest = tools.nearest(query, count);
     filled_up(nearest.into_iter().map(|(index, _)| index).collect(), tools.len(), count)
@@ -30,7 +30,7 @@ pub fn cosine(left: &[f32], right: &[f32]) -> f32 {
     if similarity.is_finite() { similarity as f32 } else { -1.0 }
 }
 
-/// Appends the other indices below `tool_count` in order until the list contains `count` indices.
+/// Appends the indices below `tool_count` that are not in the list, in order, until the list contains `count` indices.
 fn filled_up(mut nearest: Vec<usize>, tool_count: usize, count: usize) -> Vec<usize> {
     let others: Vec<usize> = (0..tool_count).filter(|index| !nearest.contains(index)).collect();
     nearest.extend(others);

@@ -13,9 +13,9 @@ use std::ops::Deref;
 pub struct EventAttributes {
     /// Id of the event, unique per source and the same for every repetition. The id is also the deduplication id.
     pub id: String,
-    /// Sender of the event: `agent-host/` and the agent's name.
+    /// Sender of the event, which consists of `agent-host/` and the agent's name.
     pub source: String,
-    /// Subject of the session, which identifies the session.
+    /// The subject, a string that identifies the session.
     pub subject: String,
     /// Time of the event in RFC 3339. None: the event has no time.
     pub time: Option<String>,
@@ -115,7 +115,7 @@ mod tests {
 
     /// Row 51: the host recognizes an event with a host type that a plugin requested in an earlier version.
     #[test]
-    fn row51_a_stored_event_with_a_host_type_and_a_call_id_is_forged() {
+    fn row51_a_stored_event_with_a_host_type_and_a_call_id_is_recognized() {
         let of_host = |id: &str| OutgoingEvent::of_host(HostEventType::ApprovalRequested, attributes(id), json!({}));
         assert!(!of_host("approval_7_0123456789ab").is_forged());
         assert!(!of_host("turn_1").is_forged());

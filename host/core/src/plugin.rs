@@ -1,5 +1,5 @@
-//! Requests to the plugins that are not tools, and their responses. These plugins are context builders, output
-//! validators and media policies. The types mirror the WIT contract.
+//! Requests that the host sends to context builders, output validators and media policies, and the responses of these
+//! plugins. The types mirror the WIT contract.
 
 pub use crate::model::Lifecycle;
 
@@ -24,7 +24,7 @@ pub struct TraceContext {
 pub struct Scope {
     /// Name of the agent in the configuration.
     pub agent: String,
-    /// Subject of the session, which identifies the session.
+    /// The subject, a string that identifies the session.
     pub session: String,
     /// Subject of the session that delegated the work. None: the work was not delegated.
     pub delegated_by: Option<String>,
@@ -101,13 +101,13 @@ pub struct BuilderMemory {
     pub history: Vec<Message>,
     /// Number of messages of earlier turns that are not in `history`.
     pub hidden: u32,
-    /// Summary of the hidden messages. None: they have no summary.
+    /// Summary of the messages of earlier turns that are not in `history`. None: these messages have no summary.
     pub summary: Option<String>,
     /// Facts from long-term memory, closest match first.
     pub recollections: Vec<Recollection>,
 }
 
-/// Token budget of a prompt, as the host counts it for the model.
+/// Token budget of a prompt, as the host counts tokens for the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     /// Tokens that system text and messages may use together.
@@ -140,7 +140,7 @@ pub struct BuilderRequest {
 /// A context builder's response to a [`BuilderRequest`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BuiltPrompt {
-    /// System sections, in order within their stability.
+    /// System sections. The host sends those whose text stays the same first, and otherwise keeps their order.
     pub system: Vec<Section>,
     /// Whether the messages of earlier turns are sent to the model.
     pub history: History,
@@ -182,9 +182,9 @@ pub struct ValidatorRequest {
     pub structured: Option<Value>,
     /// JSON Schema of the agent's output. None: the agent has no schema.
     pub output_schema: Option<Value>,
-    /// Number of the attempt at an output, starting at 1.
+    /// Number of this attempt to produce an output, starting at 1.
     pub attempt: u32,
-    /// Number of corrections that are left. At 0, a rejection ends the turn.
+    /// Number of times that the model may still correct a rejected output. If it is 0, a rejection ends the turn.
     pub corrections_left: u32,
     /// Messages of the turn so far, oldest first.
     pub turn: Vec<Message>,
@@ -196,7 +196,7 @@ pub struct ValidatorRequest {
 pub enum OutputData {
     /// Text, if the agent has no output schema.
     Text(String),
-    /// JSON, if the agent has an output schema or a validator returned it.
+    /// JSON, if the agent has an output schema or if a validator returned JSON.
     Json(Value),
 }
 

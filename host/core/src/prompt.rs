@@ -9,25 +9,26 @@ pub mod section {
     pub const INSTRUCTIONS: &str = "instructions";
     /// Explains the agent loop to the model, including how a turn ends.
     pub const LOOP_RULES: &str = "loop-rules";
-    /// Explains how to read a cut result, and that some requests are not granted.
+    /// Explains how to read the rest of a result that was cut, and that some requests are not granted.
     pub const CAPABILITIES: &str = "capabilities";
     /// The agent's instructions on how to think.
     pub const CHAIN_OF_THOUGHT: &str = "chain-of-thought";
     /// Summary of the messages that were evicted from the prompt.
     pub const SESSION_SUMMARY: &str = "session-summary";
-    /// In the turn's message: the tools, for a model that calls tools in its text (L20).
+    /// The section of the turn's message that lists the tools, for a model that writes its tool calls as text (L20).
     pub const TOOL_SCHEMAS: &str = "tool-schemas";
-    /// In the turn's message: the tools of MCP servers, for a model that calls tools in its text.
+    /// The section of the turn's message that lists the tools of MCP servers, for a model that writes its tool calls
+    /// as text.
     pub const MCP_TOOL_SCHEMAS: &str = "mcp-tool-schemas";
-    /// In the turn's message: the agent's rules for using tools.
+    /// The section of the turn's message that contains the agent's rules for using tools.
     pub const TOOL_RULES: &str = "tool-rules";
-    /// In the turn's message: an explanation of planned turns (L24). The explanation is the same for the planner and
-    /// the executor.
+    /// The section of the turn's message that explains planned turns (L24). The explanation is the same for the planner
+    /// and the executor.
     pub const PLANNING_CONTEXT: &str = "planning-context";
-    /// In the turn's message: facts from long-term memory.
+    /// The section of the turn's message that contains facts from long-term memory.
     pub const RETRIEVED_MEMORY: &str = "retrieved-memory";
-    /// States which part of a plan the model must work on now. The section differs in every call. The section is the
-    /// last in the prompt, so that a provider can cache everything before it.
+    /// States which part of a plan the model must work on now. The text of this section differs in every model call.
+    /// The section is the last in the prompt, so that a provider can cache everything before it.
     pub const PLAN_PART: &str = "plan-part";
 }
 
@@ -94,7 +95,7 @@ pub fn system_sections(parts: &PromptParts, finish: Finish, built: Vec<Section>)
 /// Whether a turn follows a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnMode {
-    /// The host calls one model again and again until the turn ends.
+    /// The host calls the agent's own model repeatedly until the turn ends.
     Loop,
     /// The turn follows a plan (L24).
     Plan,

@@ -35,8 +35,9 @@ pub struct Redaction {
 }
 
 impl Redaction {
-    /// Creates a redaction of these values. In a value such as `Bearer KEY`, only the part after the space is secret.
-    /// If a value is text in Base64, such as a value for `Basic` authentication, the decoded text is secret too.
+    /// Creates a redaction that removes these values. In a value such as `Bearer KEY`, only the part after the space
+    /// is secret. If a value is text in Base64, such as a value for `Basic` authentication, the decoded text is
+    /// secret too.
     pub fn new<'v>(values: impl IntoIterator<Item = &'v str>) -> Self {
         let mut secrets = BTreeSet::new();
         for value in values.into_iter().map(str::trim) {
@@ -55,7 +56,7 @@ impl Redaction {
         Self { values: Arc::new(values), patterns }
     }
 
-    /// Returns a redaction of the secrets of `self` and `other`.
+    /// Returns a redaction that removes the secrets of both `self` and `other`.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         if other.values.is_subset(&self.values) {
@@ -72,7 +73,7 @@ impl Redaction {
         self.patterns.is_none()
     }
 
-    /// Redacts a complete text.
+    /// Redacts a text that has not been cut.
     pub fn whole(&self, text: String) -> String {
         self.redacted_text(text, Edges::Whole)
     }
@@ -82,7 +83,7 @@ impl Redaction {
         self.redacted_text(text, Edges::Cut)
     }
 
-    /// Redacts bytes: each byte of a secret becomes a star. None: the bytes contain no secret.
+    /// Redacts bytes: each byte of a secret is replaced by `*`. None: the bytes contain no secret.
     pub fn bytes(&self, bytes: &[u8], edges: Edges) -> Option<Vec<u8>> {
         if self.is_empty() || bytes.len() < MIN_SECRET_LENGTH {
             return None;
@@ -103,7 +104,7 @@ impl Redaction {
         self.redacted_value(value, Edges::Whole)
     }
 
-    /// Whether the value contains neither a secret nor the beginning or end of a secret that was cut.
+    /// Whether the value contains no secret, not even the beginning or end of a secret that was cut.
     pub fn is_clean(&self, value: &Value) -> bool {
         let clean = |text: &String| self.bytes(text.as_bytes(), Edges::Cut).is_none();
         match value {
@@ -125,8 +126,8 @@ impl Redaction {
             _ => false,
         };
         may_spell_secret && {
-            // The characters of a secret may be separate strings in the list, so the text is also searched without
-            // separators.
+            // The characters of a secret may be separate strings in the list, so the text of the list is also searched
+            // without quotation marks, commas and brackets.
             let written = value.to_string();
             let joined: String =
                 written.chars().filter(|character| !matches!(character, '"' | ',' | '[' | ']')).collect();

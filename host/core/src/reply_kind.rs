@@ -17,8 +17,8 @@ const SHORT_REPLY: usize = 400;
 const BEGINNING_BYTES: usize = 4_000;
 /// Number of bytes that are examined at the end of a long reply.
 const END_BYTES: usize = 8_000;
-/// Number of sentences at each end of a reply that are checked. A refusal only counts in the first sentences, and a
-/// question to the user only counts in the last sentences.
+/// Number of sentences that are checked for a refusal at the beginning of a reply, and for a question to the user at
+/// its end.
 const EDGE_SENTENCES: usize = 2;
 
 /// The kind of a reply without a tool call.

@@ -92,8 +92,8 @@ pub struct Dispatch {
     /// [`Input::RequestReapproval`] or [`Input::Forbidden`].
     #[serde(default, rename = "granted", skip_serializing_if = "Option::is_none")]
     pub authorization: Option<Authorization>,
-    /// A service request that the tool returned when it ran. Send the request and do not run the tool again (P2). The
-    /// authorization covers the service's tool and the request's data. None: the tool has not run.
+    /// A service request that the tool returned when it ran. In this case, send the request and do not run the tool
+    /// again (P2). The authorization covers the service's tool and the request's data. None: the tool has not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<UnapprovedRequest>,
 }
@@ -106,9 +106,9 @@ pub struct Validation {
     /// The result of `task_completion` as the model wrote it (L18). None: the output is the text of a reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,
-    /// Number of the attempt at an output, starting at 1.
+    /// Number of this attempt to produce an output, starting at 1.
     pub attempt: u32,
-    /// Number of corrections that are left. At 0, a rejection ends the turn.
+    /// Number of times that the model may still correct a rejected output. If it is 0, a rejection ends the turn.
     pub corrections_left: u32,
 }
 
@@ -121,7 +121,7 @@ impl Run {
         }
     }
 
-    /// Whether the host is running this call. The result is false for calls that were sent to a service, an agent or
+    /// Whether the host is running this call. The answer is false for calls that were sent to a service, an agent or
     /// the user, and for calls that end the turn.
     pub fn is_running(&self, call: &CallId) -> bool {
         matches!(&self.turn, Some(turn) if turn.is_running(call))
@@ -129,8 +129,8 @@ impl Run {
 
     /// Applies one input and returns the changes to commit.
     ///
-    /// On an error, the state has not changed. The exception is [`InputError::Inconsistent`]: after it, drop the run
-    /// and restore it from its last stored state.
+    /// On an error, the state has not changed. The exception is [`InputError::Inconsistent`]: after this error, drop
+    /// the run and restore it from its last stored state.
     pub fn apply(&mut self, input: Input) -> Result<Change, InputError> {
         self.check(&input)?;
         let mut change = Change::default();

@@ -22,7 +22,8 @@ const MAX_PATTERN_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Schema {
     validator: jsonschema::Validator,
-    /// Estimates the work of a check before the check. None: no estimate is needed, because every check is quick.
+    /// Estimates the work of checking a document before the document is checked. None: no estimate is needed, because
+    /// every check is quick.
     check_cost: Option<CheckCost>,
 }
 
@@ -62,7 +63,7 @@ impl Schema {
         Ok(Self { validator, check_cost })
     }
 
-    /// Validates a value. The error lists at most ten violations.
+    /// Validates a value against the schema. The error lists at most ten violations.
     pub fn check(&self, value: &Value) -> Result<(), Vec<Violation>> {
         if let Some(check_cost) = &self.check_cost
             && check_cost.checks(value) > MAX_CHECKS
@@ -88,12 +89,12 @@ impl Schema {
 fn check_cost(schema: &Value) -> Result<Option<CheckCost>, SchemaError> {
     let check_cost = CheckCost::of(schema).map_err(|reason| match reason {
         NoEstimate::Circular => {
-            SchemaError::Invalid("a part of it refers to itself without going down into the data".to_owned())
+            SchemaError::Invalid("a subschema refers to itself without descending into the data".to_owned())
         }
         NoEstimate::TooManySubschemas => SchemaError::TooLarge(format!("it has more than {MAX_SUBSCHEMAS} subschemas")),
     })?;
     if check_cost.checks(&Value::Null) > MAX_CHECKS {
-        return Err(SchemaError::TooLarge(format!("it checks one value more than {MAX_CHECKS} times")));
+        return Err(SchemaError::TooLarge(format!("it checks a single value more than {MAX_CHECKS} times")));
     }
     Ok((!check_cost.is_always_small()).then_some(check_cost))
 }
@@ -171,7 +172,7 @@ mod tests {
     fn row_34_expensive_schemas_are_refused() {
         let mut deep = json!({"type": "object"});
         for _ in 0..10_000 {
-            // Here, the `json!` macro would copy the value.
+            // The `json!` macro is not used here, because it would copy the nested value.
             deep = Value::Object([("not".to_owned(), deep)].into_iter().collect());
         }
         assert!(matches!(Schema::compile(&deep), Err(SchemaError::TooLarge(_))));

@@ -1,4 +1,4 @@
-//! The state of a session, which lists of sessions show.
+//! The state of a session that is shown in lists of sessions.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -14,9 +14,9 @@ use std::collections::HashMap;
 const MAX_FILES: usize = 40;
 /// Maximum length of a file name in bytes. A longer argument is not treated as a file name.
 const MAX_FILE_NAME: usize = 200;
-/// Maximum number of characters that are kept of a message's first sentence.
+/// Maximum number of characters that a summary contains of a message's first sentence.
 const MAX_SENTENCE: usize = 200;
-/// Maximum number of characters that are kept of a call's arguments, and of its result.
+/// Maximum number of characters that a summary contains of a call's arguments, and of its result.
 const MAX_CALL_PART: usize = 80;
 /// Argument keys whose values are always treated as file names.
 const FILE_KEYS: [&str; 8] = ["path", "paths", "file", "files", "filename", "directory", "folder", "dir"];
@@ -57,8 +57,8 @@ pub struct Draft {
 }
 
 impl HistorySummary {
-    /// Creates the summary after another eviction. The draft's text replaces the earlier text, and its files are
-    /// appended to the earlier files. The summary is shortened to `limit` tokens.
+    /// Creates the summary after another eviction. The text of the draft replaces the earlier text, and the files of
+    /// the draft are appended to the earlier files. The summary is shortened to `limit` tokens.
     pub(crate) fn next(earlier: Option<&Self>, draft: Draft, evicted: EvictedMessages, limit: u32) -> Self {
         let empty = Self::default();
         let earlier = earlier.unwrap_or(&empty);
@@ -103,7 +103,8 @@ impl HistorySummary {
         self.tokens = self.measured();
     }
 
-    /// Returns the summary for a fork of the session. `until` is the last message in the fork, and `turn` is its turn.
+    /// Returns the summary for a fork of the session. `until` is the last message in the fork, and `turn` is the turn
+    /// of that message.
     pub(crate) fn forked(&self, until: MessageId, turn: u32) -> Self {
         let mut fork =
             Self { messages: 0, through_message: 0, through_turn: self.through_turn.min(turn), ..self.clone() };
@@ -160,7 +161,7 @@ pub fn extract(earlier: Option<&HistorySummary>, messages: &[impl Borrow<StoredM
         }
         lines.extend(calls(message).map(|(id, name, arguments)| {
             let outcome = results.get(id).map_or_else(|| "no result".to_owned(), Outcome::description);
-            format!("Called {name}({}): {outcome}", brief(&arguments.to_string(), MAX_CALL_PART))
+            format!("Called {name}({}): {outcome}", one_line(&arguments.to_string(), MAX_CALL_PART))
         }));
     }
     Draft { text: fit_lines(lines, 4 * limit as usize), files: files_of(&messages) }
@@ -201,7 +202,7 @@ fn results<'m>(messages: &[&'m StoredMessage]) -> HashMap<&'m CallId, Outcome> {
     let results = parts.filter_map(|part| match part {
         Part::ToolResult(result) => {
             let text = result_text(&result.content);
-            let first_line = brief(text.lines().next().unwrap_or_default(), MAX_CALL_PART);
+            let first_line = one_line(text.lines().next().unwrap_or_default(), MAX_CALL_PART);
             Some((&result.call_id, Outcome { is_error: result.is_error, first_line }))
         }
         _ => None,
@@ -241,11 +242,11 @@ fn first_sentence(text: &str) -> String {
             break;
         }
     }
-    brief(&line[..end], MAX_SENTENCE)
+    one_line(&line[..end], MAX_SENTENCE)
 }
 
 /// Returns the text on one line, cut after `max_characters` characters.
-fn brief(text: &str, max_characters: usize) -> String {
+fn one_line(text: &str, max_characters: usize) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match words.char_indices().nth(max_characters) {
         None => words,

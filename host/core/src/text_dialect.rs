@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 const OPENING: &str = "<tool>";
 const CLOSING: &str = "</tool>";
-/// Maximum number of characters of a call that an error quotes.
+/// Maximum number of characters that an error quotes from a call.
 const MAX_QUOTED: usize = 200;
 
 /// How a model calls tools.
@@ -108,8 +108,9 @@ pub fn quoted_calls(text: &str) -> Vec<(TaggedCall, UnreadableCall)> {
 /// Parses the streamed text of a reply. The parser emits the text without the calls as deltas, and returns the calls at
 /// the end.
 ///
-/// A tag in code is ordinary text. Code is everything between lines of three backticks or tildes, and a tag directly
-/// after a backtick. A `</tool>` inside a JSON string does not end its call. White space after a call is removed too.
+/// A tag in code is ordinary text. Two things count as code: everything between two lines of at least three backticks
+/// or tildes, and a tag directly after a backtick. A `</tool>` inside a JSON string does not end its call. White space
+/// after a call is removed too.
 #[derive(Debug, Default)]
 pub struct TaggedReader {
     state: State,
@@ -125,7 +126,7 @@ pub struct TaggedReader {
 
 #[derive(Debug)]
 enum State {
-    /// The parser is in ordinary text. `matched` bytes of an opening tag have matched so far.
+    /// The parser is in ordinary text. The last `matched` bytes of the text match the beginning of an opening tag.
     Text { matched: usize },
     /// The parser is between the tags of a call.
     Call(CallBody),
@@ -202,7 +203,7 @@ impl TaggedReader {
         }
     }
 
-    /// Emits text that looked like the beginning of a tag.
+    /// Emits text that looked like the beginning of a tag but is not part of a tag.
     fn show(&mut self, text: &str, shown: &mut String) {
         text.chars().for_each(|character| self.code.push(character));
         self.emit_blank(shown);
@@ -294,9 +295,9 @@ impl Default for Line {
 enum FenceSuffix {
     Empty,
     Blank,
-    /// Words, such as the name of a language. They may follow an opening fence but not a closing fence.
+    /// Words, such as the name of a language. An opening fence may have words after it, but a closing fence may not.
     Words,
-    /// Another backtick. A line with such a suffix is not a fence.
+    /// Another backtick. A line that starts like a fence but contains a further backtick is not a fence.
     Mark,
 }
 

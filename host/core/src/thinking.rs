@@ -16,7 +16,7 @@ const CLOSING: &str = "</think>";
 #[derive(Debug, Default)]
 pub struct ThinkingSplitter {
     position: Position,
-    /// Text that may be the beginning of an opening tag, with the white space before it.
+    /// Text that was held back because it may be the beginning of an opening tag, with the white space before it.
     pending: String,
     /// Number of bytes of a tag that have matched.
     matched: usize,
@@ -61,7 +61,7 @@ impl ThinkingSplitter {
         self.emit_thinking(piece, deltas);
     }
 
-    /// Ends the thinking. The caller uses this when another part of the reply follows, such as a tool call.
+    /// Ends the thinking. The caller calls this function when another part of the reply follows, such as a tool call.
     pub fn end_thinking(&mut self, deltas: &mut Vec<Delta>) {
         if std::mem::take(&mut self.is_thinking) {
             deltas.push(Delta::ThinkingEnd);
@@ -135,8 +135,8 @@ impl ThinkingSplitter {
         &piece[common..]
     }
 
-    /// Handles a complete closing tag. Another opening tag may follow, because some models think twice before they
-    /// answer.
+    /// Handles a complete closing tag. Another opening tag may follow, because some models write several sections of
+    /// thinking before the answer.
     fn close(&mut self, deltas: &mut Vec<Delta>) {
         self.matched = 0;
         self.drops_blank = true;

@@ -6,7 +6,7 @@ use crate::model::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Properties of a tool that it declares (P2). By default, the host assumes that each call to the tool changes
+/// Properties that a tool declares about itself (P2). By default, the host assumes that each call to the tool changes
 /// something outside the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -26,13 +26,14 @@ pub struct Traits {
 }
 
 impl Traits {
-    /// Whether the host may run a call again without asking the user although an earlier attempt may have started (D3).
+    /// Whether the host may run a call again without asking the user, even if an earlier attempt may have changed
+    /// something (D3).
     pub fn repeatable(self) -> bool {
         self.read_only || self.idempotent
     }
 }
 
-/// A tool's definition of itself (P2).
+/// The definition that a tool gives of itself (P2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolDefinition {
     /// Name as the tool's author wrote it: 1 to 128 letters, digits, `_`, `-` or `.`.
@@ -87,7 +88,7 @@ pub enum ToolError {
         /// Description of the denied request, and how to grant it.
         message: String,
     },
-    /// The call may succeed later.
+    /// The call failed, but a later attempt may succeed.
     Unavailable {
         /// Message for the model.
         message: String,

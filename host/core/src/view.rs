@@ -20,8 +20,8 @@ pub fn result_text(content: &[Content]) -> String {
     text
 }
 
-/// Returns the [`result_text`], cut after `limit` characters. If text was cut off, a last line tells the model how to
-/// read the rest.
+/// Returns the [`result_text`], cut after `limit` characters. If text was cut off, a line is appended that tells the
+/// model how to read the rest.
 pub fn shown_text(call: &CallId, content: &[Content], limit: usize) -> String {
     let text = result_text(content);
     // A string never has more characters than bytes.

@@ -1,5 +1,5 @@
-//! Makes characters that are invisible or reorder text visible in everything that a user or a model reads. Stored texts
-//! keep these characters (invariant 4).
+//! Escapes invisible characters, including those that change the order of a text, in everything that a user or a model
+//! reads. Stored texts keep these characters (invariant 4).
 
 use crate::message::{Content, Message, Part};
 use crate::model::{ModelRequest, OfferedTool};
@@ -64,7 +64,8 @@ fn visible_message(message: &mut Message) {
                 Content::Json(json) => visible_json(json),
                 Content::Media(_) => {}
             }),
-            // The name of a media item is not sent, and the provider's data may be signed.
+            // The name of a media item is not sent to the model, and the provider's data must not change because it may
+            // be signed.
             Part::Media(_) | Part::Replay(_) => {}
         }
     }
@@ -258,7 +259,7 @@ mod tests {
 
     // Row 49, invariant 4: all text that a model reads is escaped. Data that a provider has signed stays unchanged.
     #[test]
-    fn row_49_a_request_hides_nothing() {
+    fn row_49_all_text_of_a_request_is_escaped() {
         const HIDDEN: &str = "\u{e0041}\u{202e}";
         let text = || format!("x{HIDDEN}");
         let result = ToolResult {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Maximum number of characters of each changed value that the note shows.
+/// Maximum number of characters that the note shows of each changed value.
 const MAX_VALUE_LENGTH: usize = 200;
 /// Maximum number of changed fields that the note names.
 const MAX_NAMED_FIELDS: usize = 10;
@@ -41,7 +41,7 @@ fn write(value: &Value, text: &mut String) {
     }
 }
 
-/// Writes the comma before every element except the first.
+/// Writes a comma before an element, unless the element is the first.
 fn push_comma(index: usize, text: &mut String) {
     if index > 0 {
         text.push(',');
@@ -49,7 +49,7 @@ fn push_comma(index: usize, text: &mut String) {
 }
 
 /// Returns a note that tells the model which arguments a user changed before the call ran. The note precedes the call's
-/// result. The length of the note is limited, so that the result is not cut off.
+/// result. The length of the note is limited, so that the note leaves room for the result.
 pub fn edit_note(written: &Value, edited: &Value) -> String {
     let changes = match (written, edited) {
         (Value::Object(before), Value::Object(after)) => {

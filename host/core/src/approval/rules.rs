@@ -16,7 +16,7 @@ pub struct ApprovalRules {
     pub destructive: ApprovalPolicy,
     /// Policy for tools that declare the trait `open_world`, such as tools that search the web.
     pub open_world: ApprovalPolicy,
-    /// Policies by tool name or pattern. In a pattern, `*` matches any characters.
+    /// Policies for single tools, by the name of the tool or by a pattern. In a pattern, `*` matches any characters.
     pub tools: BTreeMap<String, ApprovalPolicy>,
     /// Names and patterns of tools whose remembered grants are only valid for the same arguments.
     pub bind_arguments: Vec<String>,
@@ -82,8 +82,8 @@ impl ApprovalRules {
         self.bind_arguments.iter().any(|pattern| matches_pattern(pattern, tool))
     }
 
-    /// Returns the names and patterns that match none of these tools. Such a rule probably contains a typo. The tool
-    /// for which such a rule was meant would run without approval.
+    /// Returns the tool names and patterns of the rules that match none of the given tools. A rule that matches no tool
+    /// probably contains a typo, and the tool for which the rule was meant would run without approval.
     pub fn unmatched_patterns<'a>(&'a self, tools: &[&str]) -> Vec<&'a str> {
         let patterns = self.tools.keys().chain(&self.bind_arguments);
         patterns
@@ -93,8 +93,8 @@ impl ApprovalRules {
     }
 }
 
-/// Returns the part of a tool name or pattern before the first `.`, which is the name of the tool's source. None: the
-/// rule contains no `.`, or the part contains a `*`.
+/// Returns the name of the tool's source, which is the part of a tool name or pattern before the first `.`. None: the
+/// rule contains no `.`, or this part contains a `*`.
 pub fn rule_source(rule: &str) -> Option<&str> {
     rule.split_once('.').map(|(source, _)| source).filter(|source| !source.contains('*'))
 }
@@ -105,7 +105,7 @@ pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     let Some(mut name) = name.strip_prefix(start) else { return false };
     let mut pieces: Vec<&str> = rest.split('*').collect();
     let end = pieces.pop().unwrap_or_default();
-    // The earliest match of a piece leaves the most text for the pieces that follow.
+    // Each piece is matched as early as possible, because this leaves the most text for the pieces that follow.
     for piece in pieces {
         match name.find(piece) {
             Some(position) => name = &name[position + piece.len()..],

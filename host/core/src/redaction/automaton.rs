@@ -1,17 +1,17 @@
 //! A suffix automaton over a set of strings. The automaton reads a text symbol by symbol. After each symbol, its state
-//! is the longest suffix of the text so far that occurs in one of the strings. One step takes constant time on average,
-//! for any number of strings.
+//! represents the longest suffix of the text so far that occurs in one of the strings. One step takes constant time on
+//! average, for any number of strings.
 
 const ROOT: u32 = 0;
 const NO_STATE: u32 = u32::MAX;
 
-/// Minimum numbers of consecutive symbols of a string that count as a match if they occur in a text.
+/// The number of consecutive symbols of a string that must occur in a text to count as a match.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Thresholds {
-    /// Minimum number of symbols anywhere in a text. A string that has at most this number of symbols only matches as
-    /// a whole.
+    /// Minimum number of matching symbols if they occur anywhere in a text. A string that has at most this number of
+    /// symbols only matches as a whole.
     pub(super) part: usize,
-    /// Minimum number of symbols at the beginning or end of a text that may have been cut.
+    /// Minimum number of matching symbols if they occur at the beginning or end of a text that may have been cut.
     pub(super) at_edge: usize,
 }
 
@@ -23,9 +23,9 @@ pub(super) struct SubstringAutomaton {
     columns: Box<[u16; 256]>,
     /// Number of columns in `next`.
     width: usize,
-    /// The transition table. Each state has a row of `width` next states.
+    /// The transition table. Each state has a row with the next state for each of the `width` columns.
     next: Vec<u32>,
-    /// For each state, the state of the longest suffix that belongs to another state.
+    /// The suffix link of each state: the state of the longest suffix of its substrings that belongs to another state.
     link: Vec<u32>,
     /// For each state, the length of its longest substring.
     length: Vec<u32>,
@@ -37,7 +37,7 @@ pub(super) struct SubstringAutomaton {
     prefix_lengths: Vec<u32>,
 }
 
-/// Minimum number of matched symbols that are held back if they are not a prefix of a string. Shorter matches are
+/// Minimum number of matched symbols to hold back if they are not the beginning of a string. Shorter matches are
 /// frequent in any text.
 const MIN_HELD_BACK: usize = 4;
 
@@ -101,12 +101,13 @@ impl SubstringAutomaton {
         }
     }
 
-    /// Number of symbols before the current position that are part of a secret.
+    /// Returns how many symbols directly before the current position are certainly part of a secret.
     pub(super) fn found(&self, matched: Matched) -> usize {
         if matched.length >= self.thresholds.part { matched.length } else { self.look_up(&self.whole_lengths, matched) }
     }
 
-    /// Number of symbols before the current position that are part of a secret if the matching symbols follow.
+    /// Returns how many symbols directly before the current position will be part of a secret if the rest of the
+    /// secret follows.
     pub(super) fn uncertain(&self, matched: Matched) -> usize {
         match matched.length {
             length if length >= self.thresholds.part => 0,
@@ -174,9 +175,8 @@ impl SubstringAutomaton {
         new
     }
 
-    /// Returns one length for each state. The candidates are the suffixes of the state's longest substring that are the
-    /// longest substring of a state in `suffix_states`. The length is that of the longest candidate, or 0 if there is
-    /// no candidate.
+    /// For each state, returns the length of the longest suffix of the state's longest substring that is itself the
+    /// longest substring of a state in `suffix_states`, or 0 if there is no such suffix.
     fn longest_suffixes(&self, suffix_states: &[u32]) -> Vec<u32> {
         let mut lengths = vec![0; self.length.len()];
         for state in suffix_states {

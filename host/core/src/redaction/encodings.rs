@@ -7,14 +7,15 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use std::collections::BTreeSet;
 
-/// Minimum number of consecutive bytes of a secret that are treated as the secret.
+/// Minimum number of consecutive bytes of a secret that are removed from a text even if the rest of the secret is
+/// not there.
 const MIN_PART: usize = 12;
-/// Minimum number of consecutive bytes of a secret at the beginning and end of a text that may have been cut.
+/// Like `MIN_PART`, but for bytes at the beginning or end of a text that may have been cut in the middle of a secret.
 const MIN_PART_AT_EDGE: usize = 8;
 /// Maximum number of digits of a byte in decimal, including leading zeros.
 const MAX_DECIMAL_DIGITS: u8 = 3;
-/// Number of symbol positions that are remembered. This number equals the largest threshold, which is the threshold for
-/// hexadecimal digits.
+/// Number of symbols whose positions are remembered. This number equals the largest threshold, which is the threshold
+/// for hexadecimal digits.
 const REMEMBERED_POSITIONS: usize = 2 * MIN_PART;
 
 /// The automata that search for the secrets. Decimal numbers are decoded to bytes, which `plain` searches.
@@ -53,8 +54,8 @@ fn plain_forms(value: &[u8]) -> [Vec<u8>; 2] {
     [plain, backwards]
 }
 
-/// Returns the value in Base64 at each of the three possible offsets, without the digits that also encode bits of other
-/// bytes.
+/// Returns the value in Base64 at each of the three possible offsets, without the digits that also encode bits of
+/// neighbouring bytes.
 fn base64_forms(value: &[u8]) -> [Vec<u8>; 3] {
     [0, 1, 2].map(|before| {
         let encoded = STANDARD_NO_PAD.encode([vec![0; before], value.to_vec()].concat());
@@ -76,19 +77,19 @@ pub(super) struct Readings {
     hexadecimal: Track,
     decimal: Track,
     line: Line,
-    /// A `0` that may begin the prefix `0x` of the next byte.
+    /// A digit `0` that may be the first character of the prefix `0x` before the next hexadecimal byte.
     zero: Option<Zero>,
     number: Option<Number>,
 }
 
-/// Position of the digit `0`.
+/// Where the digit `0` begins and ends in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Zero {
     start: u64,
     end: u64,
 }
 
-/// The decimal number that is being read. The value is None if the number does not fit into a byte.
+/// The decimal number that is being read. `value` is None if the number does not fit into a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Number {
     value: Option<u8>,
@@ -105,7 +106,7 @@ pub(super) struct Span {
 }
 
 impl Readings {
-    /// Reads one more byte and reports the ranges that are part of a secret.
+    /// Reads one more byte, and reports each range that is now known to be part of a secret.
     pub(super) fn push(&mut self, patterns: &Patterns, symbol: Symbol, report: &mut impl FnMut(Span)) {
         match self.line.position_of(symbol.byte) {
             LinePosition::InLine => {
@@ -128,7 +129,7 @@ impl Readings {
         self.push_decimal(patterns, symbol, report);
     }
 
-    /// Ends the text and reads the digits that are still pending.
+    /// Ends the text and handles the digits that have been read but not yet decoded.
     pub(super) fn finish(&mut self, patterns: &Patterns, report: &mut impl FnMut(Span)) {
         self.settle_zero(patterns, report);
         self.settle_number(patterns, report);
@@ -150,7 +151,7 @@ impl Readings {
         self
     }
 
-    /// Position of the first byte that may be part of a secret, depending on the following bytes.
+    /// Position of the first byte for which the following bytes decide whether it is part of a secret.
     pub(super) fn uncertain_from(&self, patterns: &Patterns) -> Option<u64> {
         let tracks = [
             self.plain.uncertain_from(&patterns.plain),
@@ -260,7 +261,7 @@ impl Line {
     }
 }
 
-/// The position of a text in one automaton.
+/// The state of searching a text with one automaton.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Track {
     matched: Matched,
@@ -307,8 +308,8 @@ impl Starts {
         self.next = (self.next + 1) % REMEMBERED_POSITIONS;
     }
 
-    /// Start position of the last `length` symbols. If `length` is too large, the earliest remembered position is
-    /// returned.
+    /// Position at which the last `length` symbols begin. If `length` is too large, the earliest remembered position
+    /// is returned.
     fn of_last(&self, length: usize) -> u64 {
         self.positions
             [(self.next + REMEMBERED_POSITIONS - length.clamp(1, REMEMBERED_POSITIONS)) % REMEMBERED_POSITIONS]

@@ -44,7 +44,7 @@ pub(super) fn may_begin(byte: u8) -> bool {
 /// Decoder of one layer of escapes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Unescape {
-    /// Bytes that may begin an escape.
+    /// Bytes that have been read and may be the beginning of an escape.
     pending: Vec<Symbol>,
 }
 
@@ -54,7 +54,8 @@ enum Escape {
     Incomplete,
     /// The first byte does not begin an escape.
     Literal,
-    /// The pending bytes begin with an escape. The number is its length in bytes, and `Decoded` is what it represents.
+    /// The pending bytes begin with an escape. The number is the length of the escape in bytes, and `Decoded` contains
+    /// the bytes that the escape represents.
     Complete(usize, Decoded),
 }
 
@@ -202,8 +203,8 @@ fn reference(bytes: &[u8]) -> Escape {
     }
 }
 
-/// Decodes only the characters that quoted-printable must encode. In most texts, `=` before other letters and digits is
-/// not an escape.
+/// Decodes an escape only if it stands for a character that quoted-printable must encode. In most texts, `=` before
+/// other letters and digits is not an escape.
 fn quoted_printable(bytes: &[u8]) -> Escape {
     match bytes.get(1) {
         None => Escape::Incomplete,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// The text that replaces a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replacement {
-    /// A star for each byte, so that the length of the text stays the same.
+    /// One `*` for each byte of the secret, so that the length of the text stays the same.
     Stars,
     /// The text `(secret)`. Valid UTF-8 stays valid.
     Mark,
@@ -54,7 +54,7 @@ struct PendingOutput {
     is_secret: Vec<bool>,
     /// Position of the first pending byte in the text.
     from: u64,
-    /// Whether the last output before the pending bytes was a mark.
+    /// Whether the output directly before the pending bytes is the text that replaces a secret.
     after_mark: bool,
     /// Whether the text so far contains a secret.
     found: bool,
@@ -210,6 +210,7 @@ impl PendingOutput {
         }
     }
 
+    /// Removes the first `length` bytes from the pending output.
     fn forget(&mut self, length: usize) {
         self.bytes.drain(..length);
         self.is_secret.drain(..length);

@@ -130,7 +130,7 @@ proptest! {
     /// Row 41: a secret is masked in every encoding, however the text is cut, and the text around the secret stays
     /// unchanged.
     #[test]
-    fn row_41_secrets_are_found_in_every_encoding_and_cut(secret in secrets(), size in 1_usize..40) {
+    fn row_41_secrets_are_found_in_every_encoding_however_the_text_is_cut(secret in secrets(), size in 1_usize..40) {
         let redaction = Redaction::new([secret.as_str()]);
         for (encoding, written) in encoded(&secret) {
             let text = format!("<p> before\n\n{written}\n\n<p> after");

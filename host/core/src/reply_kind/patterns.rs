@@ -205,8 +205,8 @@ pub(super) const HANDED_BACK: Kind = Kind {
     unless: &["else", "anything", "further", "questions", "question", "also", "additional"],
 };
 
-/// The sentence contains any refusal in the first person. This kind only counts in a short reply of a turn without tool
-/// calls.
+/// The sentence contains a refusal in the first person, in any form. This kind only counts in a short reply of a turn
+/// without tool calls.
 pub(super) const REFUSAL_WORDS: Kind = Kind {
     patterns: &[
         "i can not",
@@ -229,7 +229,7 @@ pub(super) const NUMBERS: &[&str] = &[
     "some", "few", "many",
 ];
 
-/// Words that end a gap of `~`.
+/// Words that `~` never matches.
 pub(super) const BARRIERS: &[&str] =
     &["no", "none", "nothing", "zero", "the", "and", "but", "or", "with", "while", "than", "not"];
 

@@ -1,5 +1,5 @@
-//! Tests of the classification of replies (L23). For each kind, there are replies that are recognized, and replies that
-//! only look similar.
+//! Tests of the classification of replies (L23). For each kind, there are replies of that kind, and replies that look
+//! similar but are not of that kind.
 
 use super::patterns::{HANDED_BACK, REFUSED};
 use super::{ReplyKind, ToolUse, classify};

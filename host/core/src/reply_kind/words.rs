@@ -15,7 +15,7 @@ const LONG_GAP: usize = 8;
 /// The element of [`Sentence::words`] for a comma. `*` and `~` do not match across a comma.
 const COMMA: &str = ",";
 
-/// A sentence as a list of words in lower case and commas.
+/// A sentence as a list of its words, in lower case, and its commas.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Sentence {
     pub(super) words: Vec<String>,
@@ -41,7 +41,7 @@ impl Sentence {
     }
 }
 
-/// Returns the sentences of a text without code, quotations and block quotes.
+/// Returns the sentences of a text, leaving out code, quotations and block quotes.
 pub(super) fn sentences(text: &str) -> Vec<Sentence> {
     let text = text.replace(['’', '‘'], "'");
     let mut sentences = Vec::new();
@@ -157,8 +157,8 @@ fn matches_at_start(words: &[String], items: &[&str]) -> bool {
     }
 }
 
-/// Returns the words after a gap of zero words, of one word, and so on. The gap ends at a comma or a barrier, and after
-/// [`SHORT_GAP`] words.
+/// Returns the remaining words after a gap of zero words, after a gap of one word, and so on. The gap ends at a comma
+/// or a barrier, and after [`SHORT_GAP`] words.
 fn after_gap<'w>(words: &'w [String], barriers: &[&str]) -> impl Iterator<Item = &'w [String]> {
     let is_open = |word: &&String| *word != COMMA && !barriers.contains(&word.as_str());
     let open = words.iter().take(SHORT_GAP).take_while(is_open).count();

@@ -1,5 +1,5 @@
 //! Limits the authority of stored and imported states (P14, row 38). A state must never allow more than the agent's
-//! current configuration.
+//! current configuration allows.
 
 use super::batch::CallProgress;
 use super::config::{AtLimit, LoopConfig};
@@ -11,7 +11,7 @@ use crate::message::{CallId, Digest, Role};
 /// Maximum size of the state that a context builder keeps for the steps of a turn, in bytes (L2).
 pub(super) const MAX_BUILDER_STATE: usize = 64 << 10;
 
-/// Parts of an imported state that were dropped, because the document must not decide about these parts.
+/// Parts of an imported state that the host dropped, because an imported document must not decide about them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DroppedClaims {
     /// Number of dropped approvals for the session and for calls of the open turn.
@@ -34,7 +34,7 @@ pub struct DroppedClaims {
     pub user: Option<String>,
 }
 
-/// The user who imports a document, and the number of replies in its last turn.
+/// The user who imports a document, and the number of replies in the last turn of the document.
 #[derive(Clone, Debug, Default)]
 pub struct ImportTerms {
     /// The user who imports the document. None: the user is unknown.
@@ -44,8 +44,9 @@ pub struct ImportTerms {
 }
 
 impl LoopConfig {
-    /// Returns these limits, narrowed to the agent's current limits. The fallback output, the announced events and the
-    /// weights of execution units always come from the current configuration.
+    /// Returns the limits in `self`, but replaces each limit that is wider than the agent's current limit by the
+    /// current limit. The fallback output, the announced events and the weights of execution units always come from the
+    /// current configuration.
     #[must_use]
     pub fn within(&self, current: &LoopConfig) -> LoopConfig {
         let is_valid = (1..=100).contains(&self.evict_at) && self.evict_to <= self.evict_at;
@@ -85,9 +86,9 @@ impl Run {
         }
     }
 
-    /// Removes everything from the state of an imported document that the document must not decide. Returns the state
-    /// and a description of the removed parts. Calls that would run wait for a user's decision, because a document must
-    /// not cause any call to run.
+    /// Removes from the state of an imported document everything about which the document must not decide. Returns the
+    /// state and a description of the removed parts. Calls that would run wait for a user's decision, because a
+    /// document must not cause any call to run.
     pub fn imported(mut self, terms: &ImportTerms) -> (Self, DroppedClaims) {
         let mut dropped = DroppedClaims { approvals: self.grants.len(), ..DroppedClaims::default() };
         self.grants.clear();
@@ -95,14 +96,15 @@ impl Run {
         self.delegation.clear();
         dropped.summary = self.summary.take().is_some();
         dropped.prompts = std::mem::take(&mut self.queued_prompts).len();
-        // The state of a turn that has ended has no effect any more.
+        // If the turn has ended, its state has no effect any more.
         if let Some(turn) = self.turn.as_mut().filter(|turn| !turn.is_over()) {
-            turn.drop_authority(terms, &mut dropped);
+            turn.drop_claims(terms, &mut dropped);
         }
         (self, dropped)
     }
 
-    /// Whether the open turn has no pinned agent. Such a turn was imported or begun by an older version of the host.
+    /// Whether the open turn is not pinned to settings of its agent. Such a turn was imported or begun by an older
+    /// version of the host.
     pub fn is_unpinned(&self) -> bool {
         self.turn.as_ref().is_some_and(|turn| !turn.is_over() && turn.pinned.is_none())
     }
@@ -135,8 +137,8 @@ impl Run {
         calls.map(|call| (&call.id, call.name.as_str(), call.state.is_finished()))
     }
 
-    /// Sets the turn, role and tokens of each entry in the view to the values that `message` returns for its id. The
-    /// error is the id of a missing message.
+    /// Sets the turn, role and tokens of each entry in the view to the values that `message` returns for the entry's
+    /// id. If `message` returns None, the error is that id.
     pub fn derive_view(&mut self, message: impl Fn(u64) -> Option<(u32, Role, u32)>) -> Result<(), u64> {
         for entry in &mut self.view {
             let (turn, role, tokens) = message(entry.id).ok_or(entry.id)?;
@@ -147,7 +149,7 @@ impl Run {
 }
 
 impl Turn {
-    fn drop_authority(&mut self, terms: &ImportTerms, dropped: &mut DroppedClaims) {
+    fn drop_claims(&mut self, terms: &ImportTerms, dropped: &mut DroppedClaims) {
         let unset = LoopConfig::default();
         dropped.user = self.config.user.take().filter(|user| Some(user) != terms.user.as_ref());
         self.config.user.clone_from(&terms.user);
@@ -193,7 +195,7 @@ mod tests {
 
     // P14, row 38: stored limits can narrow the agent's limits but never widen them.
     #[test]
-    fn p14_stored_limits_never_widen_the_agents() {
+    fn p14_stored_limits_never_widen_the_limits_of_the_agent() {
         let current = LoopConfig { max_interactions: 3, max_depth: 1, ..LoopConfig::default() };
         let claimed = LoopConfig {
             max_interactions: 4_000_000,

@@ -45,11 +45,11 @@ pub(super) struct BatchCall {
     pub(super) repeatable: bool,
     pub(super) attempt: u32,
     pub(super) state: CallProgress,
-    /// Why the call is allowed to run (L17). None: its tool needs no approval, or nobody has approved it yet.
+    /// Why the call is allowed to run (L17). None: the call needs no approval, or nobody has approved the call yet.
     pub(super) authorization: Option<Authorization>,
     /// The service request of the call's tool, if the request needs an approval before it is sent (P2).
     pub(super) request: Option<UnapprovedRequest>,
-    /// Cost of running the call before its request was sent to a service.
+    /// Cost of running the call's tool, which then requested a service (P2).
     pub(super) spent_cost: CallCost,
     /// Fingerprint of the call's arguments (L28).
     pub(super) arguments: u64,
@@ -57,13 +57,13 @@ pub(super) struct BatchCall {
     pub(super) loop_break: Option<LoopBreak>,
 }
 
-/// The state of a call in its batch, with the data that is valid in this state only.
+/// The state of a call in its batch. Each state contains the data that is only valid in that state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CallProgress {
     Waiting,
     AwaitingApproval {
-        /// Identity of the tool that the approval is about (L17). None: the call was imported, or an older host wrote
-        /// it.
+        /// Identity of the tool for which the approval is requested (L17). None: the call was imported, or an older
+        /// version of the host stored it.
         identity: Option<Digest>,
     },
     Running,
@@ -76,7 +76,7 @@ pub(super) enum CallProgress {
     Finished {
         /// Estimated tokens of the result as the model sees it.
         tokens: u32,
-        /// Whether the call succeeded. None: it was deferred, or the turn ended first.
+        /// Whether the call succeeded. None: the call was deferred, or the turn ended before the call finished.
         end: Option<CallEnd>,
         /// Whether the call was outstanding and its answer has arrived (L11).
         answered: bool,
@@ -100,14 +100,14 @@ impl BatchCall {
         }
     }
 
-    /// Name of the tool for which approval is requested. If the call's tool has run and requested a service, the name
-    /// is that of the service.
+    /// Name of the tool for which approval is requested. If the call's tool has run and requested a service, this is
+    /// the name of the service's tool.
     pub(super) fn approval_name(&self) -> &str {
         self.request.as_ref().map_or(&self.name, |request| &request.service)
     }
 
-    /// The change of state for the call's record.
-    pub(super) fn moved(&self) -> CallChange {
+    /// Returns the change that writes the call's current state to the call's record.
+    pub(super) fn state_change(&self) -> CallChange {
         let state = match self.state {
             CallProgress::Waiting => CallState::Waiting,
             CallProgress::AwaitingApproval { .. } => CallState::AwaitingApproval,
@@ -121,7 +121,7 @@ impl BatchCall {
 }
 
 impl CallProgress {
-    /// A finished call that did not count as a success or a failure.
+    /// The state of a finished call that counts as neither a success nor a failure.
     pub(super) fn abandoned(tokens: u32) -> Self {
         CallProgress::Finished { tokens, end: None, answered: false }
     }

@@ -25,18 +25,18 @@ pub struct PromptBudget {
 }
 
 impl PromptBudget {
-    /// Tokens that remain if the messages have this number of tokens.
+    /// Returns how many tokens remain in the context window if the messages use `messages` tokens.
     pub fn remaining(&self, messages: u32) -> u32 {
         [self.system, self.tools, self.reserved, messages].into_iter().fold(self.window, u32::saturating_sub)
     }
 
-    /// Whether too few tokens for a step remain if the messages have this number of tokens. A step needs at least one
-    /// token.
+    /// Whether too few tokens for a step remain in the context window if the messages use `messages` tokens. A step
+    /// needs at least one token.
     pub(super) fn is_full(&self, messages: u32, config: &LoopConfig) -> bool {
         self.remaining(messages) < config.minimum_remaining.max(1)
     }
 
-    /// Whether a prompt without tools, which the last call of a turn sends, fits into the context window.
+    /// Whether the prompt of the last model call of a turn, which offers no tools, fits into the context window.
     pub(super) fn fits_without_tools(&self, messages: u32) -> Fit {
         let prompt = self.system.saturating_add(self.reserved).saturating_add(messages);
         if prompt < self.window { Fit::Fits } else { Fit::DoesNotFit }

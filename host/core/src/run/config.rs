@@ -17,7 +17,7 @@ pub struct LoopConfig {
     pub max_corrections: u32,
     /// Maximum number of calls of a batch that run at the same time (L9). Default 4.
     pub parallel_calls: u32,
-    /// Maximum number of characters of a tool result that the model sees (L26). Default 6,000.
+    /// Maximum number of characters that the model sees of a tool result (L26). Default 6,000.
     pub result_characters: u32,
     /// Minimum number of tokens that must remain in the context window before a step (L26). Default 1,500.
     pub minimum_remaining: u32,
@@ -75,7 +75,7 @@ impl Weight {
 
     /// Creates a weight, rounded to the nearest millionth. None: `units` is not between 0 and [`Weight::MAX`].
     pub fn of(units: f64) -> Option<Self> {
-        // Within these bounds, the conversion only loses fractions of a millionth.
+        // For a value between 0 and the maximum weight, the conversion only loses fractions of a millionth.
         (0.0..=f64::from(Self::MAX)).contains(&units).then(|| Self((units * f64::from(MILLION)).round() as u32))
     }
 

@@ -11,8 +11,8 @@ use crate::tool::ToolError;
 impl Run {
     /// Checks whether the open turn may delegate to an agent. The error is a message for the model.
     ///
-    /// An agent that is already in the chain of delegations would wait for itself, so this is an error.
-    /// [`LoopConfig::max_depth`] limits the length of the chain.
+    /// An agent that is already in the chain of delegations would wait for itself, so delegating to such an agent is an
+    /// error. [`LoopConfig::max_depth`] limits the length of the chain.
     pub fn may_delegate(&self, agent: &str) -> Result<(), ToolError> {
         let Some(Turn { config, .. }) = &self.turn else {
             return Err(ToolError::Failed { message: "no turn is open".to_owned() });
@@ -59,8 +59,8 @@ impl Run {
         run
     }
 
-    /// Returns the limits of a turn to which the open turn delegates work: `own`, with the maximum depth reduced to
-    /// that of the open turn.
+    /// Returns the limits of a turn to which the open turn delegates work: the limits in `own`, except that `max_depth`
+    /// is never greater than in the open turn.
     pub fn delegate_limits(&self, own: LoopConfig) -> LoopConfig {
         let max_depth = self.turn.as_ref().map_or(u32::MAX, |turn| turn.config.max_depth);
         LoopConfig { max_depth: own.max_depth.min(max_depth), ..own }

@@ -1,5 +1,6 @@
-//! Converts JSON that is nested too deeply to text. `serde_json` parses at most 127 levels. The limit here is lower,
-//! because a value is stored inside a state, a message or an event, which add further levels.
+//! Converts a JSON value to text if the value is nested too deeply. `serde_json` parses at most 127 levels. The limit
+//! of this module is lower, because a value is stored inside a state, a message or an event, and each of these adds
+//! further levels.
 
 use crate::change::CallResult;
 use crate::message::{Content, Part, TurnInput};
@@ -17,8 +18,8 @@ pub(super) fn flattened(json: Value) -> Value {
     if is_too_deep(&json) { Value::String(json.to_string()) } else { json }
 }
 
-/// Replaces JSON in an input by its text if the JSON is nested too deeply. The user message for the input stays the
-/// same.
+/// Replaces JSON in an input by its text if the JSON is nested too deeply. This does not change the user message that
+/// is made from the input.
 pub(super) fn shallow_input(input: TurnInput) -> TurnInput {
     match input {
         TurnInput::Json(json) if is_too_deep(&json) => TurnInput::Text(json.to_string()),

@@ -28,17 +28,17 @@ pub struct Output {
     pub data: serde_json::Value,
     /// Why the turn ended.
     pub finish: EndReason,
-    /// Whether the turn ended at a limit.
+    /// Whether the turn ended because it reached a limit.
     pub limit_reached: bool,
     /// Execution units of the whole turn (L5).
     pub execution_units: u64,
     /// Token usage of the whole turn.
     pub usage: Usage,
-    /// Number of model calls, including the last one at the limit (L4).
+    /// Number of model calls, including a last call that the turn made because it had reached its limit (L4).
     pub interactions: u32,
     /// The model that answered last, as `provider/model`.
     pub model: String,
-    /// Subject of the session, which identifies the session.
+    /// The subject, a string that identifies the session.
     pub session: String,
     /// Number of the turn in its session, starting at 1.
     pub turn: u32,
@@ -93,9 +93,9 @@ pub enum TurnError {
         by: String,
         /// Number of outputs that were rejected.
         attempts: u32,
-        /// The problems of the last output.
+        /// The problems of the output that was rejected last.
         problems: Vec<Violation>,
-        /// The last output.
+        /// The output that was rejected last.
         last_reply: String,
     },
     /// Too many consecutive replies called no tool although only a tool may end the turn (L19).

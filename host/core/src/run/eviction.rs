@@ -161,7 +161,8 @@ impl Run {
                 evicted.extend(self.view[group].iter().map(|entry| entry.id));
             }
         }
-        // An eviction changes the prompt. If an eviction frees only a few tokens, it waits until the tokens are needed.
+        // An eviction changes the prompt. An eviction that would free only a few tokens is postponed until the tokens
+        // are needed.
         let frees_too_little = remaining > load.high && (load.view - remaining) * 10 < load.capacity;
         (!evicted.is_empty() && (load.is_tight || !frees_too_little)).then_some(evicted)
     }
@@ -182,8 +183,8 @@ impl Run {
     }
 
     /// Returns the groups of messages that are evicted together, as ranges of indices in the view. A message with calls
-    /// and its results form a group, and each other message is its own group. If the roles are unknown, a whole turn is
-    /// a group.
+    /// and the results of these calls form a group, and every other message forms a group by itself. If the roles are
+    /// unknown, a whole turn is a group.
     fn groups(&self) -> Vec<Range<usize>> {
         let mut groups: Vec<Range<usize>> = Vec::new();
         for (index, entry) in self.view.iter().enumerate() {
@@ -201,8 +202,8 @@ impl Run {
         groups
     }
 
-    /// Whether a group may be evicted. System messages are never evicted. In the open turn, neither the first messages
-    /// nor messages that the model has not seen yet are evicted.
+    /// Whether a group may be evicted. Three kinds of messages are never evicted: system messages, the messages with
+    /// which the open turn began, and messages that the model has not seen yet.
     fn may_be_evicted(&self, group: &Range<usize>, turn: &Turn) -> bool {
         self.view[group.clone()].iter().all(|entry| {
             let is_earlier = entry.turn < turn.number;
@@ -214,9 +215,9 @@ impl Run {
 
 /// Returns the maximum number of tokens that the messages may have after an eviction.
 ///
-/// Normally this is the configured percentage. If the messages that must stay use almost this percentage, or more, the
-/// target is higher: it lies a quarter of the way from these messages to the threshold. The target always leaves enough
-/// tokens for a step.
+/// Normally, this target is the configured percentage of the tokens for messages. If the messages that must stay use
+/// almost as many tokens as the target, or more, the target is higher: the tokens of these messages, plus a quarter of
+/// the tokens that are left between them and the threshold. The target always leaves enough tokens for a step.
 fn target(load: &Load, staying: u64, turn: &Turn) -> u64 {
     let config = &turn.config;
     let high = percent(load.capacity_after, config.evict_at);

@@ -27,7 +27,7 @@ pub(super) struct ServiceApproval {
 }
 
 impl Batch {
-    /// Marks a call as outstanding. The event that requests its answer is sent with the same commit.
+    /// Marks a call as outstanding. The event that requests the call's answer is stored in the same commit.
     pub(super) fn mark_outstanding(
         &mut self,
         id: &CallId,
@@ -36,7 +36,7 @@ impl Batch {
     ) -> Result<(), &'static str> {
         let call = self.call_mut(id).ok_or(NO_SUCH_CALL)?;
         call.state = CallProgress::Outstanding { awaits: awaits.cause };
-        change.calls.push(call.moved());
+        change.calls.push(call.state_change());
         let name = call.name.clone();
         *self.outstanding.entry(name).or_default() += 1;
         // The effect has the id of the call, so sending it again changes nothing.
@@ -45,7 +45,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Returns the calls that need approval. Their details are not set, because they are in the stored call records.
+    /// Returns the calls that need approval. The field `details` of each item is None, because the details are in the
+    /// stored call records.
     fn asking(&self) -> Vec<ApprovalItem> {
         let item = |call: &BatchCall| match &call.state {
             CallProgress::AwaitingApproval { identity } => Some(ApprovalItem {
@@ -70,8 +71,8 @@ impl Run {
         }
     }
 
-    /// Returns the calls for which an approval request is open (L17). Their details are not set, because they are in
-    /// the stored call records.
+    /// Returns the calls for which an approval request is open (L17). The field `details` of each item is None, because
+    /// the details are in the stored call records.
     pub fn asking(&self) -> Vec<ApprovalItem> {
         match &self.turn {
             Some(Turn { phase: Phase::Working(batch), .. }) if batch.approval_requested => batch.asking(),
@@ -116,12 +117,12 @@ impl Run {
         call.authorization = None;
         call.request = Some(request);
         call.spent_cost = approval.cost;
-        change.calls.push(call.moved());
+        change.calls.push(call.state_change());
         self.announce_suspension(change);
     }
 
-    /// Records the response to an outstanding call. If other responses are missing, the turn stays suspended and
-    /// announces the calls that still wait (L10).
+    /// Records the response to an outstanding call. If other calls still wait for their responses, the turn stays
+    /// suspended and announces these calls again (L10).
     pub(super) fn respond(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
         self.settle_waiting(id, result, change);
     }
@@ -140,7 +141,7 @@ impl Run {
     }
 
     /// Handles an outstanding call whose time limit has passed. If the call was a question to the user, the turn ends
-    /// (L18). Otherwise the call gets an error result.
+    /// (L18). Any other call gets an error result.
     pub(super) fn expire(&mut self, id: &CallId, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return self.inconsistent(NO_OPEN_BATCH);
@@ -156,9 +157,9 @@ impl Run {
         self.respond(id, text_result(&error.for_model(), true), change);
     }
 
-    /// Applies a user's answers to an approval request (L17). Granted calls run with the edited arguments, or else with
-    /// the model's arguments. Denied calls get an error result. If a tool has changed since the request, the user is
-    /// asked again.
+    /// Applies a user's answers to an approval request (L17). Granted calls run with the arguments that the user edited
+    /// or, if the user edited none, with the model's arguments. Denied calls get an error result. If a tool has changed
+    /// since the request, the user is asked again.
     pub(super) fn approval(&mut self, answers: Vec<ApprovalAnswer>, change: &mut Change) {
         let mut denied = Vec::new();
         for ApprovalAnswer { call, verdict } in answers {
@@ -178,7 +179,8 @@ impl Run {
             return self.inconsistent(NO_OPEN_BATCH);
         };
         let settled = |id: &CallId| denied.iter().any(|(call, _)| call == id);
-        // The set of waiting calls has changed. The turn announces that it continues, or announces the remaining waits.
+        // The set of waiting calls has changed. The turn announces that it continues or, if calls still wait, for which
+        // calls it waits.
         match batch.continues_after(settled) {
             true => self.announce_resumption(change),
             false => batch.suspended = false,
@@ -216,7 +218,7 @@ impl Run {
         call.state = CallProgress::Waiting;
         call.authorization = Some(Authorization::Answered(grant.clone()));
         let name = call.approval_name().to_owned();
-        change.calls.push(call.moved());
+        change.calls.push(call.state_change());
         change.calls.extend(edited.map(|arguments| CallChange::Edited { id: id.clone(), arguments }));
         let verdict = match scope {
             GrantScope::Once => ApprovalOutcome::Once,
@@ -229,7 +231,7 @@ impl Run {
             GrantScope::Session => self.grants.push(grant),
             GrantScope::Always => {
                 // The same call may be approved twice, and each grant is a separate effect. The sequence number makes
-                // their ids different.
+                // the ids of these effects different.
                 let id = format!("allow/{id}/{}", self.sequence + 1);
                 change.outbox.push(OutboxItem { id, effect: OutboxEffect::Allow(grant) });
             }
@@ -245,7 +247,8 @@ impl Run {
         self.announce_suspension(change);
     }
 
-    /// Voids earlier answers about a call. The call then waits for an approval of the tool with this identity.
+    /// Makes users' earlier answers about a call void. The call then waits for an approval of the tool with the
+    /// identity `digest`.
     fn void_answer(&mut self, id: CallId, digest: Digest, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return self.inconsistent(NO_OPEN_BATCH);
@@ -256,7 +259,7 @@ impl Run {
         let was_answered = call.authorization.take().is_some() || was_asking;
         call.state = CallProgress::AwaitingApproval { identity: Some(digest) };
         if !was_asking {
-            change.calls.push(call.moved());
+            change.calls.push(call.state_change());
         }
         let name = call.approval_name().to_owned();
         // A call that was never approved has no answer that could become void.

@@ -11,7 +11,7 @@ use crate::change::Change;
 use crate::event::{EndReason, EventKind};
 use crate::model::Usage;
 
-/// The name that replaces the model's name if the configured fallback text is the answer.
+/// The name that stands in place of a model's name if the answer is the configured fallback text.
 pub const FALLBACK_TEXT: &str = "fallback_text";
 
 impl Run {

@@ -61,7 +61,7 @@ impl Run {
 }
 
 /// The messages after which a session can be cut: those after which no call waits for its result, so that a call and
-/// its result are never separated. It keeps a few bytes for each message.
+/// its result are never separated. Only a few bytes are kept for each message.
 ///
 /// ```
 /// use agent_core::message::{Part, Role, StoredMessage};
@@ -74,7 +74,7 @@ impl Run {
 /// ```
 #[derive(Debug, Default)]
 pub struct CutPoints {
-    /// Calls without a result in the messages so far.
+    /// Calls that have no result in the messages that have been added so far.
     open: Vec<CallId>,
     messages: Vec<MessageInfo>,
 }
@@ -104,7 +104,7 @@ impl CutPoints {
         self.messages.push(MessageInfo { id: message.id, is_cut_point: self.open.is_empty(), has_calls });
     }
 
-    /// Whether no message was added.
+    /// Whether no message has been added yet.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
@@ -127,7 +127,7 @@ impl CutPoints {
             return Ok(at);
         }
         // The message belongs to a group of calls and results, which ends at the next cut point. If another group
-        // begins before the next cut point, the results of this group are missing.
+        // begins before the next cut point, results of the message's group are missing.
         let mut later = self.messages[wanted + 1..].iter().take_while(|message| !message.has_calls);
         let end = later.find(|message| message.is_cut_point).map(|message| message.id);
         end.ok_or_else(|| {
@@ -144,11 +144,11 @@ impl CutPoints {
 fn nearest(before: Option<MessageId>, after: Option<MessageId>) -> String {
     match (before, after) {
         (Some(before), Some(after)) => {
-            format!("the nearest messages after which it can be cut are {before} and {after}")
+            format!("the nearest messages after which the session can be cut are {before} and {after}")
         }
         (Some(point), None) | (None, Some(point)) => {
-            format!("the nearest message after which it can be cut is {point}")
+            format!("the nearest message after which the session can be cut is {point}")
         }
-        (None, None) => "there is no message after which it can be cut".to_owned(),
+        (None, None) => "there is no message after which the session can be cut".to_owned(),
     }
 }

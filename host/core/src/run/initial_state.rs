@@ -18,13 +18,13 @@ pub(super) enum InitialState {
     NeedsApproval {
         sequential: bool,
         repeatable: bool,
-        /// Identity of the tool that the approval is about.
+        /// Identity of the tool for which the approval is requested.
         identity: Digest,
     },
     LoopBreak(LoopBreak),
     /// The call does not run, because the reply contains a call of higher priority.
     Deferred,
-    /// The call does not run. The call already has this result.
+    /// The call does not run, because it already has this result.
     Settled {
         result: Box<CallResult>,
         disabling: Disabling,

@@ -189,7 +189,8 @@ impl Retryability {
     }
 }
 
-/// How the host proceeds after a failed model call. A partial reply has had no effect.
+/// How the host proceeds after a failed model call. If a part of a reply arrived before the failure, that part has
+/// no effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AfterFailure {
@@ -255,7 +256,7 @@ pub struct Summarised {
 pub struct DispatchedCall {
     /// Id of the tool call.
     pub call: CallId,
-    /// Arguments from the call's record. The event contains them.
+    /// Arguments from the call's record, which are copied into the call's event.
     pub arguments: Value,
     /// The external response for which the call waits from now on. None: the host runs the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -331,7 +332,7 @@ pub struct ResolvedReply {
     /// Media items that were masked for this model call and stay masked (P4).
     #[serde(default)]
     pub masks: Vec<Mask>,
-    /// Calls in the text that could not be parsed (L20).
+    /// Calls that the model wrote into its text and that the host could not parse (L20).
     #[serde(default)]
     pub unreadable: Vec<UnreadableCall>,
     /// The text as the model wrote it, including the calls in `unreadable`. Empty if there are no such calls.
@@ -367,7 +368,7 @@ pub enum Approval {
     NotNeeded,
     /// A user must be asked about the tool with this identity.
     Needed(Digest),
-    /// A user approved the tool earlier. The call only runs if the tool is still the same as in this grant.
+    /// A user approved the tool earlier. The call only runs if the tool still has the identity in this grant.
     Remembered(LastingGrant),
 }
 
@@ -446,7 +447,8 @@ pub enum InputError {
     NothingToUndo,
     /// The queue of prompts is full.
     #[error(
-        "the session queues at most {MAX_QUEUED_PROMPTS} prompts, or {} KiB of them, until its open turn has ended; try again then",
+        "the session's queue is full: while a turn is open, at most {MAX_QUEUED_PROMPTS} prompts with a total of {} \
+         KiB can wait; try again when the turn has ended",
         MAX_QUEUED_PROMPT_BYTES >> 10
     )]
     NoRoomForPrompt,

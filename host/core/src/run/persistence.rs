@@ -14,12 +14,13 @@ use serde::{Deserialize, Serialize};
 /// Number of consecutive replies without a tool call after which the turn ends with an error, if only a tool may end
 /// the turn (L19).
 const MAX_REPLIES_WITHOUT_CALL: u32 = 5;
-/// Maximum number of nudges for each cause. Deflections are counted in the whole turn, and incomplete replies since the
-/// last tool call.
+/// Maximum number of nudges for each cause. Deflections are counted over the whole turn, but incomplete replies only
+/// since the last tool call.
 const MAX_NUDGES: u32 = 3;
 /// Number of consecutive empty replies after which the host asks for a summary.
 const EMPTY_BEFORE_SUMMARY: u32 = 3;
-/// Number of consecutive empty replies that end the turn. The last empty reply is the one to the request for a summary.
+/// Number of consecutive empty replies that end the turn. The last of these replies is the reply to the request for
+/// a summary.
 pub(super) const MAX_EMPTY_REPLIES: u32 = EMPTY_BEFORE_SUMMARY + 1;
 
 const REMINDER: &str = "Your reply called no tool, and only a tool can end this turn. Call the tools that you need. When \
@@ -60,8 +61,8 @@ impl ReplyCounters {
         *self = Self { deflections: self.deflections, called: true, ..Self::default() };
     }
 
-    /// Counts a reply. Returns the cause, number and text of the nudge that the reply causes. None: the reply is
-    /// accepted as an answer.
+    /// Counts a reply. If the model must be nudged because of the reply, returns the cause, the number and the text of
+    /// the nudge. None: the reply is accepted as an answer.
     fn nudge(&mut self, kind: ReplyKind) -> Option<(NudgeCause, u32, &'static str)> {
         if kind != ReplyKind::Empty {
             self.empty = 0;
@@ -95,7 +96,7 @@ impl ReplyCounters {
 pub(super) enum ReplyHandling {
     /// The reply does not end the turn: the model continues, or the turn has ended with an error.
     TurnContinues,
-    /// The reply may be the output.
+    /// The reply may be the output of the turn.
     MayBeAnswer,
 }
 
@@ -128,7 +129,7 @@ impl Run {
         }
     }
 
-    /// Whether the persistence setting is on and this text would not be accepted as an answer.
+    /// Whether the persistence setting is on and the host would not accept this text as an answer.
     pub(super) fn would_be_nudged(&self, text: &str) -> bool {
         let Some(turn) = self.turn.as_ref().filter(|turn| turn.config.persistence) else { return false };
         let tools = if turn.effort.called { ToolUse::Some } else { ToolUse::None };

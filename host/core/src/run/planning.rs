@@ -10,7 +10,7 @@ use crate::event::EventKind;
 use crate::plan::PlanStep;
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of characters that are quoted from an error in the reason for abandoning a plan.
+/// Maximum number of characters that the reason for abandoning a plan quotes from an error.
 const MAX_QUOTED: usize = 300;
 
 /// The role of the model that is called.
@@ -50,7 +50,7 @@ pub struct PlanBudgets {
 pub enum PlannerReply {
     /// The reply is a plan with these steps. If there are no steps, the answer needs no tools.
     Steps(Vec<PlannedStep>),
-    /// The reply is not a valid plan. The text is the reason.
+    /// The reply is not a valid plan, for the reason in this text.
     Invalid(String),
 }
 
@@ -91,9 +91,9 @@ enum Stage {
 /// The tools that a model call offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfferedTools<'t> {
-    /// The call offers all tools of the agent. The turn has no plan, and no selection of tools was made for it.
+    /// The call offers all tools of the agent, because the turn has no plan and no tools were selected for it.
     All,
-    /// The call offers the tools with these names, as their authors wrote them.
+    /// The call offers only the tools with these names. The names are spelled as the tools' authors wrote them.
     Only(&'t [String]),
     /// The call offers no tools.
     None,
@@ -129,6 +129,7 @@ impl Plan {
         }
     }
 
+    /// Continues the plan with the step at this index or, after the last step, with the answer.
     fn enter(&mut self, index: usize) {
         self.stage = if index < self.steps.len() { Stage::Step(index) } else { Stage::Synthesis };
         self.failure = None;
@@ -169,7 +170,7 @@ impl Run {
     /// Adjusts the plan before a step. If the turn has reached its limit of interactions, the remaining steps are
     /// skipped and the answer is written. If the prompt is too large for the next model of the plan, the plan is
     /// abandoned.
-    pub(super) fn steer_plan(&mut self, change: &mut Change) {
+    pub(super) fn adjust_plan(&mut self, change: &mut Change) {
         let (messages, budget) = (self.sent_tokens(), self.prompt_budget());
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let Some(plan) = &mut turn.plan else { return };
@@ -220,7 +221,7 @@ impl Run {
         };
         self.emit(change, EventKind::StreamClear);
         // Unreadable calls are reported as in any reply (L20). Unreadable calls are not added to the history, because
-        // no model continues from these calls.
+        // the model that wrote them is not asked to correct them.
         self.report_unreadable(&reply.unreadable, change);
         self.abandon_plan(&failure, change);
         self.next_step(change);
@@ -295,8 +296,8 @@ impl Run {
         }
     }
 
-    /// Abandons the plan. The agent's own model continues. That model sees the results so far in the history, so no
-    /// call runs again.
+    /// Abandons the plan. The agent's own model continues. The history shows that model the results so far, so it need
+    /// not repeat any call.
     pub(super) fn abandon_plan(&mut self, reason: &str, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let Some(plan) = turn.plan.take() else { return self.inconsistent("the turn has no plan") };
@@ -304,7 +305,7 @@ impl Run {
         self.emit(change, EventKind::PlanFallback { reason: reason.to_owned() });
     }
 
-    /// Abandons the plan because all attempts with a model of the plan have failed. Returns whether there was a plan.
+    /// Abandons the plan because all attempts to call one of its models have failed. Returns whether there was a plan.
     pub(super) fn plan_failed(&mut self, model: &str, message: &str, change: &mut Change) -> PlanFailure {
         let Some(Turn { plan: Some(plan), model_index, .. }) = &self.turn else { return PlanFailure::NoPlan };
         let (model_index, budget) = (*model_index, plan.fallback);

@@ -1,4 +1,4 @@
-//! Creates the events for plugins whose version differs from the previous turn (P10).
+//! Creates the events for plugins whose version is not the same as in the previous turn (P10).
 
 use super::turn::PinnedPlugin;
 use crate::event::EventKind;

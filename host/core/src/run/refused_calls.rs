@@ -12,7 +12,8 @@ use crate::tool::{ToolError, Violation};
 pub const MAX_CALLS: usize = 128;
 
 impl Run {
-    /// Refuses the calls that must not run. Calls are refused before the calls with the highest priority are selected.
+    /// Refuses the calls that must not run. A call is refused before the calls with the highest priority are selected,
+    /// so that a refused call does not defer other calls.
     pub(super) fn refuse_unrunnable_calls(&self, reply: &mut ResolvedReply) {
         let call_count = reply.calls.len();
         if call_count > MAX_CALLS {
@@ -60,8 +61,8 @@ fn refuse_cut(call: &mut ResolvedCall) {
     }
 }
 
-/// Returns the error for the first [`MAX_CALLS`] calls of a reply with too many calls. The other calls are only stored
-/// in the step record.
+/// Returns the error for the first [`MAX_CALLS`] calls of a reply with too many calls. The calls after them are only
+/// stored in the step record.
 fn too_many(call_count: usize) -> ToolError {
     let message = format!(
         "too many calls in one reply: {call_count}, at most {MAX_CALLS}: none of them ran; call again with fewer, and more of \

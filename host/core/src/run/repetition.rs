@@ -1,4 +1,4 @@
-//! Handles calls that fail in the same way repeatedly: the host disables the tool (L28) or ends the turn (L19).
+//! Handles calls that repeatedly fail in the same way: the host disables the tool (L28) or ends the turn (L19).
 
 use super::batch::{BatchCall, CallProgress};
 use super::end::TurnError;
@@ -27,9 +27,10 @@ const MAX_SHOWN_CHARACTERS: usize = 300;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Repetition {
-    /// The number of replies in which each failure occurred. The key is a fingerprint of the call and its error.
+    /// For each failure, the number of replies in which it occurred. The key is a fingerprint of the call and
+    /// its error.
     failures: BTreeMap<u64, u32>,
-    /// The number of the last reply in which each failure was counted. The key is the same as in `failures`.
+    /// For each failure, the number of the last reply in which it was counted. The keys are the same as in `failures`.
     counted_in: BTreeMap<u64, u32>,
     /// Names of the disabled tools, each with the fingerprint of the error that disabled the tool.
     #[serde(rename = "off")]
@@ -60,7 +61,7 @@ pub(super) enum Disabling {
     Impossible,
 }
 
-/// The consequence of a failure.
+/// What happens to the tool after a call to it has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Consequence {
     None,
@@ -74,7 +75,7 @@ impl Repetition {
         self.disabled.contains_key(tool).then(|| disabled_error(tool))
     }
 
-    /// Ends the sequence of errors, because another kind of reply came in between.
+    /// Ends the current sequence of equal errors, because another kind of reply has interrupted it.
     pub(super) fn interrupt(&mut self) {
         self.streak = None;
     }
@@ -179,8 +180,8 @@ impl Run {
         }
     }
 
-    /// Returns the error that ends the turn. None: the same error has not occurred in too many consecutive replies
-    /// (L19).
+    /// Returns the error that ends the turn. None: the number of consecutive replies with the same error is still below
+    /// the maximum (L19).
     pub(super) fn repeated_error(&mut self) -> Option<TurnError> {
         let turn = self.turn.as_mut().filter(|turn| turn.config.finish == Finish::Tool)?;
         let Phase::Working(batch) = &turn.phase else { return None };

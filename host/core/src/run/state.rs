@@ -1,5 +1,5 @@
-//! The state of a run. The state contains everything that is needed to continue the session on any host, but
-//! no messages.
+//! The state of a run. Except for the messages, the state contains everything that is needed to continue the session on
+//! any host.
 
 use super::Action;
 use super::authority::MAX_BUILDER_STATE;
@@ -67,7 +67,7 @@ const VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     version: u32,
-    /// Subject of the session, which identifies the session.
+    /// The subject, a string that identifies the session.
     pub session: String,
     /// Name of the agent in the configuration.
     pub agent: String,
@@ -358,8 +358,8 @@ impl Run {
         self.view.iter().filter(move |entry| entry.turn >= from)
     }
 
-    /// Replaces the arguments and results of the calls in [`Run::left_out`] by a short text. The calls and results
-    /// themselves stay, because providers require that each call has a result.
+    /// Replaces the contents of the calls in [`Run::left_out`] and of their results by a short text. The calls and
+    /// results themselves stay in the prompt, because providers require that each call has a result.
     pub fn without_rejected_results(&self, mut message: Message) -> Message {
         let is_left_out = |call: &CallId| self.left_out.contains(call);
         for part in message.parts.iter_mut().filter(|_| !self.left_out.is_empty()) {

@@ -53,7 +53,7 @@ impl Run {
 
     /// Begins the next step. The step is the last one if no interactions or too few tokens are left (L4, L26).
     pub(super) fn begin_step(&mut self, change: &mut Change) {
-        self.steer_plan(change);
+        self.adjust_plan(change);
         let (messages, budget) = (self.sent_tokens(), self.prompt_budget());
         let count = self.sent().count() as u32;
         let sections = self.system_sections().into_iter().map(|section| section.name).collect();
@@ -90,8 +90,8 @@ impl Run {
         self.fail(TurnError::PromptTooLarge { tokens, window }, change);
     }
 
-    /// Handles a complete reply (L3, L5, L6). The reply is counted. Then its calls begin, its text is validated, or the
-    /// model is told to continue.
+    /// Handles a complete reply (L3, L5, L6). The model call is added to the counts of the session and of the turn.
+    /// Then the calls of the reply begin, its text is validated, or the model is told to continue.
     pub(super) fn reply(&mut self, mut reply: ResolvedReply, change: &mut Change) {
         self.count_call();
         self.keep_masks(std::mem::take(&mut reply.masks));
@@ -164,8 +164,9 @@ impl Run {
         cut(reply.stop).is_none() && !reply.text.trim().is_empty()
     }
 
-    /// Reminds or nudges the model if a reply without a tool call must not end the turn. Returns whether the reply was
-    /// reminded or nudged. A reply that was cut is not classified, because the feedback about the cut follows (L12).
+    /// Reminds or nudges the model if a reply without a tool call must not end the turn. Returns false if the reply
+    /// may be the output of the turn. A reply that was cut is not classified, because the feedback about the cut
+    /// follows (L12).
     fn continues_without_call(&mut self, text: &str, stop: StopReason, change: &mut Change) -> bool {
         let handling = match self.no_tool_call(text, change) {
             ReplyHandling::MayBeAnswer if cut(stop).is_none() => self.nudge_unless_answer(text, change),
@@ -174,7 +175,7 @@ impl Run {
         handling == ReplyHandling::TurnContinues
     }
 
-    /// Counts a successful model call. The seen count of the messages that were sent increases by one (L3).
+    /// Counts a successful model call. The seen count of each message that was sent increases by one (L3).
     fn count_call(&mut self) {
         let sent: Vec<_> = self.sent().map(|entry| entry.id).collect();
         self.model_calls += 1;
@@ -185,7 +186,8 @@ impl Run {
         }
     }
 
-    /// Adds masks. A media item keeps its first mask, so that the beginning of the prompt stays the same (P4).
+    /// Adds masks for media items. A media item keeps its first mask, so that the beginning of the prompt stays the
+    /// same (P4).
     fn keep_masks(&mut self, masks: Vec<Mask>) {
         let position = |mask: &Mask| (mask.message, mask.part, mask.item);
         for mask in masks {
@@ -294,7 +296,7 @@ impl Run {
                 (record.state, record.result) = (CallState::Finished, Some(text_result(why, true)));
             }
             InitialState::Settled { result, disabling, event } => {
-                // A missing tool is reported by another event.
+                // A call to a missing tool is reported by another event.
                 if tool_exists {
                     let (call, name, arguments) = (id.clone(), name.clone(), record.arguments.clone());
                     self.emit(change, EventKind::ToolCall { call, name, arguments, attempt: 0 });
@@ -411,7 +413,7 @@ impl Run {
                         return self.inconsistent(contradiction);
                     }
                 }
-                None => change.calls.push(call.moved()),
+                None => change.calls.push(call.state_change()),
             }
             if runs {
                 events.push(EventKind::ToolCall { call: id, name, arguments, attempt });
@@ -450,14 +452,15 @@ impl Run {
             self.note_outcome(&call, depth::shallow_result(result), Disabling::Allowed);
         let shown = self.shown(id, &result);
         let tokens = tokens::of_text(&shown).saturating_add(tokens::of_media(&result.content));
-        // An outstanding call is only settled by its answer. If the turn ends first, the call is abandoned.
+        // Only an answer counts as the end of an outstanding call. If the turn ends before the answer arrives, the call
+        // is abandoned.
         let answered = call.state.is_outstanding();
         let Some(entry) = self.batch_call(id) else { return self.inconsistent(NO_SUCH_CALL) };
         entry.state = CallProgress::Finished { tokens, end: Some(end), answered };
         let BatchCall { name, spent_cost: spent, attempt, .. } = call;
         let cost = if result.cost == CallCost::default() { spent } else { result.cost };
-        // If the call never ran, its `tool_call` event is still missing (L30). The host adds the arguments from the
-        // call's record later.
+        // If the call never ran, its `tool_call` event has not been emitted yet (L30). The host adds the arguments from
+        // the call's record later.
         if attempt == 0 {
             let arguments = Value::Null;
             self.emit(change, EventKind::ToolCall { call: id.clone(), name: name.clone(), arguments, attempt });

@@ -1,5 +1,5 @@
-//! The stored form of a call in its batch. All its fields are at the same level, as the first version wrote them. In
-//! memory, data that is only valid in one state is part of that state.
+//! The stored form of a call in its batch. In the stored form, all fields are at the same level, as in the first
+//! version. In memory, the data that is only valid in one state of the call is part of that state.
 
 use super::batch::{BatchCall, CallProgress};
 use super::input::UnapprovedRequest;
@@ -152,7 +152,7 @@ mod tests {
         call
     }
 
-    // L1: the stored form of every state stays the same as in the first version.
+    // L1: the stored form of a call stays the same as in the first version, whatever the call's state.
     #[test]
     fn l1_each_state_is_stored_as_it_was_read() {
         for state in [

@@ -1,6 +1,6 @@
 //! Checks that the states in `tests/states/v2` cover every variant that a stored state can contain (L1, D3). A new
-//! variant must be listed here, otherwise the matches do not compile. The test fails until a stored state contains the
-//! variant.
+//! variant must be listed here, because otherwise the `match` expressions below do not compile. The test fails until a
+//! stored state contains the variant.
 
 use super::batch::{Batch, BatchCall, CallProgress};
 use super::config::AtLimit;
@@ -21,7 +21,8 @@ use std::path::PathBuf;
 
 type Labels = BTreeSet<&'static str>;
 
-/// Defines a function from values to labels for each type, and a function that returns all labels.
+/// For each type, defines a function that returns the label of a value. Also defines a function that returns
+/// all labels.
 macro_rules! variants {
     ($($name:ident: $type:ty { $($pattern:pat => $label:literal,)* })*) => {
         $(fn $name(value: &$type) -> &'static str {

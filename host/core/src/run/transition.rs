@@ -19,7 +19,7 @@ use crate::plugin::{History, Lifecycle, OutputData, TraceContext};
 use crate::tool::{ModelUse, Violation};
 use crate::{prompt, tokens};
 
-// The results of calls that have not finished when the turn ends.
+// If a turn ends while calls are unfinished, these texts are the results of the calls.
 const CANCELLED_WAITING: &str = "cancelled before it ran";
 const CANCELLED_RUNNING: &str = "cancelled; outcome unknown";
 const FAILED_WAITING: &str = "not run: the turn ended with an error first";
@@ -255,8 +255,8 @@ impl Run {
         self.end_turn(TurnEnd::Failed(error), change);
     }
 
-    /// Recovers after the host stopped. Calls that were running wait to run again if they can be repeated. Otherwise
-    /// they need a user's decision (D3).
+    /// Recovers after the host stopped. Calls that were running wait to run again if they can be repeated, and need a
+    /// user's decision if they cannot (D3).
     fn recover(&mut self, change: &mut Change) {
         self.clear_stream(change);
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
@@ -265,7 +265,7 @@ impl Run {
         let mut unknown = Vec::new();
         for call in batch.calls.iter_mut().filter(|call| call.state.is_running()) {
             call.state = if call.repeatable { CallProgress::Waiting } else { CallProgress::OutcomeUnknown };
-            change.calls.push(call.moved());
+            change.calls.push(call.state_change());
             if !call.repeatable {
                 unknown.push(EventKind::OutcomeUnknown { call: call.id.clone(), name: call.name.clone() });
             }
@@ -284,7 +284,7 @@ impl Run {
                 };
                 let Some(call) = batch.call_mut(id) else { return self.inconsistent(NO_SUCH_CALL) };
                 call.state = CallProgress::Waiting;
-                change.calls.push(call.moved());
+                change.calls.push(call.state_change());
                 self.announce_resumption(change);
             }
             Decision::Failed(message) => self.settle_waiting(id, text_result(&message, true), change),

@@ -68,10 +68,11 @@ pub struct Turn {
     pub state: Option<Vec<u8>>,
     /// Token budget of the prompt, without the session summary.
     pub budget: PromptBudget,
-    /// One more than the id of the last message with which the turn began. It is 0 before these messages exist.
+    /// One more than the id of the last of the messages with which the turn began. The number is 0 before these
+    /// messages exist.
     #[serde(default)]
     pub begun_until: MessageId,
-    /// Id of the first message that the previous step has not seen.
+    /// Id of the first message that was not yet in the prompt of the previous step.
     pub latest_from: MessageId,
     /// Ids of the messages with the last rejected output and its feedback. None: there are no such messages in the
     /// view.
@@ -117,7 +118,8 @@ pub struct PinnedPlugin {
     pub name: String,
     /// Digest of the plugin's component.
     pub digest: Digest,
-    /// Digest of the rolled-back version that this version replaces. None: this is the version in the plugin's file.
+    /// If a user has rolled the plugin back, the digest of the version in the plugin's file, which this version
+    /// replaces. None: the turn uses the version in the plugin's file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead_of: Option<Digest>,
 }
@@ -133,10 +135,10 @@ impl PinnedPlugin {
 /// settings uses the agent's current settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PinnedAgent {
-    /// Grants of each plugin in the sandbox's format, without secret values.
+    /// The grants of each plugin, in the sandbox's format and without the values of secrets.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub grants: BTreeMap<String, Value>,
-    /// Grants of the host's built-in tools, in the same format.
+    /// Grants of the host's built-in tools, in the sandbox's format.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub host_grants: Value,
     /// Name of the context builder plugin. None: the host itself builds the context.
@@ -214,7 +216,8 @@ impl Turn {
         Units { whole: self.execution_units, millionths: self.unit_millionths }.rounded_up()
     }
 
-    /// Number of model calls that the turn may still make, including the last call that follows after the limit.
+    /// Number of model calls that the turn may still make, including the last call that `at_limit = "finish"` allows
+    /// after the limit.
     fn steps_left(&self) -> u32 {
         let last = u32::from(self.config.at_limit == AtLimit::Finish);
         self.config.max_interactions.saturating_sub(self.interactions).saturating_add(last).max(1)
@@ -256,8 +259,8 @@ impl Turn {
         }
     }
 
-    /// Number of corrections that are left. The number is 0 if the turn has reached its limit of interactions and makes
-    /// no last call there (L4).
+    /// Number of times that the model may still correct a rejected output. The number is 0 if the turn has reached its
+    /// limit of interactions and ends there without a last call (L4).
     pub(super) fn corrections_left(&self) -> u32 {
         let spent = self.interactions >= self.config.max_interactions;
         match self.config.at_limit {
@@ -267,7 +270,7 @@ impl Turn {
     }
 }
 
-/// Returns 1 for a model call outside the steps, and 0 if no model was called.
+/// Returns the number of model calls to count for work outside the steps: 1, or 0 if no model was called.
 pub(super) fn answered(usage: Usage) -> u64 {
     u64::from(usage != Usage::default())
 }

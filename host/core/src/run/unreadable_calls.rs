@@ -1,4 +1,4 @@
-//! Handles tool calls in the text of a reply that could not be parsed (L20).
+//! Handles unreadable calls, which a model wrote into the text of its reply and which the host could not parse (L20).
 
 use super::state::Run;
 use crate::change::Change;

@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Maximum number of subschema checks for one document. This number of checks takes well under a second.
 pub(super) const MAX_CHECKS: f64 = 2_000_000.0;
-/// Maximum number of checks of a single value with which a schema counts as quick. If the schema is quick, the checks
-/// of a document are not counted.
+/// If no value can be checked more often than this by a schema, the schema counts as quick. The checks of a document
+/// are not counted if its schema is quick.
 const ALWAYS_QUICK: f64 = 1_000.0;
 
 /// Maximum number of subschemas in one schema.
 pub(super) const MAX_SUBSCHEMAS: usize = 50_000;
 
-/// Keywords whose subschemas check the same value.
+/// Keywords whose subschemas check the same value as the schema that contains the keyword.
 const SAME_VALUE: [&str; 7] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else"];
 /// Keywords whose subschemas check any member of an object.
 const ANY_MEMBER: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
@@ -45,11 +45,12 @@ type Counts = BTreeMap<usize, f64>;
 /// The graph of a schema's subschemas, from which the number of checks of a document is calculated.
 #[derive(Debug, Default)]
 pub(super) struct CheckCost {
-    /// For each subschema, the subschemas that it applies to the same value.
+    /// For each subschema, the subschemas that it applies to the value that it checks itself.
     same_value: Vec<Vec<usize>>,
-    /// For each subschema, the subschemas that it applies to members or elements of the value.
+    /// For each subschema, the subschemas that it applies to members or elements of the value that it checks.
     inner_values: Vec<Vec<(Step, usize)>>,
-    /// The subschemas in topological order: a subschema comes after the subschemas that apply it to the same value.
+    /// The subschemas in topological order: if a subschema applies another one to the value that it checks itself, it
+    /// comes before the other one.
     order: Vec<usize>,
     /// Position of each subschema in `order`.
     rank: Vec<usize>,
@@ -139,11 +140,12 @@ impl CheckCost {
         }
     }
 
-    /// Returns all subschemas that check a value: the subschemas in `applied`, and the subschemas that these apply to
-    /// the same value.
+    /// Returns all subschemas that check a value: the subschemas in `applied`, and the subschemas that they in turn
+    /// apply to this value.
     fn checking_same_value(&self, mut applied: Counts) -> Counts {
         let mut checking = BTreeMap::new();
-        // A subschema only adds to the counts of higher ranks, so the count of the lowest rank is complete.
+        // A subschema only adds to the counts of subschemas with higher ranks, so the count of the subschema with the
+        // lowest rank is complete.
         while let Some((rank, count)) = applied.pop_first() {
             for next in &self.same_value[self.order[rank]] {
                 *applied.entry(self.rank[*next]).or_default() += count;
@@ -153,7 +155,8 @@ impl CheckCost {
         checking
     }
 
-    /// Returns, for each step to a value inside the checked value, the subschemas that are applied to the inner value.
+    /// For each step from the checked value to a value inside it, returns the subschemas that are applied to the
+    /// inner value.
     fn checking_inner_values(&self, checking: &Counts) -> HashMap<&Step, Counts> {
         let mut inner: HashMap<&Step, Counts> = HashMap::new();
         for (rank, count) in checking {

@@ -39,14 +39,14 @@ impl ToolAddress {
         Self { server: server.to_owned(), tool: tool.to_owned() }
     }
 
-    /// Names in the registry to which the address may refer: the tool's name, without and with the server's name as
-    /// a prefix.
+    /// The two names that the tool of this address may have in the registry: the name in the address, without and with
+    /// the name of the server as a prefix.
     pub fn names(&self) -> [String; 2] {
         [self.tool.clone(), format!("{}.{}", self.server, self.tool)]
     }
 
-    /// Finds the tool to which the address refers. If the server of the address is `mcp`, a tool of any MCP server with
-    /// this name matches, unless several servers have such a tool.
+    /// Finds the tool to which the address refers. If the server of the address is `mcp`, the address refers to the
+    /// tool with this name on any MCP server, unless several servers have a tool with this name.
     pub fn among<'t>(&self, tools: impl Iterator<Item = (&'t str, &'t ToolSource)> + Clone) -> ToolMatch<'t> {
         let covered = tools.filter(|(_, source)| self.covers(source));
         let named = |wanted: &String| covered.clone().map(|(name, _)| name).find(|name| name == wanted);
@@ -64,7 +64,7 @@ impl ToolAddress {
         }
     }
 
-    /// Whether tools with this source are searched for this address.
+    /// Whether this address can refer to a tool with this source.
     pub fn covers(&self, source: &ToolSource) -> bool {
         match source {
             ToolSource::Mcp { server, .. } => self.server == MCP || self.server == *server,

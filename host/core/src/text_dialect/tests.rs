@@ -32,13 +32,13 @@ fn codes(calls: &[Result<TaggedCall, UnreadableCall>]) -> Vec<&'static str> {
 
 /// L20: every path through the diagram "Tool Call Parsing" in the original requirements.
 #[test]
-fn l20_d_tool_call_parsing() {
+fn l20_every_path_of_the_parsing_diagram() {
     // A reply without tool tags contains no calls.
     assert_eq!(read("There are 42 lines."), ("There are 42 lines.".into(), vec![]));
     // Invalid JSON between the tags is a parse error.
     let (text, calls) = read("I count.\n<tool>{\"server_name\": \"local\", }</tool>");
     assert_eq!((text.as_str(), codes(&calls)), ("I count.", vec!["parse_error"]));
-    // A call without `server_name` or `tool_name` has a missing field.
+    // A call without `server_name` or `tool_name` is reported as a call with a missing field.
     for (body, missing) in [
         (r#"{"tool_name": "t"}"#, "server_name"),
         (r#"{"server_name": "local", "arguments": {}}"#, "tool_name"),
@@ -157,7 +157,7 @@ fn l20_an_address_covers_the_tools_of_its_server() {
 
 /// L20: a call with the server name `mcp` is looked up among the tools of all MCP servers.
 #[test]
-fn l20_d_an_address_finds_its_tool() {
+fn l20_an_address_finds_its_tool() {
     let (service, built_in) = (ToolSource::Service { event_type: "weather".into() }, ToolSource::BuiltIn);
     let (ocr, scan, own) = (mcp("ocr"), mcp("scan"), mcp("mcp"));
     let tools = [

@@ -28,7 +28,7 @@ fn l4_default_limits() {
 }
 
 #[test]
-fn l4_finish_makes_one_last_call_without_tools() {
+fn l4_with_at_limit_finish_one_last_call_without_tools_is_made() {
     let mut session = Session::calling(limited(2, AtLimit::Finish));
     for step in 1..=2 {
         assert_eq!((plan(&session).step, plan(&session).last), (step, false));
@@ -57,7 +57,7 @@ fn l4_the_last_call_is_validated_once_and_must_return_text() {
 }
 
 #[test]
-fn l4_error_ends_the_turn_without_duplicate_results() {
+fn l4_with_at_limit_error_the_turn_ends_without_duplicate_results() {
     let mut session = Session::calling(limited(1, AtLimit::Error));
     session.reply("", vec![plain("a"), plain("b")]);
     let change = session.run_batch();
@@ -67,7 +67,7 @@ fn l4_error_ends_the_turn_without_duplicate_results() {
 }
 
 #[test]
-fn l4_with_error_a_rejection_at_the_limit_leaves_no_corrections() {
+fn l4_with_at_limit_error_a_rejection_at_the_limit_ends_the_turn() {
     let mut session = Session::calling(limited(2, AtLimit::Error));
     session.reply("wrong", Vec::new());
     assert!(matches!(session.run.action(), Action::Validate(validation) if validation.corrections_left == 2));

@@ -78,7 +78,7 @@ fn denial() -> Denial {
 
 /// P6, O3: a call that the configuration denies emits an event for the denial before its error.
 #[test]
-fn p6_a_withheld_call_gets_an_error_and_a_denial() {
+fn p6_a_call_that_the_configuration_denies_gets_an_error_and_a_denial() {
     let mut session = Session::calling(LoopConfig::default());
     let withheld = Disposition::Withheld { message: "there is no tree".into(), denial: denial() };
     let change = session.reply("", vec![call("read_file", withheld), plain("b")]);
@@ -89,9 +89,10 @@ fn p6_a_withheld_call_gets_an_error_and_a_denial() {
     assert_eq!(ids(session.run.action()), ["call_1_1_2"]);
 }
 
-/// P6: denials outside of calls are reported in any phase of an open turn, and change nothing else.
+/// P6: if the host denies a request that was made outside of any call, it reports the denial in any phase of an open
+/// turn. The denial changes nothing else.
 #[test]
-fn p6_denials_between_calls_are_reported() {
+fn p6_denials_outside_of_calls_are_reported() {
     let mut session = Session::calling(LoopConfig::default());
     let before = session.run.action();
     let change = session.must(Input::Denied { denials: vec![(None, denial()), (None, denial())] });

@@ -1,4 +1,4 @@
-//! Tests of the order and the numbers of a turn's events (L30).
+//! Tests of the order and the sequence numbers of a turn's events (L30).
 
 use crate::session::{Session, call, kind, of_priority, plain};
 use agent_core::event::EventKind;

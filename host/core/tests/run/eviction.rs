@@ -184,7 +184,7 @@ fn l26_messages_are_evicted_before_a_final_answer_is_requested() {
     assert!(!step.last);
     session.answer("answer");
 
-    // The input alone leaves too few tokens. All other messages are evicted, and then the last call is made.
+    // The input alone leaves too few tokens for a step. All other messages are evicted, and then the last call is made.
     session.start(TurnInput::Text("q".repeat(28_000)), config);
     session.context(TurnContext { budget: SMALL, ..Default::default() });
     session.must(summarised("They talked."));
@@ -373,8 +373,8 @@ fn d5_a_fork_keeps_the_summary_and_notes_that_parts_may_not_apply() {
     assert_eq!((summary.text.as_str(), summary.messages, summary.through_turn), ("They talked.", 0, 2));
     assert!(summary.section().text.starts_with("This session was forked from one with earlier messages"));
 
-    // In a long turn, the input stays in the view while later messages are evicted. The summary in a fork after the
-    // input then covers messages that are not in the fork.
+    // In a long turn, the input stays in the view while later messages are evicted. If the session is then forked after
+    // the input, the summary in the fork covers messages that are not in the fork.
     let mut session = Session::new();
     session.start(TurnInput::Text("Go.".into()), LoopConfig::default());
     session.context(TurnContext { budget: SMALL, ..Default::default() });

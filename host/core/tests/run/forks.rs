@@ -6,7 +6,7 @@ use agent_core::message::{CallId, MessageId, Part, StoredMessage, ToolResult};
 use agent_core::run::{Action, CutPoints, Input, LoopConfig, Mask, ResolvedReply, Run, TurnEnd};
 use proptest::prelude::*;
 
-/// Returns the messages of these changes as a store would return them.
+/// Returns the messages that these changes append, in the form in which a store would return them.
 fn stored(changes: &[Change]) -> Vec<StoredMessage> {
     let messages = changes.iter().flat_map(|change| change.messages.iter().cloned());
     let stored = messages.map(|message| {
@@ -70,14 +70,15 @@ fn d5_an_impossible_cut_names_the_nearest_cut_points() {
     assert_eq!((open.before, open.after), (Some(8), None));
     assert_eq!(
         open.to_string(),
-        "message 9 belongs to tool calls that have no results yet; the nearest message after which it can be cut is 8"
+        "message 9 belongs to tool calls that have no results yet; the nearest message after which the session can be \
+         cut is 8"
     );
     messages.retain(|message| message.turn != 2);
     let hidden = cut_points(&messages).after(6).unwrap_err();
     assert_eq!((hidden.before, hidden.after), (Some(5), Some(8)));
-    assert!(hidden.to_string().ends_with("it can be cut are 5 and 8"), "{hidden}");
+    assert!(hidden.to_string().ends_with("the session can be cut are 5 and 8"), "{hidden}");
     let nothing = cut_points(&messages[1..2]).after(2).unwrap_err();
-    assert!(nothing.to_string().ends_with("there is no message after which it can be cut"), "{nothing}");
+    assert!(nothing.to_string().ends_with("there is no message after which the session can be cut"), "{nothing}");
 }
 
 #[test]

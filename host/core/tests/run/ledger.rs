@@ -39,7 +39,7 @@ pub(crate) struct Ledger {
     units: u128,
     /// Whether the context builder left out the messages of earlier turns.
     leave_out: bool,
-    /// One more than the id of the last message with which the turn began.
+    /// One more than the id of the last of the messages with which the turn began.
     begun_until: u64,
     /// Id of the first message that no model call has sent.
     new_from: u64,
@@ -190,7 +190,7 @@ impl Ledger {
         let (lowest, highest) = (priorities.clone().min(), priorities.max());
         let breaks = |call: &ResolvedCall| matches!(call.disposition, Disposition::Breaks(_));
         // Only the first loop-breaking call is accepted. No loop-breaking call is accepted if other calls were deferred
-        // (L18) or if the step of a plan has its call (L24).
+        // (L18) or if the current step of a plan already has its call (L24).
         let is_accepted = lowest == highest && (!is_plan_step || highest.is_none());
         let breaks = requested.iter().position(breaks).filter(|_| is_accepted);
         // No call of a reply runs if the reply was cut (row 31) or has too many calls.

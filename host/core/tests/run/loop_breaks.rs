@@ -359,7 +359,7 @@ fn l19_repeated_errors_do_not_end_a_turn_that_ends_with_text() {
 
 /// L4, L19: with `at_limit = "error"`, replies without a call end the turn at the limit, and no last call is made.
 #[test]
-fn l4_l19_with_error_no_call_is_made_at_the_limit() {
+fn l4_l19_with_at_limit_error_no_last_call_is_made() {
     let bound = LoopConfig { max_interactions: 2, at_limit: AtLimit::Error, ..by_tool() };
     let mut session = Session::calling(bound.clone());
     session.reply("hm", Vec::new());
@@ -530,7 +530,7 @@ fn l23_l4_at_the_limit_the_summary_is_the_last_call() {
     assert!(matches!(session.error(), TurnError::InteractionsExhausted { .. }));
 }
 
-/// L12, L23: corrections and nudges are counted separately, and a cut reply is a correction.
+/// L12, L23: corrections and nudges are counted separately, and a reply that was cut counts as a rejected output.
 #[test]
 fn l23_l12_cut_replies_and_corrections_are_not_nudged() {
     let mut session = Session::calling(persistent());

@@ -73,7 +73,7 @@ fn total(change: &Change) -> Option<(u32, u32)> {
 
 /// L24: a planner makes a plan, an executor makes one call for each step, and the planner's answer is validated.
 #[test]
-fn l24_a_turn_plans_executes_and_synthesizes() {
+fn l24_a_turn_makes_a_plan_executes_it_and_writes_the_answer() {
     let mut session = planning(LoopConfig::default());
     assert_eq!((role(&session), offered(&session)), (ModelRole::Planner, vec![]));
     let change = session.must(made(steps(&["ocr.extract", "files.move"])));
@@ -186,7 +186,7 @@ fn l24_every_failure_abandons_the_plan() {
     }
 }
 
-/// L24: a model of the plan is retried before the plan is abandoned.
+/// L24: if a model that the plan calls fails, the call is retried before the plan is abandoned.
 #[test]
 fn l24_a_retry_keeps_the_plan() {
     let mut session = planning(LoopConfig::default());
@@ -244,7 +244,7 @@ fn l24_a_plan_survives_a_crash_and_a_suspension() {
     assert_eq!(session.ledger.calls.len(), 1, "no call runs twice");
 }
 
-/// L25: the tools that a turn offers are decided once and reported.
+/// L25: the tools that a turn offers are selected once, and an event reports how many there are.
 #[test]
 fn l25_a_turn_offers_the_selected_tools() {
     let mut session = Session::new();
@@ -309,7 +309,7 @@ fn l24_a_step_whose_calls_cannot_run_abandons_the_plan() {
         let change = case(&mut session);
         assert!(reason(&change).contains(expected), "{}", reason(&change));
         assert_eq!((role(&session), session.ledger.calls.len()), (ModelRole::Agent, calls), "{expected}");
-        // L20: unreadable calls are reported too.
+        // L20: if the executor's call is unreadable, an error event reports it.
         let is_reported = kinds(&change).contains(&"error".to_owned());
         assert_eq!(is_reported, calls == 0, "{:?}", kinds(&change));
         session.answer("done");
@@ -341,8 +341,9 @@ fn l24_a_disabled_tool_cannot_be_called_in_a_later_step() {
     assert_eq!(role(&session), ModelRole::Synthesizer);
 }
 
-/// L18, L24: a loop-breaking call is deferred if the reply also contains the call of a step. Otherwise the
-/// loop-breaking call is performed. If the result of the loop-breaking call is rejected, the plan is abandoned.
+/// L18, L24: a loop-breaking call is deferred if the reply also contains the call of a step. If the reply contains
+/// no such call, the loop-breaking call is performed. If the result of the loop-breaking call is rejected, the plan
+/// is abandoned.
 #[test]
 fn l24_a_steps_call_takes_precedence_over_a_loop_breaking_call() {
     let done = || {

@@ -81,7 +81,7 @@ impl Move {
                 (_, true) => Approval::Needed(self.digest()),
                 (_, false) => Approval::Remembered(grant("tool")),
             };
-            // Two different names test that outstanding calls are counted by tool (L11).
+            // There are two tool names, because outstanding calls must be counted separately for each tool (L11).
             let name = match disposition {
                 Disposition::Breaks(LoopBreak::Complete) => "task_completion",
                 Disposition::Breaks(LoopBreak::Ask) => "ask_question",
@@ -259,7 +259,7 @@ impl Move {
         let calls = &session.ledger.calls;
         let call = match calls.is_empty() || self.calls.len() == 1 {
             true => CallId("call_0_0_0".into()),
-            // Only the latest calls of the session may be open.
+            // The call is one of the latest calls of the session, because only these may be open.
             false => calls[calls.len() - 1 - self.pick.index(calls.len().min(6))].record.id.clone(),
         };
         match stray {
@@ -459,7 +459,7 @@ fn the_state_grows_with_the_view_and_not_with_hidden_messages() {
         assert_eq!(session.ledger.messages.len(), 1 + 2 * rejections as usize);
         session.run.snapshot().len()
     };
-    // Only the numbers in the state get longer: about ten numbers get two more digits each.
+    // The state only grows because its numbers get longer: about ten numbers get two more digits each.
     let (few, many) = (snapshot_after(5), snapshot_after(500));
     assert!(many <= few + 40, "{few} bytes after 5 rejected answers, {many} after 500");
 }

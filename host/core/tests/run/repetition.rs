@@ -165,8 +165,8 @@ fn l28_loop_breaking_and_missing_tools_only_cause_a_warning() {
     }
 }
 
-/// L28: if the refused calls of a reply disable the tool, the other calls to the tool in the reply do not run, not even
-/// earlier calls.
+/// L28: if the refused calls of a reply disable the tool, the reply's other calls to this tool do not run, not even
+/// those before the refused calls.
 #[test]
 fn l28_other_calls_of_a_reply_do_not_run_when_its_refused_calls_disable_the_tool() {
     let mut session = Session::calling(LoopConfig::default());

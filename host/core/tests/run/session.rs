@@ -108,7 +108,7 @@ impl Session {
         change
     }
 
-    /// Runs the calls that may run now, without the loop-breaking calls that wait for them.
+    /// Runs the calls that may run now. Loop-breaking calls that wait for these calls do not run.
     pub(crate) fn run_others(&mut self) {
         for call in self.dispatch() {
             self.outcome(&call.0, "ok");

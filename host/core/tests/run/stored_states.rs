@@ -1,10 +1,11 @@
 //! Tests that this version can continue every state that a released host has stored, so that an upgrade loses no
 //! session (L1, D3).
 //!
-//! `states/v1` contains snapshots and changes of the first host. `states/v2` contains snapshots and changes of a later
-//! host, which had services, approvals, plans and evictions. Both sets use version 1 of the state's format. Existing
-//! files are never rewritten. If `AGENT_HOST_WRITE_STATES` is set, missing files of [`all`] are added to the last set.
-//! `run/stored_variants.rs` tests that the last set covers every variant.
+//! `states/v1` contains snapshots and changes of the first host. `states/v2` contains snapshots and changes of a
+//! later host, which had services, approvals, plans and evictions. Both sets use version 1 of the state's format.
+//! Existing files are never rewritten. If `AGENT_HOST_WRITE_STATES` is set, each state of [`all`] that has no file
+//! yet is written to the newest set. `run/stored_variants.rs` tests that the newest set covers every variant that a
+//! state can contain.
 
 use crate::session::{Session, WIDE, dispatched, plain, repeatable, reply, respond_to, result, sequential};
 use crate::stored_ways::completing;
@@ -26,7 +27,7 @@ use std::path::PathBuf;
 
 /// The sets of stored states, each with its minimum number of states.
 const SETS: [(&str, usize); 2] = [("v1", 36), (LAST, 70)];
-/// The set to which new states of the current version are added.
+/// The newest set. New states of this version of the host are written to this set.
 const LAST: &str = "v2";
 
 fn directory(set: &str, folder: &str) -> PathBuf {
@@ -90,13 +91,14 @@ fn d2_every_stored_change_is_read_completely() {
 /// Whether the new document contains all data of the old document. The new document may contain additional data.
 fn keeps(old: &Value, new: &Value) -> bool {
     match (old, new) {
-        // In the first version, a suspension had one cause for all calls.
+        // In the first version, a suspension had a single cause, which applied to all its calls.
         (Value::Object(old), Value::Object(new)) if old.get("cause").is_some() && old.get("calls").is_some() => {
             let calls = new["waits"].as_array().expect("a list").iter().map(|wait| &wait["call"]);
             old["calls"].as_array().expect("a list").iter().eq(calls)
         }
         (Value::Object(old), Value::Object(new)) => {
-            // The new document may leave out empty lists, and the fields about what a finished call waited for.
+            // The new document may leave out empty lists. For a finished call, it may also leave out the fields that
+            // describe for what the call waited.
             let is_finished_call = new.get("state").is_some_and(|state| state.get("done").is_some());
             let is_left_out = |key: &str, value: &Value| {
                 *value == Value::Array(Vec::new()) || (is_finished_call && ["awaits", "asked_about"].contains(&key))
@@ -200,7 +202,8 @@ impl DrivenRun {
     }
 }
 
-/// L1: a state is stored for each entry of [`all`]. The states of new entries are stored before a release.
+/// L1: for each entry of [`all`], the newest set contains a stored state. The states of new entries must be stored
+/// before a release.
 #[test]
 fn l1_every_way_to_a_state_is_stored() {
     let (snapshots, changes_of) = (stored(LAST, "snapshots"), stored(LAST, "changes"));
