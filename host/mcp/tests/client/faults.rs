@@ -194,7 +194,8 @@ async fn i5_a_crashed_server_is_restarted_with_backoff_and_no_call_is_repeated()
     let message = backing_off.expect("a server that exits repeatedly is not restarted immediately");
     assert!(message.contains("it exited"), "{message}");
     assert!(fixture.diary.started().len() <= 6, "{:?}", fixture.diary.started());
-    // A turn that starts during the wait immediately gets the same error and none of the server's tools.
+    // A turn that starts while the host waits before the next attempt immediately gets the same error, and it gets none
+    // of the server's tools.
     let next = servers.acquire().await;
     assert!(names(&next).is_empty() && problems(&next).contains("retried in"), "{}", problems(&next));
     drop((acquired, next));
@@ -217,8 +218,8 @@ async fn i5_backoff_of_a_server_that_never_starts_spans_turns() {
     assert!(fixture.diary.started().len() <= 4, "{:?}", fixture.diary.started());
 }
 
-/// The client stops reading from a server that endlessly sends requests and reads no responses, so that messages do not
-/// accumulate in memory.
+/// The client stops reading from a server that endlessly sends requests and reads no responses, so that the requests do
+/// not accumulate in the host's memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_reading_stops_if_a_server_floods_requests() {
     let mut fixture = Fixture::new("good");
@@ -227,8 +228,8 @@ async fn i5_reading_stops_if_a_server_floods_requests() {
     let acquired = servers.acquire().await;
     let message = failed_message(call(&servers, "flood").await);
     assert!(message.contains("no result within 2s"), "{message}");
-    // The server can write as many requests as the two pipes and the client's buffer can store. Without backpressure,
-    // the client would have read a hundred times as many requests.
+    // The server can write only as many requests as fit into the two pipes and the client's buffer. Without
+    // backpressure, the client would have read a hundred times as many requests.
     let sent_thousands = fixture.diary.count("a thousand questions");
     assert!(sent_thousands <= 5, "{sent_thousands} thousand requests were sent");
     acquired.release().await;
@@ -261,7 +262,7 @@ async fn i5_a_deeply_nested_response_fails_only_the_call() {
     fixture.diary.all_gone().await;
 }
 
-/// D3: a call that was lost with its connection is reported as retryable only if its tool is read-only.
+/// D3: if the connection is lost during a call, the error allows a retry only if the tool is read-only.
 #[tokio::test(flavor = "multi_thread")]
 async fn d3_only_lost_calls_of_read_only_tools_are_retryable() {
     let mut fixture = Fixture::new("mortal");

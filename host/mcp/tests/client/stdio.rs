@@ -45,8 +45,8 @@ async fn i5_a_child_process_provides_its_tools() {
     assert_eq!(fixture.diary.alive(), Vec::<u32>::new());
 }
 
-/// I5: some servers hang, exit or send an invalid response if they do not know the first message. The client can
-/// connect to such servers, because all of them know its first message.
+/// I5: some servers hang, exit or send an invalid response if the first message is one that they do not support. The
+/// client can connect to such servers, because all of them support its first message.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_servers_that_do_not_know_the_newer_handshake_are_connected() {
     for mode in ["deaf-to-new", "dies-of-new", "odd-to-new"] {
@@ -74,7 +74,7 @@ async fn i5_a_server_with_only_the_newest_protocol_is_connected_in_a_second_atte
     fixture.diary.all_gone().await;
 }
 
-/// L29: a host that must stop does not wait for a server until the configured close time has passed.
+/// L29: a host that must stop quickly does not wait until a server's configured close time has passed.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_a_stopping_host_ends_servers_at_once() {
     let mut fixture = Fixture::new("stubborn");
@@ -186,7 +186,8 @@ async fn i5_a_changed_tool_list_applies_to_the_next_turn() {
     assert_eq!(text(call(&servers, "change").await.unwrap()), "changed");
     let list_requests = || fixture.diary.count("tools/list");
     assert!(acquired.catalogue().tool("desk.new").is_none() && list_requests() == 1);
-    // The notification and the response are separate messages. Until the notification arrives, turns get the old list.
+    // The server sends the notification of the change and the response to the call as separate messages. Until the
+    // notification arrives, new turns get the old list.
     let mut next = servers.acquire().await;
     while next.catalogue().tool("desk.new").is_none() {
         tokio::time::sleep(Duration::from_millis(5)).await;

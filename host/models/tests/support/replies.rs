@@ -74,8 +74,8 @@ async fn m1_a_json_document_is_a_reply() {
     );
 }
 
-/// M1, L21: thinking and parallel calls are decoded from a stream, and the data that the provider requires is sent
-/// back.
+/// M1, L21: thinking and parallel calls are decoded from a stream, and the next request sends the data back that the
+/// provider requires.
 #[tokio::test]
 async fn m1_calls_are_decoded_and_provider_data_is_sent_back() {
     let delta = |delta: Value| chunk(format!("data: {}\n\n", json!({ "choices": [{ "index": 0, "delta": delta }] })));
@@ -138,8 +138,8 @@ async fn several_requests_use_the_same_connection() {
     assert_eq!(connections, [0; 5]);
 }
 
-/// L29: dropping the future closes the connection within 100 ms, both before and during the response. On a busy machine
-/// the test may be scheduled late, so the test uses the shortest of three measured times.
+/// L29: dropping the future closes the connection within 100 ms, both before and during the response. On a busy
+/// machine, the operating system may run the test late, so the test uses the shortest of three measured times.
 #[tokio::test]
 async fn l29_dropping_the_call_closes_the_connection_at_once() {
     let before_response = vec![Step::AwaitClose];
