@@ -26,7 +26,7 @@ pub struct Credentials {
     pub file: Option<PathBuf>,
 }
 
-/// A stored login. The login must never be displayed.
+/// A stored login, which must never be displayed.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Login {
     Password {
@@ -68,8 +68,8 @@ struct HelperOutput {
 }
 
 impl Credentials {
-    /// Returns the stored login for a registry, or `None` if there is no login. A login that was stored for `https://…`
-    /// is not used without TLS, unless the registry is on this machine.
+    /// Returns the stored login for a registry, or `None` if there is no login. If a login was stored for an
+    /// `https://…` address, it is not used for requests without TLS, unless the registry is on this machine.
     pub(crate) async fn login(&self, host: &str, scheme: &str) -> Result<Option<Login>, RegistryError> {
         let Some(file) = &self.file else { return Ok(None) };
         let refused = |reason: String| RegistryError::Credentials { host: host.to_owned(), reason };
@@ -80,7 +80,7 @@ impl Credentials {
             }
             _ => tokio::fs::read(file).await.map_err(|error| refused(format!("{}: {error}", file.display())))?,
         };
-        // Report only the line of the error, because the parser's message could contain parts of the file.
+        // Report only the line of the error, because the parser's message could quote secrets from the file.
         let configuration: Configuration = serde_json::from_slice(&text).map_err(|error| {
             refused(format!(
                 "{}:{}: it is not a valid Docker configuration; log in again with `docker login`",

@@ -202,8 +202,8 @@ async fn a_stalled_receiver_delays_the_reply_until_the_total_timeout() {
     drop(receiver);
 }
 
-/// M2: the window and the price come from the configuration or, if it contains none, from the table of known models. An
-/// unknown model has a window of 32,768 tokens and no price.
+/// M2: the window and the price of a model come from the configuration or, if they are not configured, from the table
+/// of known models. An unknown model has a window of 32,768 tokens and no price.
 #[test]
 fn m2_model_info_comes_from_the_configuration_or_the_known_models() {
     let info = |name: &str, config: ProviderConfig| {

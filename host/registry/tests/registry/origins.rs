@@ -26,7 +26,7 @@ enum ServerResponse {
         realm: usize,
     },
     Token(&'static str),
-    /// Accepts an upload, which continues at the server with this number.
+    /// Accepts the start of an upload and names the server with this number as the one to which the bytes must be sent.
     UploadAt(usize),
     Nothing,
     Json(&'static str),
@@ -150,7 +150,7 @@ async fn redirect_target_gets_no_login() {
         let seen = servers.seen();
         assert_eq!((receivers_of(&seen, BASIC), receivers_of(&seen, PASSWORD)), (vec![], vec![]), "{seen:?}");
     }
-    // A response after a redirect back to the registry is not trusted either.
+    // If the other server redirects back to the registry, the response is not trusted either.
     servers.set(0, &[redirect(2), ServerResponse::Basic]);
     servers.set(2, &[redirect(0)]);
     servers.client().fetch(&servers.reference(0)).await.expect_err("it is refused");
@@ -167,7 +167,8 @@ async fn login_is_not_sent_after_a_redirect() {
         servers.client().fetch(&servers.reference(0)).await.expect_err("it is refused");
         assert_eq!(receivers_of(&servers.seen(), BASIC), [0]);
     }
-    // The registry requires a login and then redirects the upload to another server, which requires a login too.
+    // The registry requires a login and then redirects the upload to another server, which also requires a login but
+    // does not receive it.
     servers.set(
         0,
         &[ServerResponse::Basic, ServerResponse::Nothing, ServerResponse::Nothing, ServerResponse::UploadAt(2)],
