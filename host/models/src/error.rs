@@ -181,7 +181,7 @@ pub enum ModelError {
     /// The server sent nothing during the stall timeout.
     #[error(
         "{endpoint} {}. The server may be overloaded or still loading the model: try again, or set a longer \
-         `stall_timeout_ms` for this provider", silence_message(*waiting_for, *limit)
+         `stall_timeout_ms` for this provider", stall_message(*waiting_for, *limit)
     )]
     Stalled {
         /// The model and its address.
@@ -288,7 +288,7 @@ fn reply_count(replies: usize) -> String {
     if replies == 1 { "1 reply".to_owned() } else { format!("{replies} replies") }
 }
 
-fn silence_message(waiting_for: WaitingFor, limit: Duration) -> String {
+fn stall_message(waiting_for: WaitingFor, limit: Duration) -> String {
     match waiting_for {
         WaitingFor::ResponseStart => format!("did not start to respond within {}", seconds(limit)),
         WaitingFor::NextChunk => format!("sent nothing for {} in the middle of its reply", seconds(limit)),

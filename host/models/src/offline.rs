@@ -79,7 +79,7 @@ impl Provider for OfflineRouter {
     ) -> Result<RawReply, ModelError> {
         let Decision { mut text, calls, reason } = decide(request);
         if calls.is_empty() {
-            text = answer::with_label(&text, estimate::characters_in(request.max_tokens));
+            text = answer::with_note(&text, estimate::characters_in(request.max_tokens));
         }
         DeltaSender { deltas, delay: Duration::ZERO }.text(&delta_sender::split_at_words(&text)).await;
         let stop = if calls.is_empty() { StopReason::Stop } else { StopReason::ToolCalls };

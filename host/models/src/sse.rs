@@ -65,14 +65,14 @@ impl Decoder {
     /// Returns an error if an event is too large.
     pub fn next<'e, 'i: 'e>(&'e mut self, input: &mut &'i [u8]) -> Result<Option<Event<'e>>, TooLarge> {
         self.clear_returned();
-        self.skip_mark(input);
+        self.skip_byte_order_mark(input);
         // Data of the event if it has a single data line that is contained in the input.
         let mut borrowed_data = None;
         while let Some(line) = self.take_line(input)? {
             let line = match line {
                 Cow::Borrowed(line) => parse_line(line),
                 Cow::Owned(line) => {
-                    self.process_owned(line)?;
+                    self.process_owned_line(line)?;
                     continue;
                 }
             };
@@ -110,7 +110,7 @@ impl Decoder {
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
             // The line cannot be too large, because its size was checked when the bytes arrived.
-            let _ = self.process_owned(line);
+            let _ = self.process_owned_line(line);
         }
         self.has_data.then(|| Event { name: decode_utf8(&self.name), data: decode_utf8(&self.data) })
     }
@@ -123,7 +123,7 @@ impl Decoder {
         }
     }
 
-    fn skip_mark(&mut self, input: &mut &[u8]) {
+    fn skip_byte_order_mark(&mut self, input: &mut &[u8]) {
         while !self.has_started {
             let Some((first, rest)) = input.split_first() else { return };
             if BYTE_ORDER_MARK.get(self.mark_bytes) == Some(first) {
@@ -175,7 +175,7 @@ impl Decoder {
     }
 
     /// Processes a line that was assembled from several chunks. The line is not empty, so it does not end an event.
-    fn process_owned(&mut self, mut line: Vec<u8>) -> Result<(), TooLarge> {
+    fn process_owned_line(&mut self, mut line: Vec<u8>) -> Result<(), TooLarge> {
         match parse_line(&line) {
             Line::Data(data) if !self.has_data => {
                 // The line's buffer becomes the data buffer, so that large events are copied only once.

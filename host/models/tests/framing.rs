@@ -234,7 +234,7 @@ fn m3_decoding_time_is_linear_in_the_size_of_an_event() {
 /// M1: the `index` of a call is a key and not a position. A large index allocates no memory, and indexes may start at
 /// any number, repeat or be missing.
 #[test]
-fn m1_call_indexes_are_keys() {
+fn m1_call_indexes_are_keys_and_not_positions() {
     let call = |index: serde_json::Value, id: &str, name: &str, arguments: &str| {
         let mut call = json!({"id": id, "function": {"name": name, "arguments": arguments}});
         if !index.is_null() {

@@ -107,8 +107,7 @@ fn scope_of_embedded(high: u16, low: u16) -> NetworkScope {
 mod tests {
     use super::*;
 
-    // Row 42: the first and last addresses of each address range, and the addresses next to them, have the
-    // expected scope.
+    // Row 42: addresses in each special range, and public addresses next to these ranges, have the expected scope.
     #[test]
     fn addresses_have_the_expected_scope() {
         use NetworkScope::{PrivateNetwork, Public, ThisMachine};

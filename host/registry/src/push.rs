@@ -190,7 +190,7 @@ mod tests {
     // P11: the layout equals the layout that other tools write, with additional annotations and without a creation
     // time.
     #[test]
-    fn layout_matches_other_tools() {
+    fn layout_matches_the_layout_of_other_tools() {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         let facts = PluginFacts {
             name: "calc".to_owned(),

@@ -11,9 +11,9 @@ use crate::version::{VersionOrder, compare_versions};
 /// key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Downgrade {
-    /// Such plugins are allowed to replace the locked plugin.
+    /// A plugin that is not newer, or is no longer signed by a trusted key, may replace the locked plugin.
     Allowed,
-    /// Such plugins are refused, and the locked plugin is kept.
+    /// A plugin that is not newer, or is no longer signed by a trusted key, is refused.
     Refused,
 }
 

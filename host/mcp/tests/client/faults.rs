@@ -205,7 +205,7 @@ async fn i5_a_crashed_server_is_restarted_with_backoff_and_no_call_is_repeated()
 
 /// The backoff continues from turn to turn, even though each turn opens a separate connection.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_backoff_of_a_server_that_never_starts_spans_turns() {
+async fn i5_backoff_of_a_server_that_never_starts_continues_in_later_turns() {
     let fixture = Fixture::new("exits");
     let servers = fixture.servers();
     let mut error_message = String::new();
@@ -237,7 +237,7 @@ async fn i5_reading_stops_if_a_server_floods_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_a_huge_line_fails_only_the_call() {
+async fn i5_a_huge_line_makes_only_the_current_call_fail() {
     let mut fixture = Fixture::new("good");
     fixture.config.limits.message_bytes = 1 << 20;
     let servers = fixture.servers();
@@ -251,7 +251,7 @@ async fn i5_a_huge_line_fails_only_the_call() {
 
 /// A call fails immediately if its response is nested more deeply than the JSON parser accepts.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_a_deeply_nested_response_fails_only_the_call() {
+async fn i5_a_deeply_nested_response_makes_only_the_current_call_fail() {
     let fixture = Fixture::new("good");
     let servers = fixture.servers();
     let acquired = servers.acquire().await;

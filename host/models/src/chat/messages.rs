@@ -199,7 +199,7 @@ impl<'r> Messages<'r> {
         let (request, name) = (self.request, || media::short_description(media));
         if !request.downscaled.iter().any(|downscaled| downscaled.media.digest == media.digest) {
             let stored = base64_length(usize::try_from(media.size).unwrap_or(usize::MAX));
-            self.body.check_room(stored, name).map_err(|full| too_large(request, full))?;
+            self.body.check_remaining(stored, name).map_err(|full| too_large(request, full))?;
         }
         let model = || request.model.to_string();
         let read_error = |problem| ModelError::UnreadableMedia { model: model(), item: name(), problem };

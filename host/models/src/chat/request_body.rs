@@ -62,7 +62,7 @@ impl Body {
 
     /// Returns an error if `length` more bytes in the next message would exceed the limit. Callers check this before
     /// they read a media item.
-    pub(super) fn check_room(&mut self, length: usize, name: impl FnOnce() -> String) -> Result<(), BodyTooLarge> {
+    pub(super) fn check_remaining(&mut self, length: usize, name: impl FnOnce() -> String) -> Result<(), BodyTooLarge> {
         if length <= self.remaining() {
             return Ok(());
         }
@@ -149,9 +149,9 @@ mod tests {
     #[test]
     fn media_of_one_message_are_counted_together_before_reading() {
         let mut body = Body::new(&fields(), 1000).unwrap();
-        body.check_room(600, || "a.png".into()).unwrap();
+        body.check_remaining(600, || "a.png".into()).unwrap();
         body.reserve(600, || "a.png".into()).unwrap();
-        let too_large = body.check_room(600, || "b.png".into()).unwrap_err();
+        let too_large = body.check_remaining(600, || "b.png".into()).unwrap_err();
         assert_eq!(too_large.largest[..2], ["a.png (600 bytes)", "b.png (600 bytes)"]);
     }
 }

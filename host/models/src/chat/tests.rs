@@ -52,7 +52,7 @@ async fn m1_mistral_requests_follow_its_rules() {
 
 /// The field that limits the tokens of a reply has a different name in OpenAI's dialect.
 #[tokio::test]
-async fn m1_the_token_limit_has_the_right_name() {
+async fn m1_the_token_limit_field_has_the_name_that_the_server_expects() {
     let body = sent(&interrupted(), Dialect::OpenAi).await;
     assert_eq!((&body["max_completion_tokens"], body.get("max_tokens")), (&json!(1000), None));
     let body = sent(&interrupted(), Dialect::SelfHosted).await;

@@ -128,7 +128,7 @@ mod tests {
 
     /// M1: signed reasoning is sent back unchanged, with its pieces joined.
     #[test]
-    fn m1_details_are_joined() {
+    fn m1_pieces_of_reasoning_details_are_joined() {
         let piece = |piece: Value| json!({ "reasoning_details": [piece] });
         let collector = collect(&[
             piece(json!({"type": "reasoning.text", "text": "I ", "signature": "", "index": 0})),

@@ -19,7 +19,7 @@ const MAX_ROWS: usize = 20;
 
 /// Adds the note with which every answer ends. Truncates `body` so that the answer, including the note, has at most
 /// `max_characters` characters.
-pub(super) fn with_label(body: &str, max_characters: usize) -> String {
+pub(super) fn with_note(body: &str, max_characters: usize) -> String {
     let label = "This is the offline router, not a language model: it only runs tools. To use a language model, pass \
                  `--model PROVIDER/MODEL` or set `model = \"PROVIDER/MODEL\"` in agent.toml.";
     let max_body_characters = max_characters.saturating_sub(label.chars().count() + 2);
@@ -253,7 +253,7 @@ mod tests {
         let messages = [calls(&[("c1", "t", json!({}))]), result("c1", "t", vec![Content::Text(long)], false)];
         let answer = results(&messages, &[]).unwrap();
         assert!(answer.ends_with("é… (1000 more characters)"), "{answer}");
-        let labelled = with_label(&answer, 400);
+        let labelled = with_note(&answer, 400);
         assert!(labelled.contains("more characters)\n\nThis is the offline router"), "{labelled}");
     }
 

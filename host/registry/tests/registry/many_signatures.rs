@@ -146,7 +146,7 @@ async fn signature_for_another_repository_does_not_end_the_search() {
 
 /// A search that exceeds the size limit stops and reports that it stopped early.
 #[tokio::test]
-async fn stopped_search_is_reported() {
+async fn search_that_stops_early_is_reported() {
     let signed_plugin = SignedPlugin::new().await;
     signed_plugin.registry.set(|faults| faults.hide_annotations = true);
     signed_plugin.add_untrusted_signatures(1_300, (None, 60_000));
