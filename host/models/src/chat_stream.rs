@@ -1,7 +1,7 @@
 //! Decodes replies of Chat Completions and its dialects (M1). The bytes of a stream, which may arrive in arbitrary
 //! chunks, are decoded into deltas and one complete reply.
 //!
-//! Some providers require that the next request sends certain data of a reply with tool calls back to them.
+//! After a reply with tool calls, the next request must send certain data of the reply back to some providers.
 //! [`Reply::replay`] contains this data as `{"message": {…}, "tool_calls": [{"id"?, "extra_content"?}, …]}`. The fields
 //! of `message` (`reasoning_content`, `reasoning_details`, `extra_content`) must be copied unchanged into the assistant
 //! message when that message is sent again. `tool_calls` has one item per call, in order. The item's `extra_content`,

@@ -5,8 +5,8 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use std::time::Duration;
 
 /// Limits on the retries of one model call. The wait before an attempt starts at `initial_wait`, doubles with each
-/// further attempt up to `max_wait`, and is changed randomly (jitter). If the provider sends a `Retry-After` header,
-/// the header determines the wait.
+/// further attempt up to `max_wait`, and is lengthened by a random amount (jitter). If the provider sends a
+/// `Retry-After` header, the header determines the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Maximum number of attempts including the first one. Default: 4. The value 1 disables retries.

@@ -57,7 +57,8 @@ pub(super) async fn read(exchange: &Exchange<'_>, response: Response) -> ModelEr
     ModelError::Provider(Box::new(provider_error))
 }
 
-/// Adds advice for the user, such as the name of the key's environment variable, that depends on the configuration.
+/// Adds advice for the user that depends on the configuration, such as the environment variable that must contain
+/// the key.
 pub(super) fn with_advice(connection: &Connection, provider_error: ProviderError) -> ProviderError {
     let config = &connection.config;
     let has_no_key = config.key.is_none() && config.headers.is_empty();

@@ -1,5 +1,5 @@
-//! Adds replay data to assistant messages. Replay data is a part of a reply that the provider requires back in the next
-//! request. The module `chat_stream::replay_data` defines its format.
+//! Adds replay data to assistant messages. Replay data is the part of a reply that the next request must send back to
+//! the provider. The module `chat_stream::replay_data` defines its format.
 
 use agent_core::message::{Part, Replay};
 use serde_json::{Map, Value};

@@ -1,5 +1,5 @@
-//! Collects replay data. This is the reasoning and the signatures of a reply with tool calls, which some providers
-//! require back in the next request.
+//! Collects replay data. This is the reasoning and the signatures of a reply with tool calls. The next request must
+//! send them back to some providers.
 
 use super::chunk::MessageFields;
 use agent_core::message::Replay;

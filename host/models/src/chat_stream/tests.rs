@@ -304,8 +304,7 @@ fn m1_stop_reasons_are_mapped() {
     }
 }
 
-/// M1: the data that DeepSeek and Gemini require back in the next request is collected, but only from replies
-/// with calls.
+/// M1: the data that must be sent back to DeepSeek and Gemini is collected, but only from replies with calls.
 #[test]
 fn m1_replay_data_is_collected() {
     let signature = json!({"google": {"thought_signature": "s1"}});

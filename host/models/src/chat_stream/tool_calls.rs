@@ -53,7 +53,7 @@ impl ToolCallAssembler {
         self.calls.is_empty()
     }
 
-    /// Returns each call together with its `extra_content`, which the provider requires back in the next request.
+    /// Returns each call together with its `extra_content`, which must be sent back to the provider.
     pub(super) fn finish(self) -> Vec<(RequestedCall, Option<Value>)> {
         let has_content =
             |call: &PartialCall| !(call.id.is_empty() && call.name.is_empty() && call.arguments.is_empty());

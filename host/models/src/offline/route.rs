@@ -145,8 +145,9 @@ fn hint(token: &Token) -> &str {
 }
 
 /// Returns whether the whole prompt is about the tool. Apart from request words and function words, each word of the
-/// prompt must be a word of the tool's name, description or schema, or accompany arithmetic. The prompt must contain at
-/// least one such word or an arithmetic expression.
+/// prompt must occur in the tool's name, schema or description. If the prompt contains an arithmetic expression,
+/// [`ARITHMETIC_WORDS`] are allowed instead of the words of the description. Otherwise, the prompt must contain at
+/// least one word that is neither a request word nor a function word.
 fn covers_prompt(candidate: &Candidate, parsed: &ParsedPrompt) -> bool {
     let tool = candidate.tool;
     let has_arithmetic = parsed.tokens.iter().any(|token| token.kind == TokenKind::Expression);

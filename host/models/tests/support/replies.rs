@@ -74,8 +74,8 @@ async fn m1_a_json_document_is_a_reply() {
     );
 }
 
-/// M1, L21: thinking and parallel calls are decoded from a stream, and the next request sends the data back that the
-/// provider requires.
+/// M1, L21: thinking and parallel calls are decoded from a stream, and the next request contains the data that must be
+/// sent back to the provider.
 #[tokio::test]
 async fn m1_calls_are_decoded_and_provider_data_is_sent_back() {
     let delta = |delta: Value| chunk(format!("data: {}\n\n", json!({ "choices": [{ "index": 0, "delta": delta }] })));
