@@ -42,7 +42,7 @@ pub fn reduced(picture: &DynamicImage, (width, height): (u32, u32)) -> DynamicIm
 struct Span {
     /// Index of the first covered pixel.
     first: usize,
-    /// Covered part of each of these pixels, from 0 (none of the pixel) to 1 (the whole pixel).
+    /// Covered part of each pixel in the span, from 0 (no part of the pixel) to 1 (the whole pixel).
     shares: Vec<f32>,
 }
 

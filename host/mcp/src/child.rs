@@ -187,7 +187,7 @@ fn signal(group: u32, stop_signal: StopSignal) {
         StopSignal::Kill => Signal::KILL,
     };
     if let Some(group) = i32::try_from(group).ok().and_then(Pid::from_raw) {
-        // The only possible error is that the group has no processes any more.
+        // Ignore the error, because the only possible error is that the group no longer has any processes.
         let _ = kill_process_group(group, signal);
     }
 }

@@ -118,8 +118,8 @@ fn limit_events(events: Events, request: Option<RequestId>) -> Events {
     events.map(check_event).boxed()
 }
 
-/// Converts the error of an unreadable event to an error response to the request. If the stream only ended, returns the
-/// error unchanged, so that the SDK resumes the stream.
+/// Converts the error of an unreadable event to an error response to the request. If the error only means that the
+/// stream ended, returns it unchanged, so that the SDK resumes the stream.
 fn as_error_response(error: SseError, request: Option<&RequestId>) -> Result<Sse, SseError> {
     match (unreadable_event(&error), request) {
         (Some(reason), Some(id)) => Ok(Sse { data: Some(error_response(id, &reason)), ..Sse::default() }),

@@ -32,7 +32,7 @@ pub(crate) struct Server {
     state: Mutex<State>,
 }
 
-/// An attempt to connect to a server, which is still running, has succeeded or has failed. All callers that need the
+/// An attempt to connect. The attempt is either still running, or it has succeeded or failed. All callers that need the
 /// connection wait for the same attempt.
 pub(crate) type ConnectionAttempt = Shared<BoxFuture<'static, Result<Arc<Connection>, FailedAttempt>>>;
 

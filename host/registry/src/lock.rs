@@ -92,8 +92,8 @@ impl LockedPlugin {
     }
 }
 
-/// Returns the namespace of a source, such as `HOST/PATH`. Returns `None` for a file on this machine, because such
-/// files have no server to which keys could be assigned.
+/// Returns the namespace of a source, such as `HOST/PATH`. Returns `None` for a file on this machine, to which the
+/// namespace `local` applies.
 pub fn namespace_of(source: &Source) -> Option<String> {
     match source {
         Source::Registry(reference) => Some(reference.repository().to_string()),

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Maximum size of a signature with its comments, in bytes.
 pub(crate) const MAX_SIGNATURE_BYTES: u64 = 16 * 1024;
 
-/// The plugin and its origin to which a signature applies, as the signature claims.
+/// The claims of a signature: the plugin, version, repository and manifest for which the signature was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
     /// Name of the plugin.
@@ -215,6 +215,6 @@ mod tests {
             );
         }
         let with_tab = Claims { version: "1\tname:evil".to_owned(), ..expected_claims() };
-        assert!(sign(&own_key, b"component", &with_tab).is_err(), "this version would add other claims");
+        assert!(sign(&own_key, b"component", &with_tab).is_err(), "a tab would start another claim");
     }
 }

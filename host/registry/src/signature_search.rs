@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 /// Maximum number of signatures that are read for one artifact.
 const MAX_SIGNATURES: usize = 20_000;
-/// Total size of signatures in bytes after which the search stops.
+/// The search stops when the signatures that it has read have more than this number of bytes in total.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// Maximum time to read the signatures.
 const TIMEOUT: Duration = Duration::from_secs(90);

@@ -155,7 +155,7 @@ fn check_calls(cases: Vec<(Vec<Value>, Vec<Call<'_>>)>) {
         chunks.push(end("stop"));
         let (decoded, _) = streamed(&chunks);
         assert_eq!(calls(&decoded), expected);
-        assert_eq!(decoded.reply.stop, StopReason::ToolCalls, "a reply with calls has this stop reason");
+        assert_eq!(decoded.reply.stop, StopReason::ToolCalls, "the stop reason of a reply with calls is `ToolCalls`");
     }
 }
 
