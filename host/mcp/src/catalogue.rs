@@ -306,8 +306,8 @@ mod tests {
         assert!(contradictory.destructive && !contradictory.read_only && !contradictory.repeatable());
     }
 
-    /// Rows 18 and 34: a long description is truncated. A tool is rejected if its schema is too deep, remote or
-    /// invalid.
+    /// Rows 18 and 34: a long description is truncated. A tool is rejected if its schema is nested too deeply, refers
+    /// to a remote schema or is invalid.
     #[test]
     fn l8_an_invalid_tool_does_not_affect_the_others() {
         let mut deep = json!({});

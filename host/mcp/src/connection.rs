@@ -49,7 +49,7 @@ pub(crate) struct Connection {
     exceeded: LimitFlag,
     /// Set when the server is found to be unresponsive.
     unresponsive: OnceLock<Unresponsive>,
-    /// Whether a call was dropped, so that its cancellation may still have to be sent.
+    /// Whether a call was dropped. If so, the cancellation of this call may not have been sent yet.
     cancellation_queued: AtomicBool,
     quick_stop: CancellationToken,
     listing: Mutex<Arc<Listing>>,
@@ -309,7 +309,8 @@ impl Connection {
         }
     }
 
-    /// Builds the error for a connection that ended during a call. Only the call of a repeatable tool may be retried.
+    /// Builds the error for a connection that ended during a call. The error allows a retry only if the tool
+    /// is repeatable.
     fn connection_lost(&self, config: &ServerConfig, tool: &str, reason: &str) -> ToolError {
         let lost = format!("the connection to MCP server {} was lost during the call ({reason})", config.name);
         let listing = self.listing.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -97,7 +97,7 @@ impl Providers {
         self.configured.iter().find(|configured| configured.config.name == provider)
     }
 
-    /// Describes the allowed names for an error about a name whose provider is `wanted`.
+    /// Describes the allowed model names, for an error about a model name that begins with the provider `wanted`.
     fn allowed(&self, wanted: &str) -> String {
         let mut names: Vec<String> =
             self.configured.iter().map(|configured| format!("`{}/MODEL`", configured.config.name)).collect();
@@ -157,7 +157,7 @@ impl fmt::Debug for Configured {
 mod tests {
     use super::*;
 
-    /// M2, M4: the names of models without configuration are resolved.
+    /// M2, M4: the names of models that need no configuration are resolved.
     #[test]
     fn names_of_unconfigured_models_are_resolved() {
         let directory = tempfile::tempdir().unwrap();

@@ -152,7 +152,7 @@ async fn run_helper(helper: &str, host: &str) -> Result<Option<Login>, String> {
     };
     let exchanged = tokio::time::timeout(HELPER_TIMEOUT, exchange)
         .await
-        .map_err(|_| format!("`{program}` does not answer in time"))?;
+        .map_err(|_| format!("`{program}` did not respond in time"))?;
     let (status, output) = exchanged.map_err(failed)?;
     if !status.success() {
         // If there are no credentials, the helper writes this text to stdout.

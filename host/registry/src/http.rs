@@ -177,7 +177,7 @@ impl Http {
             let sent = tokio::time::timeout(timeout, self.send_once(&request)).await;
             let sent = sent.map_err(|_| RegistryError::Unreachable {
                 place: place.to_owned(),
-                reason: "the server does not answer in time".to_owned(),
+                reason: "the server did not respond in time".to_owned(),
             })?;
             let mut response = sent.map_err(|error| send_error(&error, place))?;
             let status = response.status();
@@ -336,7 +336,7 @@ fn host_of(url: &Url) -> String {
 /// Returns the innermost cause of an error as text.
 fn innermost_reason(error: &reqwest::Error) -> String {
     if error.is_timeout() {
-        return "the server does not answer in time".to_owned();
+        return "the server did not respond in time".to_owned();
     }
     let mut innermost: &dyn std::error::Error = error;
     while let Some(source) = innermost.source() {

@@ -142,7 +142,7 @@ impl KeyFile {
     }
 }
 
-/// How a secret key is protected in its file.
+/// Protection of a secret key in its file.
 pub enum Protection {
     /// The key is not encrypted. Anybody who can read the file can use the key.
     None,
@@ -223,7 +223,8 @@ fn shortened_key(text: &str) -> String {
 mod tests {
     use super::*;
 
-    // P11: a key pair is written in minisign's format, only its owner can read it, and it is never replaced.
+    // P11: a key pair is written in minisign's format, only the owner can read the secret key, and existing keys are
+    // never replaced.
     #[test]
     fn keys_are_created_once_and_read_back() {
         let directory = tempfile::tempdir().expect("the directory is created");

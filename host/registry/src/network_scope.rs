@@ -9,7 +9,8 @@ use url::{Host, Url};
 
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The part of the network from which an address can be reached, ordered from the largest to the smallest part.
+/// The part of the network from which an address can be reached. The variants are ordered from the largest part to
+/// the smallest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NetworkScope {
     /// The address can be reached from everywhere.
@@ -96,8 +97,8 @@ fn scope_of_v6(address: Ipv6Addr) -> NetworkScope {
     }
 }
 
-/// If an IPv6 address contains an IPv4 address, returns the scope of the IPv4 address. `::` and `::1` have this
-/// form too.
+/// If an IPv6 address contains an IPv4 address, returns the scope of the IPv4 address. The addresses `::` and `::1`
+/// count as addresses that contain an IPv4 address, too.
 fn scope_of_embedded(high: u16, low: u16) -> NetworkScope {
     let [[a, b], [c, d]] = [high, low].map(u16::to_be_bytes);
     scope_of_v4(Ipv4Addr::new(a, b, c, d))

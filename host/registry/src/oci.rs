@@ -171,7 +171,8 @@ mod tests {
         Manifest::new(Descriptor::of(config, EMPTY), layers)
     }
 
-    // P11: artifacts that other tools created are loaded. The error for any other artifact describes its content.
+    // P11: artifacts that other tools created can be loaded. If an artifact is not a plugin, the error describes the
+    // content of the artifact.
     #[test]
     fn error_describes_the_content_of_other_artifacts() {
         for config in CONFIG_TYPES {

@@ -187,8 +187,8 @@ mod tests {
         (manifest, config)
     }
 
-    // P11: the layout equals the layout that other tools write, with additional annotations and without a creation
-    // time.
+    // P11: the layout equals the layout that other tools write, except that it has additional annotations and no
+    // creation time.
     #[test]
     fn layout_matches_the_layout_of_other_tools() {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();

@@ -170,7 +170,8 @@ mod tests {
         }
     }
 
-    // Row 23: a signature is accepted only for its bytes, plugin, version, repository and manifest.
+    // Row 23: a signature is accepted only for the bytes, plugin, version, repository and manifest for which it
+    // was made.
     #[test]
     fn signature_is_valid_for_its_claims_only() {
         let key = key();

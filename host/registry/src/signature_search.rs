@@ -49,7 +49,7 @@ pub(crate) struct FoundSignatures {
     pub(crate) stop_reason: Option<String>,
 }
 
-/// A signature that may be read. The signature's manifest is requested by digest or by the signature's own tag.
+/// A signature that the search can read. The signature's manifest is requested by digest or by the signature's own tag.
 struct Candidate {
     name: String,
     /// Id of the key that made the signature, according to the list, which can be false. `None` if it is unknown.

@@ -67,7 +67,7 @@ impl Trust {
         self.policy != SignaturePolicy::Off
     }
 
-    /// Returns whether every plugin needs a trusted signature.
+    /// Returns whether every plugin needs a signature by a trusted key.
     pub fn requires_signature(&self) -> bool {
         self.policy == SignaturePolicy::Required
     }

@@ -70,7 +70,7 @@ pub(crate) fn text(result: McpToolResult) -> String {
     }
 }
 
-/// Returns the message of a call that failed with `unavailable`.
+/// Returns the message of a call that must have failed with [`ToolError::Unavailable`].
 pub(crate) fn unavailable_message(result: Result<McpToolResult, ToolError>) -> String {
     match result {
         Err(ToolError::Unavailable { message, .. }) => message,
@@ -78,7 +78,7 @@ pub(crate) fn unavailable_message(result: Result<McpToolResult, ToolError>) -> S
     }
 }
 
-/// Returns the message of a call that failed with `failed`.
+/// Returns the message of a call that must have failed with [`ToolError::Failed`].
 pub(crate) fn failed_message(result: Result<McpToolResult, ToolError>) -> String {
     match result {
         Err(ToolError::Failed { message }) => message,
@@ -86,7 +86,7 @@ pub(crate) fn failed_message(result: Result<McpToolResult, ToolError>) -> String
     }
 }
 
-/// Returns the message of a call that failed with `failed` or `unavailable`.
+/// Returns the message of a call that must have failed with [`ToolError::Failed`] or [`ToolError::Unavailable`].
 pub(crate) fn error_message(result: Result<McpToolResult, ToolError>) -> String {
     match result {
         Err(ToolError::Failed { message } | ToolError::Unavailable { message, .. }) => message,

@@ -117,7 +117,7 @@ pub(crate) fn build_client(base_url: &Url, connect: Duration) -> Result<Client, 
     })
 }
 
-/// Parses the base URL. A `/chat/completions` at its end is removed.
+/// Parses the base URL. If the URL ends with `/chat/completions`, this part is removed.
 fn parse_base_url(text: &str) -> Result<Url, String> {
     let example = "write it like `https://api.openai.com/v1`";
     let text = text.trim();

@@ -37,7 +37,7 @@ impl Body {
     pub(super) fn new(fields: &serde_json::Map<String, Value>, limit: usize) -> Result<Self, BodyTooLarge> {
         let mut bytes = to_json(fields);
         let length = bytes.len();
-        // `finish` writes the closing brace of the object.
+        // Remove the closing brace of the object, because `finish` writes it.
         bytes.pop();
         bytes.extend_from_slice(if fields.is_empty() { b"\"messages\":[" } else { b",\"messages\":[" });
         let largest = vec![(length, "the tools and the output schema".to_owned())];

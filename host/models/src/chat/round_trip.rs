@@ -141,7 +141,7 @@ impl Exchange<'_> {
 }
 
 /// Returns whether the body cannot be a model's reply, based on its first byte. The declared content type is considered
-/// only if the first byte is ambiguous, because it is often wrong.
+/// only if the first byte is ambiguous, because the declared type is often wrong.
 fn cannot_be_reply(first: u8, declared: &str) -> bool {
     match first {
         b'{' | b'[' => false,

@@ -330,7 +330,7 @@ impl Content<'_> {
 }
 
 /// Converts a server's finish reason. Returns `None` for an empty reason. Unknown reasons count as a normal stop,
-/// because servers introduce new reasons.
+/// because servers add new reasons over time.
 fn stop_reason(reason: &str) -> Result<Option<StopReason>, StreamError> {
     match reason.to_ascii_lowercase().as_str() {
         "" => Ok(None),

@@ -273,7 +273,7 @@ fn m1_each_item_of_a_document_is_a_call() {
     assert_eq!(calls(&decoded), [("", "f", ""), ("", "f", "")]);
 }
 
-/// M1: stop reasons of all servers are mapped.
+/// M1: the stop reasons of all servers are converted to the host's stop reasons.
 #[test]
 fn m1_stop_reasons_are_mapped() {
     use StopReason::{ContentFilter, Length, Stop, ToolCalls};

@@ -82,7 +82,7 @@ async fn m5_a_web_page_instead_of_a_model_is_reported() {
     insta::assert_snapshot!(message(&error, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 502: 502 Bad Gateway nginx. Try again later, or use another model");
 }
 
-/// M3: a `Retry-After` header is read in seconds and as a date. An exhausted quota is not retryable.
+/// M3: a `Retry-After` header can contain seconds or a date. An exhausted quota is not retryable.
 #[tokio::test]
 async fn m3_retry_after_is_read() {
     let body = json!({ "error": { "message": "Rate limit reached", "type": "tokens", "code": "rate_limit_exceeded" } })

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use url::Url;
 
-/// The next response of one of several servers.
+/// A response that one of the test servers sends.
 #[derive(Clone, Debug)]
 enum ServerResponse {
     /// Redirects to the server with the number `to`.
@@ -126,7 +126,7 @@ fn http_response(response: ServerResponse, addresses: &[SocketAddr], server: usi
     reply.expect("the response is valid")
 }
 
-/// Returns the numbers of the servers that received a text.
+/// Returns the numbers of the servers that received a request that contains `text`.
 fn receivers_of(seen: &[ReceivedRequest], text: &str) -> Vec<usize> {
     let mut servers: Vec<_> = seen.iter().filter(|seen| seen.request.contains(text)).map(|seen| seen.server).collect();
     servers.dedup();
@@ -267,7 +267,7 @@ fn every_credential_is_sent_to_its_own_origin_only() {
         .build()
         .expect("the runtime is created");
     let servers = runtime.block_on(Servers::start(4));
-    // PROPTEST_CASES can raise the number of cases.
+    // The environment variable PROPTEST_CASES can raise the number of cases.
     let cases = ProptestConfig::default().cases.max(400);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
         failure_persistence: None,

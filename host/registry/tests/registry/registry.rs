@@ -1,4 +1,4 @@
-//! A registry over HTTP on loopback with configurable faults. The end-to-end tests use it too.
+//! A registry over HTTP on loopback with configurable faults. The end-to-end tests use this registry too.
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Faults and requirements of the registry.
+/// Faults that the test registry simulates, and requirements for requests to it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
-    /// Numbers of bytes after which the next blob responses end. Each number applies to one response, and further
+    /// For each of the next responses with a blob, the number of bytes after which the registry interrupts it. Later
     /// responses are complete.
     pub cut_after: Vec<usize>,
     /// Whether the registry ignores the `Range` header of requests for blobs and sends the whole blob.
@@ -20,7 +20,7 @@ pub(crate) struct Faults {
     pub flip_blobs_over: Option<usize>,
     /// Number of spaces to add to each manifest.
     pub pad_manifests: usize,
-    /// Redirects blobs to this origin, with the same path.
+    /// Redirects requests for blobs to the same path at this origin.
     pub redirect_blobs: Option<String>,
     /// Required user name and password.
     pub login: Option<(String, String)>,
