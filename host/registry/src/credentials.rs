@@ -138,7 +138,7 @@ async fn run_helper(helper: &str, host: &str) -> Result<Option<Login>, String> {
         .map_err(failed)?;
     let exchange = async {
         if let Some(mut stdin) = child.stdin.take() {
-            // A helper may write its output without reading its input.
+            // Ignore a broken pipe, because a helper may write its output and exit without reading its input.
             match stdin.write_all(host.as_bytes()).await {
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
                 written => written?,

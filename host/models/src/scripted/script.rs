@@ -24,7 +24,7 @@ pub(crate) struct Script {
     /// Context window in tokens.
     #[serde(default = "default_window")]
     pub(crate) window: u32,
-    /// Replies in order. There is at least one.
+    /// Replies in order. The list is never empty.
     pub(crate) replies: Vec<ScriptedReply>,
     /// Summaries of messages that are removed from the prompt, in order. A request for a summary fails if the session
     /// has already used all summaries.

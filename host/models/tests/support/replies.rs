@@ -270,7 +270,7 @@ async fn configured_headers_and_queries_are_sent() {
     let request = server.requests().remove(0);
     assert_eq!(request.line, "POST /v1/chat/completions?api-version=1 HTTP/1.1");
     assert_eq!((request.header("api-key"), request.header("authorization")), (Some("other-canary"), None));
-    // The base URL may also be the complete address of the API.
+    // The base URL may also be the complete address of the endpoint, including `/chat/completions`.
     let complete_address = format!("{}/chat/completions/", server.base_url());
     ask(&model_of(config(&complete_address)), &simple_request()).await.0.unwrap();
     let request = server.requests().remove(1);
