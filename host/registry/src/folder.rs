@@ -259,9 +259,9 @@ impl ComponentVerifier for LockFileVerifier {
         for locked in [plugin.name.as_str(), stem].iter().filter_map(|name| lock.plugin(name)) {
             if locked.component != plugin.digest {
                 return Err(format!(
-                    "it is not the locked file: {} locks `{}` to {} from {}, but this file has {}; `agent-host plugin add --replace \
-                     --plugins {folder}` restores the locked file, `agent-host plugin remove {} --keep-file --plugins {folder}` \
-                     accepts this file",
+                    "it is not the locked file: {} locks `{}` to the digest {} from {}, but this file has the digest {}; \
+                     `agent-host plugin add --replace --plugins {folder}` restores the locked file, \
+                     `agent-host plugin remove {} --keep-file --plugins {folder}` accepts this file",
                     LockFile::path(folder).display(),
                     locked.name,
                     locked.component.short(),

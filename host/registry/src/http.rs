@@ -254,7 +254,8 @@ impl Http {
             "https" => Ok(()),
             "http" if is_loopback(host) || self.plain_http == PlainHttp::Allowed => Ok(()),
             "http" => message(format!(
-                "`http://{host}` does not use TLS, so anybody on the network could change the data; --plain-http allows it"
+                "`http://{host}` does not use TLS, so anybody on the network could change the data; use --plain-http to \
+                 allow this"
             )),
             scheme => message(format!("`{}:` is not a web address and does not use TLS", display_text(scheme))),
         }
