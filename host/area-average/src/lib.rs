@@ -13,7 +13,8 @@
 
 use image::{DynamicImage, GrayAlphaImage, GrayImage, RgbImage, RgbaImage};
 
-/// Returns the image at a new size, in pixels. A side that the new size would make longer keeps its length.
+/// Returns the image at a new size, in pixels. The image is never enlarged: if the new size is larger than the image in
+/// one dimension, that dimension keeps its length.
 ///
 /// The image must have 8 bits per channel. With an alpha channel, transparent pixels do not affect the colours of their
 /// neighbours.
@@ -41,7 +42,7 @@ pub fn reduced(picture: &DynamicImage, (width, height): (u32, u32)) -> DynamicIm
 struct Span {
     /// Index of the first covered pixel.
     first: usize,
-    /// The covered share of each pixel, from 0 to 1.
+    /// Covered part of each pixel in the span, from 0 (no part of the pixel) to 1 (the whole pixel).
     shares: Vec<f32>,
 }
 

@@ -1,6 +1,6 @@
-//! A transport that stops reading while too many requests of the server have no response yet, or while too many
-//! outgoing messages are not sent yet. A server that endlessly sends requests and never reads the responses therefore
-//! cannot fill the host's memory.
+//! A transport that stops reading from the server while the host has not yet responded to too many of the server's
+//! requests, or while too many outgoing messages wait to be sent. A server that endlessly sends requests and never
+//! reads the responses therefore cannot fill the host's memory.
 
 use rmcp::RoleClient;
 use rmcp::model::{JsonRpcMessage, RequestId, ServerNotification};
@@ -10,11 +10,11 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, Semaphore};
 
-/// Maximum number of unsent messages, and maximum number of unanswered requests. Reading stops when either number
-/// is reached.
+/// Maximum number of outgoing messages that wait to be sent, and also the maximum number of the server's requests that
+/// have no response yet. Reading stops when either number reaches this maximum.
 const MAX_PENDING: usize = 64;
 
-/// Wraps a transport and stops reading while too many messages or responses are not sent yet.
+/// Wraps a transport and stops reading while too many outgoing messages, including responses, wait to be sent.
 pub(crate) struct BackpressureTransport<T> {
     inner: T,
     permits: Arc<Semaphore>,
@@ -53,15 +53,16 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BackpressureTransport<T
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        // The semaphore is fair, so this waits until all pending sends have a permit.
+        // The semaphore is fair, so this call waits until every message that is being sent has a permit.
         drop(self.permits.acquire().await.ok()?);
-        // A request that was read but not yet handled has no pending send. Without this wait, the number of unhandled
-        // requests would depend on how soon the scheduler runs the handlers.
+        // A request that was read but not yet handled has no outgoing message that could hold a permit. Without this
+        // wait, the number of unhandled requests would depend on how soon the scheduler runs the handlers.
         self.unanswered.wait_for_capacity().await;
         let message = self.inner.receive().await?;
         match &message {
             JsonRpcMessage::Request(request) => self.unanswered.insert(request.id.clone()),
-            // A cancelled request no longer counts, because its response may never be sent.
+            // A request that the server cancelled no longer counts as unanswered, because its response may never
+            // be sent.
             JsonRpcMessage::Notification(notification) => {
                 if let ServerNotification::CancelledNotification(cancelled) = &notification.notification
                     && let Some(id) = &cancelled.params.request_id

@@ -54,7 +54,7 @@ struct Line {
     escaped: bool,
 }
 
-/// Kind of a line, which its first character determines.
+/// Kind of a line. The first character of the line determines the kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kind {
     #[default]
@@ -82,7 +82,7 @@ impl Line {
     }
 }
 
-/// Returns whether a message is nested more deeply than the JSON parser accepts.
+/// Returns whether the current line is a message that is nested more deeply than the JSON parser accepts.
 pub(crate) fn is_too_deep(message: &[u8]) -> bool {
     let mut line = Line::default();
     message.iter().any(|byte| {
@@ -92,8 +92,8 @@ pub(crate) fn is_too_deep(message: &[u8]) -> bool {
 }
 
 impl<R> BoundedLines<R> {
-    /// Creates a reader that fails at a line of more than `limit` bytes. The reader stores an exceeded limit
-    /// in `exceeded`.
+    /// Creates a reader that fails at a line of more than `limit` bytes. If the output exceeds a limit, the reader
+    /// stores this limit in `exceeded`.
     pub(crate) fn new(inner: R, limit: usize, exceeded: LimitFlag) -> Self {
         Self { inner, limit, line: Line::default(), exceeded }
     }

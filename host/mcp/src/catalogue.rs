@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Maximum length of a tool name including the name of its server, in bytes (P2).
 const MAX_NAME_BYTES: usize = 128;
-/// Maximum length of a tool's title, and of a tool's name in a message, in characters.
+/// Maximum length of a tool's title in characters. Tool names that messages quote are limited to the same length.
 const MAX_DISPLAYED_CHARACTERS: usize = 100;
 /// Maximum number of tools that a message lists.
 const MAX_LISTED_TOOLS: usize = 20;
@@ -22,10 +22,10 @@ const MAX_LISTED_TOOLS: usize = 20;
 pub struct McpTool {
     /// Configured name of the server.
     pub server: String,
-    /// The server's own name of the tool, without the prefix.
+    /// Name of the tool as the server spells it, without the server's name as prefix.
     pub remote_name: String,
-    /// Definition with which the host offers the tool. The name in the definition is `server.tool`. Characters that the
-    /// host does not allow are replaced by `_`.
+    /// Definition with which the host offers the tool. Its name is `server.tool`, in which `_` replaces each character
+    /// that the host does not allow in tool names.
     pub definition: ToolDefinition,
 }
 
@@ -34,7 +34,7 @@ pub struct McpTool {
 pub struct Catalogue {
     /// Tools, keyed by the name under which the host offers them.
     tools: BTreeMap<String, McpTool>,
-    /// Problems with servers and tools, in the order of the servers.
+    /// Problems with servers and tools, ordered by server.
     problems: Vec<McpError>,
 }
 
@@ -127,7 +127,8 @@ fn json_size(tool: &Tool) -> usize {
     serde_json::to_string(tool).map_or(0, |json| json.len())
 }
 
-/// Converts the valid tools. An invalid tool is left out, and the listing contains a problem for it.
+/// Converts the tools that the server lists. Invalid tools are left out, and the returned listing contains a problem
+/// for each of them.
 fn read_tools(tools: Vec<Tool>, config: &ServerConfig) -> Listing {
     let mut listing = Listing::default();
     let problem = |tool: &str, reason: String| McpError::SkippedTool {
@@ -154,7 +155,7 @@ fn read_tools(tools: Vec<Tool>, config: &ServerConfig) -> Listing {
     for (name, mut tools) in by_name {
         match tools.len() {
             1 => listing.tools.append(&mut tools),
-            // A call could mean any of the tools with this name, so none of them is offered (row 18).
+            // A call with this name could mean any of these tools, so none of them is offered (row 18).
             _ => {
                 let names: Vec<String> = tools
                     .iter()
@@ -305,8 +306,8 @@ mod tests {
         assert!(contradictory.destructive && !contradictory.read_only && !contradictory.repeatable());
     }
 
-    /// Rows 18 and 34: a long description is truncated. A tool is rejected if its schema is too deep, remote or
-    /// invalid.
+    /// Rows 18 and 34: a long description is truncated. A tool is rejected if its schema is nested too deeply, refers
+    /// to a remote schema or is invalid.
     #[test]
     fn l8_an_invalid_tool_does_not_affect_the_others() {
         let mut deep = json!({});

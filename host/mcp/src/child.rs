@@ -15,7 +15,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Time between the signal that asks a process to exit and the signal that kills the process.
 const TERMINATION_TIME: Duration = Duration::from_millis(500);
-/// Time that replaces the configured close time and also [`TERMINATION_TIME`] if the host must stop quickly.
+/// Time limit that is used instead of the configured close time and instead of [`TERMINATION_TIME`] if the host must
+/// stop quickly.
 const QUICK_STOP_TIME: Duration = Duration::from_millis(40);
 /// Maximum time to read the remaining standard error output after the process has exited.
 const STDERR_DRAIN_TIME: Duration = Duration::from_millis(500);
@@ -23,7 +24,7 @@ const STDERR_DRAIN_TIME: Duration = Duration::from_millis(500);
 const MAX_LOGGED_LINE_BYTES: usize = 1 << 10;
 /// Maximum number of bytes of standard error that are logged for one process.
 const MAX_LOGGED_BYTES: usize = 256 << 10;
-/// Maximum number of last lines of standard error that an error message quotes.
+/// Number of lines from the end of standard error that an error message quotes at most.
 const QUOTED_LINES: usize = 3;
 /// Maximum length of a quoted line, in characters.
 const MAX_QUOTED_CHARACTERS: usize = 300;
@@ -47,7 +48,8 @@ pub(crate) struct StartedChild {
 }
 
 impl Child {
-    /// Starts the process. After the host asks the process to exit, the process has the configured close time to do so.
+    /// Starts the process. When the host later asks the process to exit, the process has the configured close time to
+    /// do so.
     pub(crate) fn start(
         config: &ServerConfig,
         command: &ChildCommand,
@@ -115,13 +117,14 @@ pub(crate) struct ProcessGroups {
 }
 
 impl ProcessGroups {
-    /// Shortens the grace periods of all groups that are running.
+    /// Shortens the time that all running groups still have to exit.
     pub(crate) fn shorten_grace_periods(&self) {
         let mut quick_stop = self.quick_stop.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *quick_stop).cancel();
     }
 
-    /// Returns a token that is cancelled when the groups that are running now must stop quickly.
+    /// Returns a token that is cancelled when [`Self::shorten_grace_periods`] is called for the first time after
+    /// this call.
     pub(crate) fn quick_stop_token(&self) -> CancellationToken {
         self.quick_stop.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -184,13 +187,13 @@ fn signal(group: u32, stop_signal: StopSignal) {
         StopSignal::Kill => Signal::KILL,
     };
     if let Some(group) = i32::try_from(group).ok().and_then(Pid::from_raw) {
-        // The only possible error is that the group has no processes any more.
+        // Ignore the error, because the only possible error is that the group no longer has any processes.
         let _ = kill_process_group(group, signal);
     }
 }
 
-/// Does nothing, because process groups are not supported on this system. The process itself is ended through its
-/// handle.
+/// Does nothing, because process groups are not supported on this system. Only the process that the host started is
+/// ended, through its handle.
 #[cfg(not(unix))]
 fn signal(_: u32, _: StopSignal) {}
 
@@ -219,14 +222,15 @@ impl Shutdown {
     }
 }
 
-/// Waits until the process exits, or ends the process if `shutdown` requires this. This future owns the group, so the
-/// processes are also killed if the runtime is dropped. `_ended` is dropped last, which reports that the process
-/// has ended.
+/// Waits until the process exits, or ends the process when `shutdown.stop` is cancelled. This future owns the process
+/// group, so all processes of the group are also killed if the runtime is dropped. `_ended` is dropped last and thereby
+/// reports that the process has ended.
 async fn supervise(mut process: tokio::process::Child, (group, _ended): (ProcessGroup, DropGuard), shutdown: Shutdown) {
     tokio::select! {
         _ = process.wait() => {}
         () = shutdown.stop.cancelled() => {
-            // The connection closes the standard input, which asks the server to exit according to the protocol.
+            // The connection closes the standard input of the process. According to the protocol, this asks the server
+            // to exit.
             if !shutdown.exits_within(&mut process, shutdown.close_time).await {
                 group.signal(StopSignal::Terminate);
                 if !shutdown.exits_within(&mut process, TERMINATION_TIME).await {
@@ -240,8 +244,8 @@ async fn supervise(mut process: tokio::process::Child, (group, _ended): (Process
     drop(group);
 }
 
-/// Logs standard error until the pipe is closed. Logging also stops some time after the process has ended, because a
-/// process that has left the group may keep the pipe open forever.
+/// Logs standard error until the pipe is closed. Logging also stops [`STDERR_DRAIN_TIME`] after the process has ended,
+/// because a child of the process that has left the process group may keep the pipe open forever.
 async fn log_until_closed(logging: impl Future<Output = ()>, ended: CancellationToken, _stderr_closed: DropGuard) {
     let drain_timeout = async {
         ended.cancelled().await;
@@ -267,7 +271,8 @@ impl LastLines {
     }
 }
 
-/// Reads and logs standard error. Output beyond the limits is read but not logged, so that the process never blocks.
+/// Reads and logs standard error. Output beyond the limits is read but not logged, because the process would block if
+/// its output were not read.
 async fn log_stderr(server: (String, Redaction), mut stderr: impl AsyncRead + Unpin, last_lines: Arc<LastLines>) {
     let (mut piece, mut line, mut logged) = (vec![0; 4096], Vec::new(), 0);
     while let Ok(length @ 1..) = stderr.read(&mut piece).await {

@@ -23,8 +23,8 @@ pub struct ServerConfig {
     pub tools: ToolSelection,
     /// Limits on time and size for this server.
     pub limits: McpLimits,
-    /// Secrets that must not be shown or stored. The values of variables and headers whose names look like names of
-    /// secrets are always treated as secrets too.
+    /// Secrets that must not be shown or stored. In addition, the host always treats the value of an environment
+    /// variable or header as a secret if its name looks like the name of a secret, such as `API_KEY`.
     pub secrets: Secrets,
 }
 
@@ -86,7 +86,8 @@ pub struct ChildCommand {
 }
 
 impl ChildCommand {
-    /// Resolves `name`, which is a file name in an argument, against the working directory of the process.
+    /// Returns the path of the file that an argument of the command calls `name`, relative to the working directory of
+    /// the process.
     pub fn resolve_path(&self, name: &str) -> PathBuf {
         self.directory.as_deref().unwrap_or(Path::new(".")).join(name)
     }
@@ -103,7 +104,7 @@ impl ChildCommand {
     }
 }
 
-/// Address of an HTTP server, with the headers for its requests.
+/// Address of an HTTP server, and the headers that are sent to it.
 #[derive(Clone, Default, PartialEq)]
 pub struct HttpAddress {
     /// URL of the server, which begins with `http://` or `https://`.
@@ -142,7 +143,8 @@ pub enum ToolSelection {
     /// All tools of the server.
     #[default]
     All,
-    /// Only the tools with these names, which are the server's own names without the prefix.
+    /// Only the tools with these names. The names are spelled as the server spells them, without the server's name
+    /// as prefix.
     Only(Vec<String>),
 }
 

@@ -31,9 +31,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// Maximum time for the client to close a connection, including the final HTTP request.
 const CLOSE_TIME: Duration = Duration::from_secs(3);
-/// Maximum time that replaces [`CLOSE_TIME`] if the host must stop quickly.
+/// Maximum time that is used instead of [`CLOSE_TIME`] if the host must stop quickly.
 const QUICK_CLOSE_TIME: Duration = Duration::from_millis(80);
-/// Time to wait before a connection is closed if a call was dropped. The client sends the cancellation of a dropped
+/// Time to wait before closing a connection on which a call was dropped. The client sends the cancellation of a dropped
 /// call from a separate task, and closing the connection earlier would discard the cancellation.
 const CANCELLATION_TIME: Duration = Duration::from_millis(20);
 /// Maximum time for a server to respond to a probe after a call timed out.
@@ -42,14 +42,14 @@ const PROBE_TIME: Duration = Duration::from_millis(900);
 /// A connection that has completed its handshake. Dropping this value closes the connection.
 pub(crate) struct Connection {
     peer: Peer<RoleClient>,
-    /// Parts that [`Connection::close`] takes and closes.
+    /// Parts of the connection that [`Connection::close`] removes and closes.
     open: Mutex<OpenParts>,
     listener: ToolListListener,
     /// Limit that the output of the process exceeded, if any.
     exceeded: LimitFlag,
-    /// Set if the server was found to be unresponsive.
+    /// Set when the server is found to be unresponsive.
     unresponsive: OnceLock<Unresponsive>,
-    /// Whether a call was dropped, so that its cancellation may still have to be sent.
+    /// Whether a call was dropped. If so, the cancellation of this call may not have been sent yet.
     cancellation_queued: AtomicBool,
     quick_stop: CancellationToken,
     listing: Mutex<Arc<Listing>>,
@@ -98,7 +98,8 @@ enum Handshake {
 /// A failed handshake.
 struct HandshakeFailure {
     error: McpError,
-    /// Whether the server responded to the handshake. After a response, the other kind of handshake may succeed.
+    /// Whether the server responded to the handshake. If the server responded with an error, the other kind of
+    /// handshake may succeed.
     server_responded: bool,
 }
 
@@ -181,7 +182,8 @@ impl Connection {
             Ok(service) => Ok(Self::new(service, listener, (Some(child), exceeded), groups).await),
             Err(error) => {
                 let reason = exceeded.get().map_or_else(|| handshake_error(&error), |limit| limit_error(limit, limits));
-                // Wait, because a process that is exiting may not have written the reason yet.
+                // Wait until standard error is closed, because a process that is exiting may not have written the
+                // reason yet.
                 let _ = timeout(limits.close_time, child.stderr_closed()).await;
                 let reason = redaction.text(format!("{reason}{}", child.last_stderr_lines()));
                 let server_responded = server_responded_to(&error);
@@ -218,7 +220,8 @@ impl Connection {
         groups: &ProcessGroups,
     ) -> Self {
         let peer = service.peer().clone();
-        // The host requests a tool list only if the list has changed, so it does not need the client's cache.
+        // The host requests a tool list only if the list has changed, so it does not need the cache of the
+        // SDK's client.
         peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
         let subscription = subscribe(&peer, &listener);
         let open = Mutex::new(OpenParts { service: Some(service), child });
@@ -247,7 +250,8 @@ impl Connection {
         self.unresponsive.get().copied()
     }
 
-    /// Returns the tools of the server. The list is read again if the server has announced a change.
+    /// Returns the tools of the server. The tool list is requested again if the server has announced a change of
+    /// the list.
     pub(crate) async fn listing(&self, config: &ServerConfig) -> Result<Arc<Listing>, McpError> {
         if self.listener.changed.load(Ordering::Acquire) {
             let time = config.limits.connect_time;
@@ -258,7 +262,8 @@ impl Connection {
     }
 
     async fn refresh_tools(&self, config: &ServerConfig) -> Result<(), McpError> {
-        // Reset the flag before the request, so that a change during the request leads to another request.
+        // Reset the flag before the request, so that a change that is announced during the request leads to
+        // another request.
         self.listener.changed.store(false, Ordering::Release);
         let listed = list(&self.peer, config).await.map_err(|error| {
             self.listener.changed.store(true, Ordering::Release);
@@ -304,7 +309,8 @@ impl Connection {
         }
     }
 
-    /// Builds the error for a connection that ended during a call. Only the call of a repeatable tool may be retried.
+    /// Builds the error for a connection that ended during a call. The error allows a retry only if the tool
+    /// is repeatable.
     fn connection_lost(&self, config: &ServerConfig, tool: &str, reason: &str) -> ToolError {
         let lost = format!("the connection to MCP server {} was lost during the call ({reason})", config.name);
         let listing = self.listing.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -316,8 +322,8 @@ impl Connection {
         ToolError::Failed { message }
     }
 
-    /// Handles a call that timed out. The host keeps using the server if it responds to a probe, because possibly only
-    /// this tool is slow. Otherwise the server is marked as unresponsive, so that no further call waits for it.
+    /// Handles a call that timed out. The host keeps using the server if it responds to a probe, because it may be that
+    /// only this tool is slow. Otherwise the server is marked as unresponsive, so that no further call waits for it.
     async fn call_timed_out(&self, name: &str, time: Duration) -> ToolError {
         let is_unresponsive = timeout(PROBE_TIME, self.probe()).await.is_err();
         let consequence = match is_unresponsive {
@@ -359,7 +365,7 @@ impl Connection {
         format!("{cause}{stderr}")
     }
 
-    /// Closes the connection and waits until the process and all processes that it started have ended.
+    /// Closes the connection and waits until the server process and all processes that it started have ended.
     pub(crate) async fn close(&self) {
         if self.cancellation_queued.swap(false, Ordering::AcqRel) {
             tokio::time::sleep(CANCELLATION_TIME).await;

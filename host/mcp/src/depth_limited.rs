@@ -22,7 +22,7 @@ type Events = BoxStream<'static, Result<Sse, SseError>>;
 type HttpError = StreamableHttpError<reqwest::Error>;
 type Headers = HashMap<HeaderName, HeaderValue>;
 
-/// HTTP client that checks the nesting depth of all received events.
+/// HTTP client that checks the nesting depth of all events in the responses that it receives.
 #[derive(Clone)]
 pub(crate) struct DepthLimitedClient(pub(crate) Client);
 
@@ -118,8 +118,8 @@ fn limit_events(events: Events, request: Option<RequestId>) -> Events {
     events.map(check_event).boxed()
 }
 
-/// Converts the error of an unreadable event to an error response to the request. If the stream only ended, returns the
-/// error unchanged, so that the SDK resumes the stream.
+/// Converts the error of an unreadable event to an error response to the request. If the error only means that the
+/// stream ended, returns it unchanged, so that the SDK resumes the stream.
 fn as_error_response(error: SseError, request: Option<&RequestId>) -> Result<Sse, SseError> {
     match (unreadable_event(&error), request) {
         (Some(reason), Some(id)) => Ok(Sse { data: Some(error_response(id, &reason)), ..Sse::default() }),
@@ -141,7 +141,7 @@ fn check_depth(mut event: Sse, request: Option<&RequestId>) -> Sse {
 
 /// Builds the error response for a message that is nested too deeply. Returns `None` if the message is not a response.
 fn too_deep_response(data: &str, request: Option<&RequestId>) -> Option<String> {
-    // `RawValue` does not parse the values, so their depth does not matter.
+    // `RawValue` only stores the JSON text of a value and does not parse it, so values of any depth are accepted here.
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(data).unwrap_or_default();
     if fields.contains_key("method") {
         return None;

@@ -73,7 +73,7 @@ pub enum McpError {
         /// Reason why the server failed.
         reason: String,
     },
-    /// Some tools of the server are missing from the catalogue.
+    /// The server is available, but some of its tools are missing from the catalogue.
     #[error("MCP server {server}: its list of tools is incomplete: {reason}")]
     IncompleteList {
         /// Name of the server.
@@ -94,8 +94,8 @@ pub enum McpError {
 }
 
 impl McpError {
-    /// Returns the server name and the message if the whole server is unavailable, or `None` if only some tools are
-    /// missing.
+    /// Returns the server name and the message if the whole server is unavailable, or `None` if the server is available
+    /// and only some of its tools are missing.
     pub fn unavailable_server(&self) -> Option<(&str, String)> {
         match self {
             Self::Start { server, .. }

@@ -46,8 +46,8 @@ pub(crate) fn transport_error(error: &DynamicTransportError) -> String {
     }
 }
 
-/// Returns the HTTP status with which the server refused a request, if the library has no error variant for this
-/// status.
+/// Returns the HTTP status with which the server refused a request, but only if the library reports this status as text
+/// and has no error variant for it.
 pub(crate) fn refused_status(error: &DynamicTransportError) -> Option<u16> {
     match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>()? {
         StreamableHttpError::UnexpectedServerResponse(message) => status_in(message),
@@ -59,7 +59,7 @@ fn http_error(error: &StreamableHttpError<reqwest::Error>) -> String {
     match error {
         StreamableHttpError::Client(error) => client_error(error),
         StreamableHttpError::HttpStatus(error) => status_error(error.status),
-        // The JSON parser produces this error text for a response that is not an event stream.
+        // If a response is not an event stream and is nested too deeply, the JSON parser produces this error text.
         StreamableHttpError::UnexpectedServerResponse(message) if message.contains("recursion limit exceeded") => {
             too_deep_error()
         }

@@ -59,10 +59,10 @@ fn headers(address: &HttpAddress) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-/// Creates the HTTP client. The client uses no proxy for a server on this machine, and it never sends the headers to
-/// another origin.
+/// Creates the HTTP client. The client connects to a server on this machine without a proxy, and it never sends the
+/// configured headers to another origin.
 fn client(url: &Url, headers: HeaderMap, limits: &McpLimits) -> Result<Client, String> {
-    // An error means that the process already has a default cryptography provider, which is fine.
+    // If the process already has a default cryptography provider, this call returns an error, which can be ignored.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
         .user_agent(concat!("agent-host/", env!("CARGO_PKG_VERSION")))
@@ -74,8 +74,8 @@ fn client(url: &Url, headers: HeaderMap, limits: &McpLimits) -> Result<Client, S
         builder = builder.no_proxy();
     }
     if url.scheme() == "http" {
-        // HTTP without TLS needs no certificates. Loading certificates could fail, because containers often
-        // contain none.
+        // HTTP without TLS needs no certificates. Loading the system's certificates could fail, because containers
+        // often contain no certificates.
         builder = builder.tls_certs_only([]);
     }
     builder.build().map_err(|error| {
@@ -83,8 +83,8 @@ fn client(url: &Url, headers: HeaderMap, limits: &McpLimits) -> Result<Client, S
     })
 }
 
-/// Follows a redirect only if it keeps the method and body and leads to the same origin. Many servers redirect to the
-/// same path with a slash at its end.
+/// Follows a redirect only if it keeps the method and body and leads to the same origin. Such redirects are needed
+/// because many servers redirect to the same path with a slash at its end.
 fn same_origin_redirects(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let keeps_method = matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     let first = attempt.previous().first().map(Url::origin);

@@ -1,8 +1,8 @@
 //! Client for the Model Context Protocol (I5). The client connects to child processes and HTTP servers and offers their
 //! tools to the host.
 //!
-//! No other crate implements the protocol. If a server fails, hangs, crashes or sends invalid data, the rest of the
-//! host receives an error.
+//! No other crate implements the protocol. If a server fails, hangs, crashes or sends invalid data, this crate returns
+//! an error to the rest of the host.
 
 mod backpressure;
 mod bounded_lines;

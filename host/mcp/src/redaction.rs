@@ -8,12 +8,12 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use serde_json::Value;
 use url::Url;
 
-/// Parts of the names of variables and headers whose values are treated as secrets.
+/// If the name of an environment variable or header contains one of these words, its value is treated as a secret.
 const SECRET_NAME_PARTS: [&str; 9] =
     ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "AUTHORIZATION", "COOKIE"];
 
-/// Returns a redaction of the server's secrets: the configured secrets, the values of variables and headers whose names
-/// look like names of secrets, and the credentials in the server's URL.
+/// Returns a redaction of the server's secrets: the configured secrets, the credentials in the server's URL, and the
+/// value of each environment variable or header whose name looks like the name of a secret.
 pub fn redaction_for(config: &ServerConfig) -> Redaction {
     let values = match &config.transport {
         Transport::Stdio(command) => &command.env,

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, ErrorData, ResourceContents};
 use serde_json::Value;
 
-/// Maximum number of characters of a protocol error that the model receives.
+/// Maximum length of a protocol error in characters. The model receives only this many characters.
 const MAX_ERROR_CHARACTERS: usize = 4_000;
 
 /// Maximum size of a tool's error message, in bytes. The same limit applies to plugins.
@@ -30,7 +30,8 @@ pub enum McpContent {
     Text(String),
     /// A resource link, as JSON in the format of the protocol.
     Json(Value),
-    /// An image, an audio recording, or the bytes of an embedded resource. The bytes are not in the blob store yet.
+    /// An image, an audio recording, or the bytes of an embedded resource. The host has not yet stored the bytes in the
+    /// blob store.
     Media {
         /// Bytes after base64 decoding.
         bytes: Vec<u8>,
@@ -42,7 +43,7 @@ pub enum McpContent {
 }
 
 impl McpToolResult {
-    /// Converts a result and applies the limits. A result that is marked as an error becomes a tool error.
+    /// Converts a result and applies the configured limits. If the result is marked as an error, returns a tool error.
     pub(crate) fn read(result: CallToolResult, config: &ServerConfig) -> Result<Self, ToolError> {
         let limits = &config.limits;
         let failed = |reason: String| ToolError::Failed { message: format!("MCP server {}: {reason}", config.name) };
@@ -122,7 +123,8 @@ impl ResultReader<'_> {
         Ok(())
     }
 
-    /// Adds text. Text that exceeds the limit is truncated with a note, and any further text is left out.
+    /// Adds text. Text that exceeds the limit is truncated, and a note states this. Text that is added later is
+    /// left out.
     fn add_text(&mut self, mut text: String) {
         let remaining = self.limits.text_bytes.saturating_sub(self.text);
         if remaining == 0 {

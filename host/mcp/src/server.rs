@@ -15,14 +15,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Wait after the first failure. The wait doubles with each further failure. If the detection of the failure took
-/// longer than this wait, the doubling starts from the detection time instead.
+/// Time to wait after the first failure. The wait doubles with each further failure. If it took the host longer than
+/// this time to detect the failure, that longer time is doubled instead.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
-/// Maximum wait after a failure. If a server ran for at least this time before it failed, earlier failures no longer
-/// count.
+/// Maximum time to wait after a failure. If a server ran for at least this time before it failed, its earlier failures
+/// are no longer counted.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// Maximum time that a caller waits for the next attempt to connect. If the remaining wait is longer, the caller gets
-/// an error immediately.
+/// Maximum time that a caller waits for the next attempt to connect. If the next attempt starts later than that, the
+/// caller gets an error immediately.
 const MAX_CALLER_WAIT: Duration = Duration::from_secs(1);
 
 /// A configured server with its current connection.
@@ -32,7 +32,8 @@ pub(crate) struct Server {
     state: Mutex<State>,
 }
 
-/// An attempt to connect that is running, has succeeded or has failed. All callers share the attempt.
+/// An attempt to connect. The attempt is either still running, or it has succeeded or failed. All callers that need the
+/// connection wait for the same attempt.
 pub(crate) type ConnectionAttempt = Shared<BoxFuture<'static, Result<Arc<Connection>, FailedAttempt>>>;
 
 /// A failed attempt to connect.
@@ -49,11 +50,11 @@ pub(crate) struct FailedAttempt {
 struct State {
     /// Current attempt to connect and the time at which it started.
     attempt: Option<(ConnectionAttempt, Instant)>,
-    /// Number of registered users.
+    /// Number of users of the server that are registered with [`Server::add_user`].
     users: usize,
     /// Number of consecutive failures.
     failures: u32,
-    /// Earliest time of the next attempt and the reason of the last failure. `None` if there was no failure.
+    /// Earliest time of the next attempt and the reason of the last failure. `None` if the server has not failed yet.
     not_before: Option<(Instant, String)>,
 }
 
@@ -98,7 +99,7 @@ impl Server {
         })?;
         let result = connection.call(&self.config, tool, arguments).await;
         if connection.unresponsive().is_some() {
-            // The connection closes when no other call uses it any more.
+            // This drops only one reference. The connection closes when no other call uses it any more.
             drop(self.state().take_if_failed(&self.config));
         }
         result
@@ -108,7 +109,8 @@ impl Server {
         self.attempt()?.await.map_err(|failure| failure.error)
     }
 
-    /// Returns the current attempt to connect if it is running or has succeeded. Otherwise starts a new attempt.
+    /// Returns the current attempt to connect if it is still running or if its connection is still open. Otherwise
+    /// starts a new attempt.
     fn attempt(&self) -> Result<ConnectionAttempt, McpError> {
         let mut state = self.state();
         // Dropping a lost connection closes it in the background.
@@ -134,7 +136,8 @@ impl Server {
 }
 
 impl State {
-    /// Removes and returns the attempt if it failed or if its connection was lost. Records the failure.
+    /// If the current attempt failed or its connection was lost, records the failure, and removes and returns
+    /// the attempt.
     fn take_if_failed(&mut self, config: &ServerConfig) -> Option<ConnectionAttempt> {
         let (attempt, since) = self.attempt.as_ref()?;
         let (reason, base, (since, at)) = match attempt.peek()? {
@@ -151,8 +154,8 @@ impl State {
         self.attempt.take().map(|(attempt, _)| attempt)
     }
 
-    /// Records that a server, which had been running since `since`, failed at the time `at`. `base` is the wait after a
-    /// first failure.
+    /// Records that the server had been running since the time `since` and failed at the time `at`. `base` is the time
+    /// to wait after a first failure.
     fn record_failure(&mut self, reason: String, base: Duration, (since, at): (Instant, Instant)) {
         self.failures = if since.elapsed() >= MAX_BACKOFF { 1 } else { self.failures.saturating_add(1) };
         let wait = base.saturating_mul(2_u32.saturating_pow(self.failures - 1)).min(MAX_BACKOFF);
@@ -164,8 +167,9 @@ impl State {
     }
 }
 
-/// Starts to connect in a separate task after `wait`. Other callers can therefore still use the connection if one
-/// caller is cancelled. The task is aborted when all callers have dropped the attempt.
+/// Starts a separate task that waits for the time `wait` and then connects. Because the task is separate, other
+/// callers can still use the connection if one caller is cancelled. The task is aborted when all callers have dropped
+/// the attempt.
 fn start_attempt((config, groups): (Arc<ServerConfig>, ProcessGroups), wait: Duration) -> ConnectionAttempt {
     let shutdown_error =
         McpError::Connect { server: config.name.clone(), reason: "the host is shutting down".to_owned() };

@@ -108,8 +108,8 @@ impl McpServers {
         acquired
     }
 
-    /// Calls a tool of the server `name`. `tool` is the server's own name of the tool, without the prefix. Dropping the
-    /// future cancels the call on the server.
+    /// Calls a tool of the server `name`. `tool` is the name of the tool as the server spells it, without the server's
+    /// name as prefix. Dropping the future cancels the call on the server.
     ///
     /// If the connection is lost, the call is not repeated, because the server may already have executed it.
     ///
@@ -135,10 +135,10 @@ impl McpServers {
         self.groups.kill();
     }
 
-    /// Limits the remaining time of running servers to about 100 ms in total. Use this method if the host must stop
-    /// quickly (L29).
+    /// Limits the time that running servers still have to exit to about 100 ms in total. Use this method if the host
+    /// must stop quickly (L29).
     ///
-    /// Call this before [`McpServers::shutdown`]. Servers that are started later keep their full time to exit.
+    /// Call this method before [`McpServers::shutdown`]. Servers that are started later keep their full time to exit.
     pub fn shorten_grace_periods(&self) {
         self.groups.shorten_grace_periods();
     }
@@ -193,7 +193,7 @@ impl AcquiredServers {
 impl Drop for AcquiredServers {
     fn drop(&mut self) {
         let unneeded = self.remove_user();
-        // If there is no runtime, dropping the connections also ends their processes.
+        // Without a runtime, no task can close the connections. Dropping them also ends their processes.
         if let (false, Ok(runtime)) = (unneeded.is_empty(), Handle::try_current()) {
             self.servers.closing.spawn_on(close_all(unneeded), &runtime);
         }

@@ -1,4 +1,5 @@
-//! Models on servers that implement OpenAI Chat Completions over HTTP, whether remote or on this machine (M1).
+//! Models on servers that implement OpenAI Chat Completions over HTTP (M1). The servers can be remote or on
+//! this machine.
 
 mod connection;
 mod dialect;

@@ -1,12 +1,12 @@
 //! Decodes replies of Chat Completions and its dialects (M1). The bytes of a stream, which may arrive in arbitrary
 //! chunks, are decoded into deltas and one complete reply.
 //!
-//! Some providers require that certain data of a reply with tool calls is sent back to them. [`Reply::replay`] contains
-//! this data as `{"message": {…}, "tool_calls": [{"id"?, "extra_content"?}, …]}`. The fields of `message`
-//! (`reasoning_content`, `reasoning_details`, `extra_content`) must be copied unchanged into the assistant message when
-//! that message is sent again. `tool_calls` has one item per call, in order. The item's `extra_content`, such as
-//! Gemini's `thought_signature`, must be copied unchanged into the call. The item's `id` is the id that the provider
-//! gave to the call. Items of `reasoning_details` may refer to a call by this id.
+//! After a reply with tool calls, the next request must send certain data of the reply back to some providers.
+//! [`Reply::replay`] contains this data as `{"message": {…}, "tool_calls": [{"id"?, "extra_content"?}, …]}`. The fields
+//! of `message` (`reasoning_content`, `reasoning_details`, `extra_content`) must be copied unchanged into the assistant
+//! message when that message is sent again. `tool_calls` has one item per call, in order. The item's `extra_content`,
+//! such as Gemini's `thought_signature`, must be copied unchanged into the call. The item's `id` is the id that the
+//! provider gave to the call. Items of `reasoning_details` may refer to a call by this id.
 
 mod assembly;
 mod chunk;
@@ -22,8 +22,8 @@ use agent_core::visible::visible_line;
 use assembly::ReplyAssembler;
 use serde_json::Value;
 
-/// Maximum total size in bytes of the text, thinking and calls of a reply. The same limit applies to a reply that is
-/// one JSON document.
+/// Maximum total size in bytes of the text, thinking and calls of a reply. If a reply is a single JSON document instead
+/// of a stream, the same limit applies.
 pub const REPLY_LIMIT: usize = 16 * 1024 * 1024;
 
 /// Maximum number of characters of a reply that an error quotes.
@@ -58,8 +58,8 @@ pub struct ChatStream {
     first_bytes: Vec<u8>,
 }
 
-/// Kind of the body, which its first character determines. Some servers do not stream, and some errors arrive as a JSON
-/// document instead of events.
+/// Kind of the body. The first character of the body determines the kind. Some servers do not stream, and some errors
+/// arrive as a JSON document instead of events.
 #[derive(Debug)]
 enum Body {
     /// Only white space has arrived.
@@ -134,7 +134,7 @@ impl ChatStream {
     }
 
     /// Decodes the next bytes, which may end anywhere, even inside a character. Appends the decoded parts of the reply
-    /// to `deltas`, with thinking between [`Delta::ThinkingStart`] and [`Delta::ThinkingEnd`] (L21).
+    /// to `deltas`, including [`Delta::ThinkingStart`] before thinking and [`Delta::ThinkingEnd`] after it (L21).
     ///
     /// # Errors
     ///
@@ -183,7 +183,8 @@ impl ChatStream {
             self.assembler.add_document(&document_text(document), deltas)?;
         } else if let Some(event) = self.decoder.end() {
             match self.assembler.add_event(&event.name, &event.data, deltas) {
-                // The last event may be incomplete. The earlier events decide whether the reply is complete.
+                // If the last event is cut off, ignore it. The earlier events then determine whether the reply
+                // is complete.
                 Err(StreamError::Invalid { .. }) => {}
                 result => result?,
             }
@@ -218,8 +219,8 @@ pub fn decode_document(provider: &str, model: &str, body: &[u8]) -> Result<Decod
 }
 
 impl From<DecodedReply> for RawReply {
-    /// Uses the refusal as the text of the reply if there is no other text. The stop reason does not change, so that
-    /// validators report the missing output.
+    /// Uses the refusal as the text of the reply if the reply has no other text. The stop reason does not change. If
+    /// the agent requires output, validators therefore report that it is missing.
     fn from(decoded: DecodedReply) -> Self {
         let DecodedReply { mut reply, refusal, raw } = decoded;
         if reply.text.is_empty() {
@@ -262,7 +263,7 @@ fn is_blank(byte: u8) -> bool {
     byte.is_ascii_whitespace() || matches!(byte, 0xEF | 0xBB | 0xBF)
 }
 
-/// Returns whether an event stream, which may be empty, can begin with these bytes.
+/// Returns whether these bytes can be the beginning of an event stream. This is also true if there are no bytes.
 fn begins_like_events(first_bytes: &[u8]) -> bool {
     let fields: [&[u8]; 6] = [b"data", b"event", b"id", b"retry", b"error", b":"];
     fields.iter().any(|field| first_bytes.starts_with(field) || field.starts_with(first_bytes))

@@ -29,7 +29,8 @@ impl fmt::Debug for Secret {
 /// Configuration of one provider that implements Chat Completions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProviderConfig {
-    /// Name of the provider: the part of a model's name before the `/`. Media policies refer to this name.
+    /// Name of the provider: the part of a model's name before the `/`. Media policies refer to the provider by
+    /// this name.
     pub name: String,
     /// Base URL without `/chat/completions`, such as `https://api.openai.com/v1`.
     pub base_url: String,
@@ -65,14 +66,15 @@ impl Default for Timeouts {
 /// Configured properties of one model.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ModelConfig {
-    /// Context window in tokens. If `None`, the window of the known model is used, or 32,768 tokens if the model
-    /// is unknown.
+    /// Context window in tokens. If `None`, the host uses the window from its table of known models, or 32,768 tokens
+    /// if the table does not contain the model.
     pub window: Option<u32>,
-    /// Price of the model's tokens. If `None`, the price of the known model is used, if there is one.
+    /// Price of the model's tokens. If `None`, the host uses the price from its table of known models, if the table
+    /// contains one.
     pub price: Option<Price>,
 }
 
-/// Price of one million tokens, in US dollars.
+/// Prices in US dollars, each for one million tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
     /// Price of prompt tokens.

@@ -9,7 +9,7 @@ const MIN_PIECE_BYTES: usize = 24;
 
 /// Sends deltas at a configured pace.
 pub(crate) struct DeltaSender<'a> {
-    /// Receiver of the deltas.
+    /// Channel to which the deltas are sent.
     pub(crate) deltas: &'a Sender<Delta>,
     /// Delay before each piece.
     pub(crate) delay: Duration,
@@ -42,7 +42,7 @@ impl DeltaSender<'_> {
     }
 }
 
-/// Splits text into pieces that end after white space, except for the last piece.
+/// Splits text into pieces. Every piece except possibly the last one ends with white space.
 pub(crate) fn split_at_words(text: &str) -> Vec<String> {
     let mut pieces = Vec::new();
     let mut piece = String::new();

@@ -75,7 +75,7 @@ pub enum WaitingFor {
 /// An error of a call to a model. Every message reports what happened, where it happened and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    /// The configured name does not match a provider of this host.
+    /// The configured model name matches neither a built-in model nor a configured provider.
     #[error("`{name}` is not a known model: use {allowed}")]
     UnknownProvider {
         /// Name of the model as it was configured.
@@ -101,7 +101,7 @@ pub enum ModelError {
         /// Description of the error and of the allowed values.
         problem: String,
     },
-    /// The session has used all replies of the script.
+    /// The session has already used all replies of the script.
     #[error(
         "the script {path} has {}, but session `{session}` requests reply {wanted}: \
          add replies to the script, or start a new session", reply_count(*replies), path = path.display()
@@ -181,7 +181,7 @@ pub enum ModelError {
     /// The server sent nothing during the stall timeout.
     #[error(
         "{endpoint} {}. The server may be overloaded or still loading the model: try again, or set a longer \
-         `stall_timeout_ms` for this provider", silence_message(*waiting_for, *limit)
+         `stall_timeout_ms` for this provider", stall_message(*waiting_for, *limit)
     )]
     Stalled {
         /// The model and its address.
@@ -288,7 +288,7 @@ fn reply_count(replies: usize) -> String {
     if replies == 1 { "1 reply".to_owned() } else { format!("{replies} replies") }
 }
 
-fn silence_message(waiting_for: WaitingFor, limit: Duration) -> String {
+fn stall_message(waiting_for: WaitingFor, limit: Duration) -> String {
     match waiting_for {
         WaitingFor::ResponseStart => format!("did not start to respond within {}", seconds(limit)),
         WaitingFor::NextChunk => format!("sent nothing for {} in the middle of its reply", seconds(limit)),

@@ -1,4 +1,5 @@
-//! Context windows and prices of known models. The host uses them if the configuration contains none (M2).
+//! Context windows and prices of known models. The host uses them for models whose window or price is not
+//! configured (M2).
 //!
 //! The figures come from the providers' public pages of models and prices (platform.openai.com/docs/pricing,
 //! api-docs.deepseek.com, docs.mistral.ai, console.groq.com/docs/models), as published between September 2025 and

@@ -27,7 +27,7 @@ use tokio::sync::mpsc::Sender;
 /// Context window in tokens. The router does not need a context window, but budgets require a number.
 const CONTEXT_WINDOW: u32 = 128_000;
 
-/// Maximum size in bytes of a prose prompt that is analysed.
+/// Maximum size in bytes of a prose prompt that the router analyses.
 const MAX_PROSE_BYTES: usize = 16 * 1024;
 
 /// Maximum length of a displayed tool description, in characters.
@@ -79,7 +79,7 @@ impl Provider for OfflineRouter {
     ) -> Result<RawReply, ModelError> {
         let Decision { mut text, calls, reason } = decide(request);
         if calls.is_empty() {
-            text = answer::with_label(&text, estimate::characters_in(request.max_tokens));
+            text = answer::with_note(&text, estimate::characters_in(request.max_tokens));
         }
         DeltaSender { deltas, delay: Duration::ZERO }.text(&delta_sender::split_at_words(&text)).await;
         let stop = if calls.is_empty() { StopReason::Stop } else { StopReason::ToolCalls };
@@ -135,7 +135,8 @@ fn prompt(request: &ModelRequest) -> String {
     texts[sections.min(texts.len().saturating_sub(1))..].join("\n")
 }
 
-/// Returns whether the text is a section of the host. A section begins with `## name` and an empty line.
+/// Returns whether the text is a section that the host inserted before the input. A section begins with `## name` and
+/// an empty line.
 fn is_section(text: &str) -> bool {
     let heading = text.strip_prefix("## ").and_then(|rest| rest.split_once("\n\n"));
     let in_name = |character: char| character.is_ascii_lowercase() || character == '-';
@@ -162,7 +163,7 @@ fn route_prose(prompt: &str, tools: &[OfferedTool]) -> Decision {
     }
 }
 
-/// Lists tools, each with a line that calls the tool if the user types it.
+/// Lists tools. For each tool, the list contains a line that the user can type to call the tool.
 fn list_tools(intro: &str, candidates: Vec<Candidate<'_>>) -> Decision {
     let reason = json!({ "shown": candidates.iter().map(score_record).collect::<Vec<_>>() });
     let mut text = intro.to_owned();

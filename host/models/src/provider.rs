@@ -83,7 +83,7 @@ pub struct ReplyContext<'a> {
     pub session: &'a str,
     /// Purpose of the reply.
     pub purpose: Purpose,
-    /// Number of successful calls with this purpose that the session made before this call.
+    /// Number of successful model calls with this purpose that the session made before this call.
     pub call: u64,
     /// Number of the current attempt of this call, starting at 1.
     pub attempt: u32,

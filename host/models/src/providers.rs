@@ -17,8 +17,8 @@ pub const BUILT_IN_MODELS: &[(&str, &str)] =
 
 /// Creates the model `offline` or `scripted:FILE` without any configured provider.
 ///
-/// A relative file is resolved against `base`. The names `offline/router` and `scripted/FILE`, which stored replies
-/// contain, are accepted as well.
+/// A relative path of a script is resolved against `base`. The names `offline/router` and `scripted/FILE`, which stored
+/// replies contain, are accepted as well.
 ///
 /// # Errors
 ///
@@ -33,14 +33,15 @@ pub struct Providers {
     configured: Arc<[Configured]>,
 }
 
-/// A configured provider and its connection, which is created when the first model is requested.
+/// A configured provider and its connection. The connection is created when the first model of the provider
+/// is requested.
 struct Configured {
     config: ProviderConfig,
     connection: OnceLock<Arc<Connection>>,
 }
 
 impl Providers {
-    /// Creates the set of providers. `offline` and `scripted` need no configuration.
+    /// Creates the set of configured providers. The built-in models `offline` and `scripted` are always available.
     pub fn new(configured: Vec<ProviderConfig>) -> Self {
         let configured = configured.into_iter().map(|config| Configured { config, connection: OnceLock::new() });
         Self { configured: configured.collect() }
@@ -80,8 +81,8 @@ impl Providers {
         }
     }
 
-    /// Requests the list of models from a configured provider with its key. Returns `None` if there is no list within
-    /// `timeout`.
+    /// Requests the list of models from a configured provider, using the provider's configured key. Returns `None` if
+    /// no list arrives within `timeout`.
     pub async fn list_models(&self, provider: &str, timeout: Duration) -> Option<Vec<String>> {
         self.find(provider)?.connection().ok()?.models(timeout).await
     }
@@ -96,7 +97,7 @@ impl Providers {
         self.configured.iter().find(|configured| configured.config.name == provider)
     }
 
-    /// Describes the allowed names for an error about a name whose provider is `wanted`.
+    /// Describes the allowed model names, for an error about a model name that begins with the provider `wanted`.
     fn allowed(&self, wanted: &str) -> String {
         let mut names: Vec<String> =
             self.configured.iter().map(|configured| format!("`{}/MODEL`", configured.config.name)).collect();
@@ -156,7 +157,7 @@ impl fmt::Debug for Configured {
 mod tests {
     use super::*;
 
-    /// M2, M4: the names of models without configuration are resolved.
+    /// M2, M4: the names of models that need no configuration are resolved.
     #[test]
     fn names_of_unconfigured_models_are_resolved() {
         let directory = tempfile::tempdir().unwrap();

@@ -43,8 +43,8 @@ fn check_tools(tools: &[OfferedTool], tool_names: ToolNameRules, problems: &mut 
     }
 }
 
-/// Checks that every call has exactly one result, and that the results of a message's calls follow it directly and in
-/// call order.
+/// Checks that every call has exactly one result, and that the results of the calls in a message directly follow this
+/// message, in the order of the calls.
 fn check_call_results(messages: &[Message], problems: &mut Vec<String>) {
     let mut unanswered: std::collections::VecDeque<&ToolCall> = Default::default();
     let mut ids = HashSet::new();
@@ -122,8 +122,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Builds an offered tool. The provider's name of the tool is derived from `author_name` in the same way as in the
-    /// runtime if no names collide.
+    /// Builds an offered tool. Its name for the provider is derived from `author_name`, as the runtime derives it when
+    /// no two names collide.
     pub(crate) fn tool(author_name: &str, description: &str, input_schema: Value) -> OfferedTool {
         let name = author_name.replace('.', "_");
         OfferedTool { name, author_name: author_name.into(), description: description.into(), input_schema }

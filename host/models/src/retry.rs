@@ -4,17 +4,19 @@ use crate::error::ModelError;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use std::time::Duration;
 
-/// Limits on the retries of one model call. The wait doubles after each attempt, from `initial_wait` up to
-/// `max_wait`, with jitter. A `Retry-After` header of the provider takes precedence.
+/// Limits on the retries of one model call. The wait before an attempt starts at `initial_wait`, doubles with each
+/// further attempt up to `max_wait`, and is lengthened by a random amount (jitter). If the provider sends a
+/// `Retry-After` header, the header determines the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Maximum number of attempts including the first one. Default: 4. The value 1 disables retries.
     pub attempts: u32,
     /// Wait before the second attempt. Default: 500 ms.
     pub initial_wait: Duration,
-    /// Maximum wait before one attempt. If a provider asks for a longer wait, the call is not retried. Default: 30 s.
+    /// Maximum time to wait before an attempt. If a provider asks for a longer wait, the call is not retried. Default:
+    /// 30 s.
     pub max_wait: Duration,
-    /// Maximum time of all attempts and waits together. Default: 2 min.
+    /// Maximum time for all attempts of one call and the waits between them. Default: 2 min.
     pub total: Duration,
 }
 

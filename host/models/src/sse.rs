@@ -27,8 +27,8 @@ pub struct Event<'e> {
 #[error("one event has more than {EVENT_LIMIT} bytes")]
 pub struct TooLarge;
 
-/// Decodes events. Every byte is read once, no matter how the input is split, and an event that is contained in one
-/// chunk is not copied. Comments, `id`, `retry` and unknown fields are skipped.
+/// Decodes events. Every byte is read once, no matter how the input is split. If an event is completely contained in
+/// one chunk, it is not copied. Comments, `id`, `retry` and unknown fields are skipped.
 #[derive(Debug, Default)]
 pub struct Decoder {
     /// Bytes of the current line, which is incomplete.
@@ -37,8 +37,8 @@ pub struct Decoder {
     data: Vec<u8>,
     has_data: bool,
     name: Vec<u8>,
-    /// Whether the event was returned. The data and name of a returned event are cleared before the next event
-    /// is decoded.
+    /// Whether the event in this decoder was already returned. If so, its data and name are cleared before the next
+    /// event is decoded.
     was_returned: bool,
     /// Whether the last byte was a carriage return. A line feed directly after it is part of the same line ending.
     after_return: bool,
@@ -65,14 +65,14 @@ impl Decoder {
     /// Returns an error if an event is too large.
     pub fn next<'e, 'i: 'e>(&'e mut self, input: &mut &'i [u8]) -> Result<Option<Event<'e>>, TooLarge> {
         self.clear_returned();
-        self.skip_mark(input);
+        self.skip_byte_order_mark(input);
         // Data of the event if it has a single data line that is contained in the input.
         let mut borrowed_data = None;
         while let Some(line) = self.take_line(input)? {
             let line = match line {
                 Cow::Borrowed(line) => parse_line(line),
                 Cow::Owned(line) => {
-                    self.process_owned(line)?;
+                    self.process_owned_line(line)?;
                     continue;
                 }
             };
@@ -102,15 +102,15 @@ impl Decoder {
         Ok(Some(Event { name: decode_utf8(&self.name), data: decode_utf8(data) }))
     }
 
-    /// Ends the input and returns the last event if its final blank line is missing. The standard discards such an
-    /// event, but some servers leave out the last blank line. The caller must determine from the data whether the event
-    /// is complete.
+    /// Ends the input. If the blank line after the last event is missing, returns this event. According to the
+    /// standard, such an event is discarded, but some servers leave out the last blank line. The caller must determine
+    /// from the data whether the event is complete.
     pub fn end(&mut self) -> Option<Event<'_>> {
         self.clear_returned();
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
             // The line cannot be too large, because its size was checked when the bytes arrived.
-            let _ = self.process_owned(line);
+            let _ = self.process_owned_line(line);
         }
         self.has_data.then(|| Event { name: decode_utf8(&self.name), data: decode_utf8(&self.data) })
     }
@@ -123,7 +123,7 @@ impl Decoder {
         }
     }
 
-    fn skip_mark(&mut self, input: &mut &[u8]) {
+    fn skip_byte_order_mark(&mut self, input: &mut &[u8]) {
         while !self.has_started {
             let Some((first, rest)) = input.split_first() else { return };
             if BYTE_ORDER_MARK.get(self.mark_bytes) == Some(first) {
@@ -132,15 +132,15 @@ impl Decoder {
             } else {
                 self.has_started = true;
                 if self.mark_bytes < BYTE_ORDER_MARK.len() {
-                    // The bytes that look like the start of a byte-order mark belong to another character.
+                    // The bytes were not the start of a byte-order mark after all, so they belong to the text.
                     self.line.extend_from_slice(&BYTE_ORDER_MARK[..self.mark_bytes]);
                 }
             }
         }
     }
 
-    /// Returns the next complete line without its line ending. The line is owned if it began in an earlier chunk. If no
-    /// line ends in the input, the bytes are stored until the next call.
+    /// Returns the next complete line without its line ending. The returned line is owned if it began in an earlier
+    /// chunk. If no line ends in the input, the decoder stores the bytes until the next call.
     fn take_line<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Cow<'i, [u8]>>, TooLarge> {
         let mut bytes = *input;
         if !bytes.is_empty() && std::mem::take(&mut self.after_return) && bytes[0] == b'\n' {
@@ -175,7 +175,7 @@ impl Decoder {
     }
 
     /// Processes a line that was assembled from several chunks. The line is not empty, so it does not end an event.
-    fn process_owned(&mut self, mut line: Vec<u8>) -> Result<(), TooLarge> {
+    fn process_owned_line(&mut self, mut line: Vec<u8>) -> Result<(), TooLarge> {
         match parse_line(&line) {
             Line::Data(data) if !self.has_data => {
                 // The line's buffer becomes the data buffer, so that large events are copied only once.

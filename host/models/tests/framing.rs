@@ -161,7 +161,7 @@ fn m3_errors_instead_of_a_reply_are_recognised() {
     assert_eq!(text(body.as_bytes()), provider(None, Some("network_error"), message));
 }
 
-/// M5: the error about a body that is not a reply quotes the beginning of the body.
+/// M5: if a body is not a reply, the error quotes the beginning of the body.
 #[test]
 fn m5_errors_quote_bodies_that_are_not_replies() {
     let cases = [
@@ -199,10 +199,10 @@ fn m3_the_size_of_an_event_is_limited() {
     assert!(matches!(decode(many_lines.as_bytes().chunks(65_536)).0, Err(StreamError::TooLarge { .. })));
 }
 
-/// Row 31: an endless stream is rejected, whether it consists of text, calls or one document.
+/// Row 31: an endless body is rejected, whether it consists of text, of calls or of one document.
 #[test]
 fn m3_the_size_of_a_reply_is_limited() {
-    // Sends the chunk until there is an error, and returns the number of chunks and the error.
+    // Passes the same chunk to the decoder until it returns an error. Returns the number of chunks and the error.
     let endless = |chunk: &str| {
         let (mut stream, mut deltas) = (ChatStream::new("p", "p/m"), Vec::new());
         let pushes =
@@ -234,7 +234,7 @@ fn m3_decoding_time_is_linear_in_the_size_of_an_event() {
 /// M1: the `index` of a call is a key and not a position. A large index allocates no memory, and indexes may start at
 /// any number, repeat or be missing.
 #[test]
-fn m1_call_indexes_are_keys() {
+fn m1_call_indexes_are_keys_and_not_positions() {
     let call = |index: serde_json::Value, id: &str, name: &str, arguments: &str| {
         let mut call = json!({"id": id, "function": {"name": name, "arguments": arguments}});
         if !index.is_null() {

@@ -59,7 +59,7 @@ fn decode(bytes: &[u8], chunk_size: usize) -> Result<(DecodedReply, Vec<Delta>),
 
 /// M1: the result is the same as that of the providers' libraries, regardless of the chunk size.
 #[test]
-fn m1_recorded_streams_match_the_results_of_their_libraries() {
+fn m1_recorded_streams_match_the_results_of_the_providers_libraries() {
     for Recording { name, sse, expect } in recordings() {
         let results = [1, 7, 4096].map(|chunk_size| decode(sse.as_bytes(), chunk_size));
         let [first, second, third] = results.map(|result| result.map(|(decoded, deltas)| (decoded, text_of(&deltas))));

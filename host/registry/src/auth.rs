@@ -12,7 +12,7 @@ use url::Url;
 /// Maximum size of a token server's response, in bytes.
 const MAX_TOKEN_BYTES: u64 = 1024 * 1024;
 
-/// The kind of authentication that a registry requires.
+/// The kind of authentication that a registry requires, as its `401` response states.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Challenge {
     Basic,
@@ -25,8 +25,8 @@ struct Token {
     access_token: Option<String>,
 }
 
-/// Reads the challenge of a registry's response. Returns `None` if the response came from or through another origin,
-/// because the challenge is then not the registry's own (row 42).
+/// Reads the challenge of a registry's response. Returns `None` if a redirect led to another origin, because the
+/// challenge may then come from a server other than the registry (row 42).
 pub(crate) fn read_challenge(response: &Response) -> Option<Challenge> {
     if route(response) != Route::SameOrigin {
         return None;
@@ -69,7 +69,7 @@ fn parameters(text: &str) -> Vec<(String, String)> {
     found
 }
 
-/// A request to a registry that requires authentication.
+/// A request for which a registry requires authentication.
 pub(crate) struct AuthContext<'a> {
     pub(crate) http: &'a Http,
     /// The requested URL. The origin of this URL is the origin of the registry.
@@ -82,8 +82,8 @@ pub(crate) struct AuthContext<'a> {
     pub(crate) token_servers: &'a TokenServers,
 }
 
-/// Obtains a credential for the registry's origin in response to a challenge. Returns `None` if no credential is
-/// available.
+/// Obtains a credential with which requests to the registry's origin can answer the challenge. Returns `None` if no
+/// credential is available.
 pub(crate) async fn authenticate(
     context: &AuthContext<'_>,
     challenge: &Challenge,
@@ -101,7 +101,8 @@ pub(crate) async fn authenticate(
     let request =
         Request { named_by: Some(network_scope), ..token_request(url, (service.as_deref(), scope), login.as_ref()) };
     let response = context.http.send(request, context.place).await?;
-    // The login was not sent to the redirect target, and a token from another server is not valid for the registry.
+    // Fail after a redirect to another server: the login was not sent to that server, so its token is not valid for
+    // the registry.
     if route(&response) == Route::OtherOrigin {
         return Err(server("its token server redirects to another server; the redirect was not followed".to_owned()));
     }
@@ -118,8 +119,8 @@ pub(crate) async fn authenticate(
     Ok(token.map(|token| OriginCredential::bearer(&token, context.url)))
 }
 
-/// Returns the registry's login for a token server that the registry names. Fails if the login must not be sent to that
-/// server.
+/// Returns the login for the registry, so that it can be sent to the token server that the registry names. Fails if the
+/// login must not be sent to that token server.
 fn login_for_token_server(
     context: &AuthContext<'_>,
     login: &OriginLogin,
@@ -137,8 +138,8 @@ fn login_for_token_server(
     })
 }
 
-/// Builds the request for a token. The request contains a refresh token in a form, a user name and password, or no
-/// login.
+/// Builds the request for a token. Depending on the login, the request contains a form with a refresh token, a user
+/// name and password, or neither.
 fn token_request(mut url: Url, (service, scope): (Option<&str>, &str), login: Option<&OriginLogin>) -> Request {
     if let Some(token) = login.and_then(|login| login.refresh_token_for(&url)) {
         let mut form = url::form_urlencoded::Serializer::new(String::new());

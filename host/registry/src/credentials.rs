@@ -26,7 +26,7 @@ pub struct Credentials {
     pub file: Option<PathBuf>,
 }
 
-/// A stored login. The login must never be displayed.
+/// A stored login, which must never be displayed.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Login {
     Password {
@@ -68,8 +68,8 @@ struct HelperOutput {
 }
 
 impl Credentials {
-    /// Returns the stored login for a registry, or `None` if there is no login. A login that was stored for `https://…`
-    /// is not used without TLS, unless the registry is on this machine.
+    /// Returns the stored login for a registry, or `None` if there is no login. If a login was stored for an
+    /// `https://…` address, it is not used for requests without TLS, unless the registry is on this machine.
     pub(crate) async fn login(&self, host: &str, scheme: &str) -> Result<Option<Login>, RegistryError> {
         let Some(file) = &self.file else { return Ok(None) };
         let refused = |reason: String| RegistryError::Credentials { host: host.to_owned(), reason };
@@ -80,7 +80,7 @@ impl Credentials {
             }
             _ => tokio::fs::read(file).await.map_err(|error| refused(format!("{}: {error}", file.display())))?,
         };
-        // Report only the line of the error, because the parser's message could contain parts of the file.
+        // Report only the line of the error, because the parser's message could quote secrets from the file.
         let configuration: Configuration = serde_json::from_slice(&text).map_err(|error| {
             refused(format!(
                 "{}:{}: it is not a valid Docker configuration; log in again with `docker login`",
@@ -138,7 +138,7 @@ async fn run_helper(helper: &str, host: &str) -> Result<Option<Login>, String> {
         .map_err(failed)?;
     let exchange = async {
         if let Some(mut stdin) = child.stdin.take() {
-            // A helper may write its output without reading its input.
+            // Ignore a broken pipe, because a helper may write its output and exit without reading its input.
             match stdin.write_all(host.as_bytes()).await {
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
                 written => written?,
@@ -152,7 +152,7 @@ async fn run_helper(helper: &str, host: &str) -> Result<Option<Login>, String> {
     };
     let exchanged = tokio::time::timeout(HELPER_TIMEOUT, exchange)
         .await
-        .map_err(|_| format!("`{program}` does not answer in time"))?;
+        .map_err(|_| format!("`{program}` did not respond in time"))?;
     let (status, output) = exchanged.map_err(failed)?;
     if !status.success() {
         // If there are no credentials, the helper writes this text to stdout.

@@ -24,7 +24,7 @@ const FIRST_DELAY: Duration = Duration::from_millis(250);
 /// The folder for incomplete downloads, and the size limit for components.
 #[derive(Clone, Debug)]
 pub struct Downloads {
-    /// Folder for incomplete downloads. Only this user should have access to it.
+    /// Folder for incomplete downloads. Only the user who runs the host should have access to it.
     pub directory: PathBuf,
     /// Maximum size of a component, in bytes.
     pub most: u64,
@@ -35,7 +35,8 @@ pub struct Downloads {
 pub type Progress<'p> = dyn Fn(u64, Option<u64>) + Send + Sync + 'p;
 
 impl Registry {
-    /// Downloads and verifies the bytes of a descriptor. If an incomplete download exists, it is continued.
+    /// Downloads the content that a descriptor refers to and verifies it. If an incomplete download of this content
+    /// exists, it is continued.
     pub(crate) async fn download(
         &self,
         repository: &Repository,
@@ -68,8 +69,8 @@ impl Registry {
                 return Ok(bytes);
             }
             partial.restart()?;
-            // A part that an earlier process downloaded may have been damaged, so start again once. Fail if a download
-            // that started from the beginning is wrong.
+            // The part that an earlier process downloaded may have been damaged, so download everything again once. If
+            // this download started from the beginning, the content on the server is wrong, so fail.
             if resumed == 0 {
                 partial.delete();
                 return Err(RegistryError::tampered(place, &descriptor.digest, &found));
@@ -118,7 +119,8 @@ impl Registry {
         .await?;
         match partial.length == descriptor.size {
             true => Ok(()),
-            // The server ended the response regularly. An interruption would be a connection error.
+            // The server ended the response without an error but sent too few bytes, so the content is wrong. An
+            // interruption would have been reported as a connection error.
             false => {
                 let found = format!("{} bytes", partial.length);
                 partial.restart()?;
@@ -128,7 +130,7 @@ impl Registry {
     }
 
     /// Downloads a file from a web server. Returns `None` if the file does not exist. If the download is interrupted,
-    /// it starts again from the beginning.
+    /// it is started again from the beginning.
     pub(crate) async fn download_page(
         &self,
         url: &Url,
@@ -176,7 +178,8 @@ impl Registry {
     }
 }
 
-/// The name of the file of an incomplete download. A later process can continue only a download with the regular name.
+/// Whether the file of an incomplete download has a name. A later process can continue the download only if its file
+/// has the regular name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PartialName {
     /// The file has the regular name of the download.
@@ -242,7 +245,7 @@ impl PartialDownload {
 
     fn delete(&self) {
         if self.name == PartialName::Regular {
-            // Ignore this error, because a remaining file only wastes disk space.
+            // Ignore this error, because a file that cannot be removed only wastes disk space.
             let _ = std::fs::remove_file(&self.path);
         }
     }

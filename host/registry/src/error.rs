@@ -51,7 +51,7 @@ pub enum RegistryError {
     NotFound {
         /// The requested reference or address, or another description of the missing content.
         place: String,
-        /// Description of the content that exists instead, which ends the message. This text may be empty.
+        /// Text at the end of the message that describes the content that exists instead. It may be empty.
         advice: String,
     },
     /// The server returned an error or an invalid response.
@@ -162,8 +162,8 @@ impl RegistryError {
     }
 }
 
-/// Prepares text from another source for one line of a message. Invisible characters become visible, and the length is
-/// limited.
+/// Prepares text from another source for one line of a message. Replaces invisible characters by visible escapes, and
+/// limits the length.
 pub(crate) fn display_text(text: &str) -> String {
     const MAX_CHARACTERS: usize = 300;
     let line: String = text

@@ -15,7 +15,7 @@ use agent_plugins::{PluginStore, digest_of};
 use semver::Version;
 use url::Url;
 
-/// The plugin that a source referred to when the source was resolved.
+/// The plugin to which a source referred at the time when the source was resolved.
 #[derive(Clone, Debug)]
 pub struct ResolvedPlugin {
     /// The source that was resolved.
@@ -36,8 +36,8 @@ pub struct FetchedPlugin {
     pub manifest: Option<Digest>,
     /// Bytes of the component.
     pub bytes: Vec<u8>,
-    /// Signatures of the component, which are not verified yet. If a signature by a requested key is valid, this
-    /// contains only that signature.
+    /// Signatures of the component, which are not verified yet. If the search found a valid signature by a requested
+    /// key, the list contains only that signature.
     pub signatures: Vec<String>,
     /// Reason why not all signatures were read, as a message for users. `None` if all signatures were read or a valid
     /// signature was found.
@@ -49,7 +49,7 @@ pub struct FetchedPlugin {
 pub enum SignatureRequest<'k> {
     /// Some of the existing signatures, by any key.
     Any,
-    /// A valid signature by one of these keys, regardless of the number of other signatures.
+    /// A valid signature by one of these keys, even if there are many other signatures.
     FromKeys(&'k [PublicKey]),
     /// No signatures are fetched.
     Skip,
@@ -77,8 +77,8 @@ impl Registry {
         Ok(ResolvedPlugin { source: source.clone(), manifest: Some(digest), size, component: Some(component) })
     }
 
-    /// Adds a tag to a reference that has no tag and no digest: the tag of the newest version, or `latest` if no tag is
-    /// a version.
+    /// If a reference has neither a tag nor a digest, adds a tag to it: the tag of the newest version, or `latest` if
+    /// no tag in the repository is a version.
     async fn with_resolved_tag(&self, reference: &Reference) -> Result<Reference, RegistryError> {
         if reference.tag().is_some() || reference.digest().is_some() {
             return Ok(reference.clone());
@@ -127,7 +127,7 @@ impl Registry {
         Ok(FetchedPlugin { source, manifest, bytes, signatures, search_stopped })
     }
 
-    /// Fetches the signature at `URL.minisig`, which is the file name that minisign uses.
+    /// Fetches the signature of a component on a web server from `URL.minisig`, because minisign uses this file name.
     async fn web_signature(&self, url: &Url, signatures: SignatureRequest<'_>) -> Result<Vec<String>, RegistryError> {
         if signatures == SignatureRequest::Skip {
             return Ok(Vec::new());
@@ -140,7 +140,8 @@ impl Registry {
 }
 
 impl ResolvedPlugin {
-    /// Returns the pushed component that a signature refers to. `None` if the component is not in a registry.
+    /// Describes the component as it is stored in the registry, so that a signature can be made for it and attached to
+    /// it. Returns `None` if the component is not in a registry.
     pub fn pushed(&self) -> Option<Pushed> {
         let Source::Registry(reference) = &self.source else { return None };
         Some(Pushed {
@@ -153,7 +154,7 @@ impl ResolvedPlugin {
         })
     }
 
-    /// Returns the digest of the component. `None` if the digest is not known before the component is fetched.
+    /// Returns the digest of the component, or `None` if the digest will only be known after the component is fetched.
     pub fn component(&self) -> Option<&Digest> {
         self.component.as_ref().map(|component| &component.digest)
     }

@@ -8,8 +8,8 @@ use std::path::Path;
 /// Maximum size of a component in bytes. The setting `component_mib` cannot exceed this limit.
 pub(crate) const MAX_COMPONENT_BYTES: u64 = 256 * 1024 * 1024;
 
-/// Reads a file of at most `max_bytes`. A file that is not a regular file is not opened, because reading it could block
-/// or never end.
+/// Reads a file of at most `max_bytes`. Does not open anything other than a regular file, because reading a pipe or a
+/// device could block or never end.
 pub(crate) fn read(path: &Path, max_bytes: u64) -> Result<Vec<u8>, RegistryError> {
     read_component(path, max_bytes).map_err(|error| match error {
         LoadError::Read(source) => RegistryError::file(path, "read", source),

@@ -17,7 +17,7 @@ pub struct PluginFolder {
     path: PathBuf,
 }
 
-/// Which existing files a new plugin may replace.
+/// Which existing files in the plugin folder a new plugin may replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplacePolicy {
     /// Only a file that matches its entry in the lock file may be replaced.
@@ -83,8 +83,8 @@ impl PluginFolder {
         Err(RegistryError::Conflict { place: path.display().to_string(), reason: reason.to_owned() })
     }
 
-    /// Fails if another file contains a plugin with the same name. A name must be unique in a folder, because grants
-    /// belong to names.
+    /// Fails if another file contains a plugin with the same name. Each plugin name must be unique in a folder, because
+    /// grants are given to plugin names.
     fn refuse_duplicate_name(&self, plugin: &LockedPlugin) -> Result<(), RegistryError> {
         let own = self.file(plugin);
         let entries =
@@ -127,7 +127,8 @@ impl PluginFolder {
         Ok(path)
     }
 
-    /// Removes a plugin from the lock file and, if requested, removes its file. A file that was changed is not removed.
+    /// Removes a plugin from the lock file and, if requested, removes its file. If the file was changed, it is not
+    /// removed, and an error is returned.
     pub fn remove(&self, name: &str, file: RemoveMode) -> Result<LockedPlugin, RegistryError> {
         let _lock = self.lock_folder()?;
         let mut lock = self.lock_file()?;
@@ -175,7 +176,7 @@ impl PluginFolder {
         }
     }
 
-    /// Checks whether a file without an entry in the lock file may be loaded. The error is the reason for the refusal.
+    /// Checks whether a file without an entry in the lock file may be loaded. If not, the error contains the reason.
     pub fn check_unlocked(&self, path: &Path, trust: &Trust) -> Result<(), String> {
         if !trust.requires_signature() {
             return Ok(());
@@ -188,15 +189,15 @@ impl PluginFolder {
 
     /// Locks the folder, so that two commands for the same folder run one after the other.
     fn lock_folder(&self) -> Result<Option<File>, RegistryError> {
-        // Some operating systems cannot open a folder like a file. On such a system, the folder is not locked, and of
-        // two commands that run at the same time, only the changes of the last command remain.
+        // Some operating systems cannot open a folder like a file. On such a system, the folder is not locked, and if
+        // two commands run at the same time, the changes of one of them can be lost.
         let Ok(folder) = File::open(&self.path) else { return Ok(None) };
         folder.lock().map_err(|source| RegistryError::file(&self.path, "locked", source))?;
         Ok(Some(folder))
     }
 }
 
-/// The parts of a plugin to remove.
+/// Whether only a plugin's entry in the lock file is removed, or also its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoveMode {
     /// The entry in the lock file and the plugin's file.
@@ -205,7 +206,7 @@ pub enum RemoveMode {
     EntryOnly,
 }
 
-/// Checks a plugin with the signature in its lock file entry.
+/// Checks a plugin's component with the signature that is stored in the plugin's entry in the lock file.
 fn verify_locked(plugin: &LockedPlugin, component: &[u8], trust: &Trust) -> Result<Signer, RegistryError> {
     let identity = PluginIdentity { name: plugin.name.clone(), digest: plugin.component.clone() };
     let allowed = || Ok(Signer::Untrusted { reason: "it is listed in `unsigned` of [sharing]".to_owned() });
@@ -258,9 +259,9 @@ impl ComponentVerifier for LockFileVerifier {
         for locked in [plugin.name.as_str(), stem].iter().filter_map(|name| lock.plugin(name)) {
             if locked.component != plugin.digest {
                 return Err(format!(
-                    "it is not the locked file: {} locks `{}` to {} from {}, but this file has {}; `agent-host plugin add --replace \
-                     --plugins {folder}` restores the locked file, `agent-host plugin remove {} --keep-file --plugins {folder}` \
-                     accepts this file",
+                    "it is not the locked file: {} locks `{}` to the digest {} from {}, but this file has the digest {}; \
+                     `agent-host plugin add --replace --plugins {folder}` restores the locked file, \
+                     `agent-host plugin remove {} --keep-file --plugins {folder}` accepts this file",
                     LockFile::path(folder).display(),
                     locked.name,
                     locked.component.short(),
@@ -271,8 +272,8 @@ impl ComponentVerifier for LockFileVerifier {
                 ));
             }
             self.verify(locked, component)?;
-            // A signature or an exception is valid for only one name, because a plugin with another name would have
-            // other grants.
+            // A signature or an exception is valid only for the plugin name in the lock file, because a plugin with
+            // another name would get other grants.
             if locked.name != plugin.name {
                 return Err(format!(
                     "it contains the plugin `{}`, but {} locks this file as `{}`: rename the file to `{}.wasm`, or remove that entry \
@@ -418,8 +419,8 @@ mod tests {
         );
     }
 
-    // P10, P11: a stored component is checked with the lock entry that it was stored with, even after the lock file has
-    // changed.
+    // P10, P11: a component in the store is checked against the lock entry that was stored with it, even if the lock
+    // file has changed since then.
     #[test]
     fn stored_component_is_verified_by_its_origin_entry() {
         let directory = tempfile::tempdir().expect("the directory is created");

@@ -39,16 +39,17 @@ pub enum PlainHttp {
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
     client: Client,
-    /// Client for servers on this machine, which uses no proxy.
+    /// Client that connects to servers on this machine without a proxy.
     loopback_client: Client,
-    /// Clients for redirects from public servers and from servers in a private network. Each client resolves names only
-    /// to addresses that such a server could reach itself. A client is built when it is first needed.
+    /// Two clients for redirects: the first follows redirects from public servers, the second those from servers in a
+    /// private network. Each client resolves names only to addresses that the redirecting server could reach itself. A
+    /// client is built when it is first needed.
     redirect_clients: Arc<[OnceLock<Client>; 2]>,
     plain_http: PlainHttp,
     pub(crate) listener: Listener,
 }
 
-/// The origins through which a response was reached.
+/// Whether the request for a response was redirected to another origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// The response comes from the requested origin, and no redirect led to another origin.
@@ -68,7 +69,7 @@ pub(crate) struct Request {
     /// Offset in bytes at which the response should start.
     pub(crate) offset: u64,
     pub(crate) credential: Option<OriginCredential>,
-    /// A secret that the request contains in addition to the credential.
+    /// A secret in the request other than the credential, such as a refresh token. It is removed from error messages.
     pub(crate) secret: Option<String>,
     /// Network scope of the server that provided this URL. `None` if the user provided it.
     pub(crate) named_by: Option<NetworkScope>,
@@ -79,7 +80,8 @@ pub(crate) struct Request {
 #[derive(Clone)]
 struct Secrets(Vec<String>);
 
-/// Minimum length of a secret that is removed from a server's messages. Shorter secrets would match ordinary words.
+/// Minimum length of a secret that is removed from a server's messages. Shorter secrets could be parts of
+/// ordinary words.
 const MIN_SECRET_LENGTH: usize = 3;
 
 impl Request {
@@ -119,10 +121,10 @@ impl Request {
 
 impl Http {
     pub(crate) fn new(plain_http: PlainHttp) -> Result<Self, RegistryError> {
-        // Ignore this error: it means that the process already has a provider.
+        // If the process already has a default cryptography provider, this call returns an error, which can be ignored.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let tls = |error: reqwest::Error| RegistryError::Tls(error.to_string());
-        // Plain HTTP needs no certificates, and many containers have no certificates that could be loaded.
+        // Do not load certificates, because plain HTTP does not need them and many containers contain none.
         let loopback_client = builder().no_proxy().tls_certs_only([]).build().map_err(tls)?;
         // If the certificates cannot be loaded, requests to this machine still work, and other requests report the
         // problem.
@@ -136,7 +138,8 @@ impl Http {
         })
     }
 
-    /// Returns `http` for this machine or if the user allowed it for all machines, and `https` otherwise.
+    /// Returns the URL scheme for a host: `http` for this machine or if the user allowed plain HTTP, and
+    /// otherwise `https`.
     pub(crate) fn scheme(&self, host: &str) -> &'static str {
         if is_loopback(host) || self.plain_http == PlainHttp::Allowed { "http" } else { "https" }
     }
@@ -169,12 +172,12 @@ impl Http {
         let (first_origin, mut route) = (request.url.origin(), Route::SameOrigin);
         for _ in 0..=MAX_REDIRECTS {
             self.check(&request.url, place)?;
-            // Sending a body takes time. Without a body, the response must start soon.
+            // A request with a body gets more time, because sending the body takes time.
             let timeout = if request.body.is_some() { LARGE_TIMEOUT } else { STALL_TIMEOUT };
             let sent = tokio::time::timeout(timeout, self.send_once(&request)).await;
             let sent = sent.map_err(|_| RegistryError::Unreachable {
                 place: place.to_owned(),
-                reason: "the server does not answer in time".to_owned(),
+                reason: "the server did not respond in time".to_owned(),
             })?;
             let mut response = sent.map_err(|error| send_error(&error, place))?;
             let status = response.status();
@@ -251,7 +254,8 @@ impl Http {
             "https" => Ok(()),
             "http" if is_loopback(host) || self.plain_http == PlainHttp::Allowed => Ok(()),
             "http" => message(format!(
-                "`http://{host}` does not use TLS, so anybody on the network could change the data; --plain-http allows it"
+                "`http://{host}` does not use TLS, so anybody on the network could change the data; use --plain-http to \
+                 allow this"
             )),
             scheme => message(format!("`{}:` is not a web address and does not use TLS", display_text(scheme))),
         }
@@ -280,19 +284,21 @@ async fn follow_redirect(request: Request, response: &Response, place: &str) -> 
         let problem = format!("the server redirects an upload to `{}`; the redirect was not followed", host_of(&url));
         return Err(message(problem));
     }
-    // Keep the narrower scope, so that a chain of redirects cannot leave the network scope of its first server.
+    // Keep the scope that allows fewer addresses, so that a chain of redirects cannot reach addresses that the first
+    // server in the chain could not reach.
     let named_by = request.named_by.map_or(named_by, |first| first.min(named_by));
     Ok(Request { url, named_by: Some(named_by), ..request })
 }
 
-/// Returns the route of a response. If the route is unknown, the strictest route is assumed.
+/// Returns the route of a response. If the route is unknown, returns [`Route::OtherOrigin`], because it is the
+/// stricter one.
 pub(crate) fn route(response: &Response) -> Route {
     response.extensions().get().copied().unwrap_or(Route::OtherOrigin)
 }
 
 /// Checks whether a server in this network scope may redirect requests from one URL to another. The server must not
-/// redirect from TLS to plain HTTP, or to an address that it could not reach itself. Host names are checked again when
-/// they are resolved.
+/// redirect from TLS to plain HTTP, or to an address that it could not reach itself. This function does not resolve
+/// host names. Their addresses are checked when the next request resolves them.
 pub(crate) fn check_redirect_target((from, network_scope): (&Url, NetworkScope), to: &Url) -> Result<(), &'static str> {
     if !matches!(to.scheme(), "http" | "https") {
         return Err("which is not a web address and does not use TLS");
@@ -314,8 +320,8 @@ pub(crate) fn check_redirect_target((from, network_scope): (&Url, NetworkScope),
     }
 }
 
-/// Converts an error of a request. The conversion distinguishes servers that cannot be reached from interrupted
-/// connections, because only an interrupted request is retried.
+/// Converts an error of a request. The returned error distinguishes a server that cannot be reached from an interrupted
+/// connection, because a request is retried only after an interruption.
 fn send_error(error: &reqwest::Error, place: &str) -> RegistryError {
     let (place, reason) = (place.to_owned(), innermost_reason(error));
     match error.is_connect() || error.is_timeout() || error.is_builder() {
@@ -331,7 +337,7 @@ fn host_of(url: &Url) -> String {
 /// Returns the innermost cause of an error as text.
 fn innermost_reason(error: &reqwest::Error) -> String {
     if error.is_timeout() {
-        return "the server does not answer in time".to_owned();
+        return "the server did not respond in time".to_owned();
     }
     let mut innermost: &dyn std::error::Error = error;
     while let Some(source) = innermost.source() {
@@ -403,7 +409,8 @@ pub(crate) async fn error_text(response: Response) -> String {
     format!("the server answered {status}{messages}{later}")
 }
 
-/// Removes short secrets, which [`Redaction`] does not remove because they could be ordinary words.
+/// Removes secrets of at least [`MIN_SECRET_LENGTH`] bytes, including those that [`Redaction`] does not remove because
+/// they are short.
 fn without_short_secrets(secrets: &[String], text: &str) -> String {
     let values = secrets.iter().map(|secret| secret.rsplit(' ').next().unwrap_or_default());
     values

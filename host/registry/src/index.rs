@@ -1,5 +1,6 @@
 //! A team's plugin index: a repository that contains one small artifact, with its own tag, for each version of a
-//! plugin. Two clients can add tags to a registry at the same time, but they could not update one shared list.
+//! plugin. The index is not one shared list, because two clients can add different tags at the same time but cannot
+//! safely update the same list.
 
 use crate::error::{RegistryError, display_text};
 use crate::oci::{DESCRIPTION, Descriptor, EMPTY, EMPTY_TYPE, KINDS, MANIFEST_TYPE, Manifest, TITLE, VERSION};
@@ -42,8 +43,8 @@ pub struct IndexEntry {
     pub reference: String,
     /// Digest of the plugin's manifest when the entry was written.
     pub manifest: Option<Digest>,
-    /// Key that signed the plugin, as stated in the entry. The key is not verified, because anybody who may push can
-    /// write entries.
+    /// Key that signed the plugin, according to the entry. This claim is not verified, and anybody who may push to the
+    /// index can write entries.
     pub signer: Option<String>,
 }
 
@@ -171,8 +172,8 @@ fn parse_entry(bytes: &[u8]) -> Option<IndexEntry> {
     })
 }
 
-/// Returns the tag of an entry. The tag contains the name and the version in readable form, and a digest that makes the
-/// tag unique for the repository, plugin and version.
+/// Returns the tag of an entry. The tag contains the name and the version in readable form, and a digest, so that each
+/// combination of repository, plugin and version has a different tag.
 fn entry_tag(repository: &str, facts: &PluginFacts) -> String {
     let readable = |text: &str| -> String {
         let allowed =

@@ -1,4 +1,4 @@
-//! Creates and reads Ed25519 keys in minisign's file format. Only its owner can read the file of a secret key.
+//! Creates and reads Ed25519 keys in minisign's file format. The file of a secret key can be read only by its owner.
 
 use crate::error::RegistryError;
 use base64::Engine;
@@ -15,7 +15,7 @@ const SECRET_KEY_BYTES: usize = 158;
 /// Field value of a secret key that is not encrypted with a password.
 const UNENCRYPTED: [u8; 2] = [0, 0];
 
-/// A public key, with which signatures are verified. The text of the key is the second line of a minisign `.pub` file.
+/// A public key, which verifies signatures. The text of the key is the second line of a minisign `.pub` file.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
     text: String,
@@ -118,8 +118,9 @@ impl KeyFile {
     pub fn open(&self, password: Option<String>) -> Result<SigningKey, RegistryError> {
         let refused = |reason: String| RegistryError::Key { place: self.path.display().to_string(), reason };
         let secret = match (self.is_encrypted, password) {
-            // The key cannot be checked, because minisign writes no checksum if there is no password. The signatures of
-            // a damaged key cannot be verified with its public key, and every signature is verified before use.
+            // An unencrypted key cannot be checked for damage, because minisign writes no checksum for it. This is
+            // safe: the public key does not accept signatures by a damaged key, and every signature is verified
+            // before use.
             (false, _) => minisign::SecretKey::from_bytes(&decode_key(&self.text)),
             (true, Some(password)) => {
                 SecretKeyBox::from_string(&self.text).and_then(|secret_box| secret_box.into_secret_key(Some(password)))
@@ -141,7 +142,7 @@ impl KeyFile {
     }
 }
 
-/// How a secret key is protected in its file.
+/// Protection of a secret key in its file.
 pub enum Protection {
     /// The key is not encrypted. Anybody who can read the file can use the key.
     None,
@@ -149,8 +150,8 @@ pub enum Protection {
     Password(String),
 }
 
-/// Creates a key pair. The secret key is written to `path`, which only its owner can read. The public key is written
-/// next to it, with the extension `.pub`. Existing files are not replaced.
+/// Creates a key pair. The secret key is written to the file `path`, which only its owner can read. The public key is
+/// written to a file next to it, with the extension `.pub`. Existing files are not replaced.
 pub fn create(path: &Path, protection: Protection) -> Result<PublicKey, RegistryError> {
     let refused = |reason: String| RegistryError::Key { place: path.display().to_string(), reason };
     let public_file = public_path(path);
@@ -169,8 +170,8 @@ pub fn create(path: &Path, protection: Protection) -> Result<PublicKey, Registry
     let public = PublicKey::parse(&pair.pk.to_base64())?;
     write_new(&public_file, &format!("untrusted comment: agent-host public key\n{public}\n"), 0o644)?;
     if let Err(error) = write_new(path, &secret, 0o600) {
-        // A public key without its secret key would block the next attempt. The public key was created just now and has
-        // verified no signatures, so it can be removed.
+        // Remove the public key, because the next attempt would not replace an existing file. No signature depends on
+        // this key, because it was just created.
         let _ = std::fs::remove_file(&public_file);
         return Err(error);
     }
@@ -211,8 +212,8 @@ fn read(path: &Path) -> Result<String, RegistryError> {
     read.map(|_| text).map_err(|source| RegistryError::file(path, "read", source))
 }
 
-/// Formats a key for an error message. The text could be a secret key by mistake, so only its first characters are
-/// shown.
+/// Formats a key for an error message. Only the first characters are shown, because a user may by mistake have given a
+/// secret key.
 fn shortened_key(text: &str) -> String {
     let start: String = text.chars().take(8).filter(|character| !character.is_control()).collect();
     format!("`{start}…`")
@@ -222,7 +223,8 @@ fn shortened_key(text: &str) -> String {
 mod tests {
     use super::*;
 
-    // P11: a key pair is written in minisign's format, only its owner can read it, and it is never replaced.
+    // P11: a key pair is written in minisign's format, only the owner can read the secret key, and existing keys are
+    // never replaced.
     #[test]
     fn keys_are_created_once_and_read_back() {
         let directory = tempfile::tempdir().expect("the directory is created");
@@ -258,8 +260,8 @@ mod tests {
         assert_eq!(file.open(Some("correct horse".to_owned())).expect("the key is opened").public, public);
     }
 
-    // P11: a file with the extension of a public key never contains a secret key, and a failed attempt leaves no key
-    // without its counterpart.
+    // P11: a file with the extension `.pub` never contains a secret key, and if creating a key pair fails, neither of
+    // its two files remains.
     #[test]
     fn failed_key_creation_leaves_no_single_key() {
         let directory = tempfile::tempdir().expect("the directory is created");
@@ -272,7 +274,8 @@ mod tests {
         assert_eq!(std::fs::read_dir(directory.path()).expect("it exists").count(), 1);
     }
 
-    // Row 16: if a secret key is used where a public key is expected, the error does not contain it.
+    // Row 16: if a secret key is used where a public key is expected, the error message does not contain the
+    // secret key.
     #[test]
     fn errors_do_not_show_secret_keys() {
         let directory = tempfile::tempdir().expect("the directory is created");

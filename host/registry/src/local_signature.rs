@@ -1,5 +1,5 @@
-//! Signatures of components that were built on this machine. A signature is in the file `FILE.minisig` next to the
-//! component, and is made with a key that the agent trusts for the namespace [`LOCAL_NAMESPACE`].
+//! Signatures of components that were built on this machine. The signature is in the file `FILE.minisig` next to the
+//! component. It must be made with a key that the agent trusts for the namespace [`LOCAL_NAMESPACE`].
 
 use crate::error::RegistryError;
 use crate::files::read_if_exists;
@@ -45,8 +45,8 @@ pub fn local_claims(stem: &str, component: &[u8]) -> Result<Claims, RegistryErro
 }
 
 impl Trust {
-    /// Checks a local file that is about to be added to the lock file. The file needs a signature only if signatures
-    /// are required.
+    /// Checks a local file before it is added to the lock file. The file needs a signature only if the policy
+    /// requires signatures.
     pub fn verify_file(&self, file: &Path, component: &[u8], plugin: &PluginIdentity) -> Result<Signer, RegistryError> {
         if !self.requires_signature() {
             return Ok(Signer::Untrusted { reason: String::new() });
@@ -61,9 +61,9 @@ impl Trust {
     }
 }
 
-/// Checks whether a component without an entry in the lock file may be loaded although signatures are required. Returns
-/// the entry that proves its origin, to be stored with the component. Returns `None` if the agent's own configuration
-/// allows the component without a signature.
+/// If signatures are required, checks whether a component without an entry in the lock file may be loaded. Returns an
+/// entry that proves the origin of the component and must be stored with it, or `None` if the agent's own configuration
+/// allows the component to have no signature.
 pub(crate) fn verify_local(
     file: &Path,
     plugin: &PluginIdentity,
@@ -71,8 +71,8 @@ pub(crate) fn verify_local(
     trust: &Trust,
 ) -> Result<Option<LockedPlugin>, String> {
     let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    // An exception for a name applies only to the file with that name, so that another file cannot use the exception by
-    // claiming the name in its manifest.
+    // An exception for a name applies only to the file with that name, so that a file with another name cannot use the
+    // exception by claiming the plugin's name in its manifest.
     if trust.allows_digest(&plugin.digest) || (stem == plugin.name && trust.allows_local(plugin)) {
         return Ok(None);
     }

@@ -1,5 +1,6 @@
 //! The lock file `plugins.lock`, which stores the source and the exact digest of each plugin in a folder. Users should
-//! commit it, so it is sorted, and only the lines of a changed plugin change.
+//! commit the file to version control. It is therefore sorted by plugin name, and a change to one plugin changes only
+//! the lines of this plugin.
 
 use crate::error::{RegistryError, display_text};
 use crate::files::read_if_exists;
@@ -36,7 +37,8 @@ pub struct LockedPlugin {
     /// Version of the plugin. Empty if the plugin has no version.
     #[serde(default)]
     pub version: String,
-    /// Source of the plugin, as the user requested it. Updates use the tag in the source.
+    /// Source of the plugin, as the user wrote it. An update fetches the version to which the tag in this source
+    /// then refers.
     pub reference: String,
     /// Digest of the manifest in the registry. `None` for files and web addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,8 +48,8 @@ pub struct LockedPlugin {
     /// Trusted key that signed the plugin. `None` if no trusted key signed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<String>,
-    /// Signature of the plugin, with which it can be verified offline. The signature may be by a key that is not
-    /// trusted yet.
+    /// Signature of the plugin, so that the plugin can be verified offline. The signature may have been made with a key
+    /// that is not trusted yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
 }
@@ -66,7 +68,7 @@ impl LockedPlugin {
         format!("{}.wasm", self.name)
     }
 
-    /// Returns this entry as text, to be stored with the component as proof of its origin.
+    /// Returns this entry as text. The text is stored with the component and proves the component's origin.
     pub fn origin_entry(&self) -> String {
         #[derive(Serialize)]
         struct Entry<'e> {
@@ -90,8 +92,8 @@ impl LockedPlugin {
     }
 }
 
-/// Returns the namespace of a source, such as `HOST/PATH`. Returns `None` for a file, because local files belong to the
-/// user.
+/// Returns the namespace of a source, such as `HOST/PATH`. Returns `None` for a file on this machine, to which the
+/// namespace `local` applies.
 pub fn namespace_of(source: &Source) -> Option<String> {
     match source {
         Source::Registry(reference) => Some(reference.repository().to_string()),
@@ -113,8 +115,8 @@ impl LockFile {
     pub fn read(directory: &Path) -> Result<Self, RegistryError> {
         let path = Self::path(directory);
         let Some(bytes) = read_if_exists(&path, MAX_BYTES)? else {
-            // A broken link is not treated as a missing lock file, because the user who created it wanted plugins to be
-            // locked.
+            // Report a broken link instead of treating it as a missing lock file, because the user who created the link
+            // wanted plugins to be locked.
             if path.symlink_metadata().is_ok() {
                 let reason = "it is a link to a file that does not exist; restore that file, or delete the link and add the \
                               plugins again";
@@ -130,7 +132,8 @@ impl LockFile {
 
     fn parse(text: &str, path: &Path) -> Result<Self, RegistryError> {
         let refused = |line, reason: String| RegistryError::Lock { path: path.to_owned(), line, reason };
-        // A newer format may have unknown keys. Report the unsupported format instead of the unknown keys.
+        // A newer format may have keys that this version does not know. In this case, report the unsupported format and
+        // not the keys.
         #[derive(Deserialize)]
         struct FormatHeader {
             format: u32,
@@ -156,8 +159,8 @@ impl LockFile {
             if !is_plugin_name(&plugin.name) {
                 return Err(refused(None, format!("`{}` is not a valid plugin name", display_text(&plugin.name))));
             }
-            // Without the manifest's digest, the signature could not be compared with the repository that it was made
-            // for.
+            // Without the manifest's digest, it could not be checked that the signature was made for this manifest in
+            // this repository.
             if plugin.manifest.is_none() && matches!(plugin.source(), Ok(Source::Registry(_))) {
                 let reason = format!(
                     "`{}` comes from a registry but has no `manifest`; remove it with `plugin remove` and add it again",
@@ -172,8 +175,8 @@ impl LockFile {
         Ok(Self { plugins })
     }
 
-    /// Parses the entries that are stored with a component, one after the other, as [`LockedPlugin::origin_entry`]
-    /// formats them.
+    /// Parses text that is stored with a component and consists of one or more entries in the form that
+    /// [`LockedPlugin::origin_entry`] returns.
     pub fn parse_origin_entries(text: &str) -> Result<Vec<LockedPlugin>, RegistryError> {
         let document: Result<Document, _> = toml::from_str(&format!("format = {FORMAT}\n{text}"));
         document.map(|document| document.plugins).map_err(|error| RegistryError::Lock {

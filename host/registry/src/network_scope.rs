@@ -9,15 +9,16 @@ use url::{Host, Url};
 
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The part of the network from which an address can be reached, ordered from the largest to the smallest part.
+/// The part of the network from which an address can be reached. The variants are ordered from the largest part to
+/// the smallest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NetworkScope {
     /// The address can be reached from everywhere.
     Public,
     /// The address can be reached from the machines of a private network.
     PrivateNetwork,
-    /// The address can be reached only from this machine. Such addresses include the metadata addresses of clouds,
-    /// which provide secrets to machines.
+    /// The address can be reached only from this machine. This includes the addresses of cloud metadata services, which
+    /// provide secrets to the machines in the cloud.
     ThisMachine,
 }
 
@@ -35,8 +36,9 @@ pub(crate) fn scope_in_url(url: &Url) -> Option<NetworkScope> {
     }
 }
 
-/// Returns the network scope of a server that has just sent a response. A name that cannot be resolved here, because a
-/// proxy resolves it, counts as public, which is the strictest scope for redirects.
+/// Returns the network scope of a server that has just sent a response. If the server's name cannot be resolved on this
+/// machine, for example because a proxy resolves it, returns [`NetworkScope::Public`], from which the fewest redirects
+/// are allowed.
 pub(crate) async fn scope_of_server(url: &Url) -> NetworkScope {
     if let Some(scope) = scope_in_url(url) {
         return scope;
@@ -75,7 +77,7 @@ fn scope_of(address: IpAddr) -> NetworkScope {
 fn scope_of_v4(address: Ipv4Addr) -> NetworkScope {
     match address.octets() {
         [0 | 127, ..] | [169, 254, ..] => NetworkScope::ThisMachine,
-        // Metadata services of clouds whose addresses are outside of the link-local range.
+        // Addresses of cloud metadata services that are not in the link-local range.
         [100, 100, 100, 200] | [168, 63, 129, 16] | [192, 0, 0, _] => NetworkScope::ThisMachine,
         [10, ..] | [192, 168, ..] | [198, 18 | 19, ..] | [224..=255, ..] => NetworkScope::PrivateNetwork,
         [172, second, ..] if second & 0xf0 == 16 => NetworkScope::PrivateNetwork,
@@ -95,8 +97,8 @@ fn scope_of_v6(address: Ipv6Addr) -> NetworkScope {
     }
 }
 
-/// Returns the scope of an IPv6 address that contains an IPv4 address, which is the scope of the IPv4 address. `::` and
-/// `::1` have this form too.
+/// If an IPv6 address contains an IPv4 address, returns the scope of the IPv4 address. The addresses `::` and `::1`
+/// count as addresses that contain an IPv4 address, too.
 fn scope_of_embedded(high: u16, low: u16) -> NetworkScope {
     let [[a, b], [c, d]] = [high, low].map(u16::to_be_bytes);
     scope_of_v4(Ipv4Addr::new(a, b, c, d))
@@ -106,7 +108,7 @@ fn scope_of_embedded(high: u16, low: u16) -> NetworkScope {
 mod tests {
     use super::*;
 
-    // Row 42: the addresses at the limits of each range have the expected scope.
+    // Row 42: addresses in each special range, and public addresses next to these ranges, have the expected scope.
     #[test]
     fn addresses_have_the_expected_scope() {
         use NetworkScope::{PrivateNetwork, Public, ThisMachine};

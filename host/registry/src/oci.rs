@@ -1,4 +1,5 @@
-//! Documents of the OCI image specification that are needed for plugins, in the layout of the CNCF's wasm OCI artifact.
+//! Documents of the OCI image specification that are needed for plugins. Plugins are stored as OCI artifacts in the
+//! CNCF's Wasm format.
 
 use agent_core::message::Digest;
 use serde::{Deserialize, Serialize};
@@ -9,7 +10,7 @@ pub(crate) const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 pub(crate) const CONFIG_TYPE: &str = "application/vnd.wasm.config.v0+json";
 pub(crate) const WASM_TYPE: &str = "application/wasm";
 pub(crate) const EMPTY_TYPE: &str = "application/vnd.oci.empty.v1+json";
-/// Content of an empty blob.
+/// Content of the blob that stands for an empty config or layer.
 pub(crate) const EMPTY: &[u8] = b"{}";
 
 /// Media types of layers that contain a component: the current type and the types of older tools.
@@ -170,7 +171,8 @@ mod tests {
         Manifest::new(Descriptor::of(config, EMPTY), layers)
     }
 
-    // P11: artifacts that other tools created are loaded. The error for any other artifact describes its content.
+    // P11: artifacts that other tools created can be loaded. If an artifact is not a plugin, the error describes the
+    // content of the artifact.
     #[test]
     fn error_describes_the_content_of_other_artifacts() {
         for config in CONFIG_TYPES {

@@ -21,8 +21,7 @@ pub(crate) struct OriginLogin {
     login: Login,
 }
 
-/// Origins of token servers that may receive the login of a registry with a different origin, because the user allowed
-/// it.
+/// Origins of the token servers that the user allowed to receive the login of a registry with a different origin.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TokenServers(Vec<Origin>);
 
@@ -51,7 +50,7 @@ impl OriginCredential {
 }
 
 impl OriginLogin {
-    /// Binds a login to the origin of the registry that it was stored for.
+    /// Binds a login to the origin of the registry for which it was stored.
     pub(crate) fn new(login: Login, registry: &Url) -> Self {
         Self { origin: registry.origin(), login }
     }
@@ -64,7 +63,8 @@ impl OriginLogin {
         Some(OriginCredential { origin: self.origin.clone(), authorization })
     }
 
-    /// Returns the refresh token if this login is a refresh token and the URL has the login's origin.
+    /// Returns the refresh token, or `None` if this login is no refresh token or the URL does not have the
+    /// login's origin.
     pub(crate) fn refresh_token_for(&self, url: &Url) -> Option<&str> {
         match &self.login {
             Login::Identity(token) if url.origin() == self.origin => Some(token),
@@ -72,8 +72,9 @@ impl OriginLogin {
         }
     }
 
-    /// Returns the login for the token server that the registry itself named. No other function returns a login for
-    /// another origin. [`TokenServers::may_receive_login`] decides whether the token server may receive the login.
+    /// Returns a copy of the login that may be sent to the token server `realm`, which the registry itself named.
+    /// Returns `None` if [`TokenServers::may_receive_login`] does not allow this. No other function returns a login for
+    /// another origin.
     pub(crate) fn for_token_server(&self, registry: &Url, realm: &Url, servers: &TokenServers) -> Option<Self> {
         let is_allowed = registry.origin() == self.origin && servers.may_receive_login(registry, realm);
         is_allowed.then(|| Self { origin: realm.origin(), login: self.login.clone() })
@@ -87,8 +88,8 @@ impl TokenServers {
 
     /// Returns whether a registry's login may be sent to this token server. The login may be sent if the server has the
     /// registry's origin, if the user allowed the server, or if both use HTTPS and have the same registrable domain, as
-    /// `registry-1.docker.io` and `auth.docker.io` do. A registrable domain has one owner, but another port may belong
-    /// to somebody else, so the server must use the standard port.
+    /// `registry-1.docker.io` and `auth.docker.io` do. In the last case, the token server must also use the standard
+    /// port, because a registrable domain has one owner, but another port may belong to somebody else.
     fn may_receive_login(&self, registry: &Url, realm: &Url) -> bool {
         if realm.origin() == registry.origin() || self.0.contains(&realm.origin()) {
             return true;
@@ -102,7 +103,8 @@ impl TokenServers {
 }
 
 /// Returns the registrable domain of a host according to the public suffix list, such as `docker.io` for
-/// `auth.docker.io`. Returns `None` if the list does not contain the suffix, as for names in a local network.
+/// `auth.docker.io`. Returns `None` if the list does not contain the host's suffix, for example for names in a
+/// local network.
 fn registrable_domain(host: &str) -> Option<&str> {
     let host = host.strip_suffix('.').unwrap_or(host);
     let domain = psl::domain(host.as_bytes())?;

@@ -1,4 +1,4 @@
-//! Pushes a component to a registry, in the layout of the CNCF's wasm OCI artifact.
+//! Pushes a component to a registry as an OCI artifact in the CNCF's Wasm format.
 
 use crate::error::RegistryError;
 use crate::oci::{
@@ -28,7 +28,8 @@ pub struct PluginFacts {
     pub exports: Vec<String>,
 }
 
-/// Default creation time of an artifact. The time is constant, so that equal components have equal manifests.
+/// Creation time that is written into artifacts by default. It is constant, so that equal components have
+/// equal manifests.
 pub const NO_TIMESTAMP: &str = "1970-01-01T00:00:00Z";
 
 /// Whether pushing may replace the content of an existing version.
@@ -54,7 +55,7 @@ pub struct Pushed {
     /// Digest of the manifest that the tag referred to before the push. `None` if the tag is new or already referred to
     /// the same manifest.
     pub replaced: Option<Digest>,
-    /// Whether the tag already referred to exactly this component, so that nothing was uploaded.
+    /// Whether the tag already referred to exactly this component. If so, nothing was uploaded.
     pub already_present: bool,
 }
 
@@ -158,10 +159,11 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// Returns the documents that `oci-wasm` 0.6.0 wrote for a component with these interfaces. The documents were read
-    /// back from Debian's docker-registry 2.8 on 2026-11-22, and the digests were replaced with placeholders.
-    /// `oci-wasm` also read 27 components that five toolchains had built and this crate had pushed, and no byte
-    /// differed. For these components, the configs of `oci-wasm` and of this crate differed only in `created`.
+    /// Returns the manifest and the config that `oci-wasm` 0.6.0 wrote for a component with the interfaces of this
+    /// test. They were read back from Debian's docker-registry 2.8 on 2026-11-22, and the parameters replace their
+    /// digests and sizes. In addition, this crate pushed 27 components that five toolchains had built, and `oci-wasm`
+    /// read all of them back without a difference. For these components, the configs of `oci-wasm` and of this crate
+    /// differed only in `created`.
     fn oci_wasm_documents(component: &Digest, size: usize, config: (&Digest, usize)) -> (Value, Value) {
         let manifest = json!({
             "annotations": {"org.opencontainers.image.version": "0.1.0"},
@@ -185,10 +187,10 @@ mod tests {
         (manifest, config)
     }
 
-    // P11: the layout equals the layout that other tools write, with additional annotations and without a creation
-    // time.
+    // P11: the layout equals the layout that other tools write, except that it has additional annotations and no
+    // creation time.
     #[test]
-    fn layout_matches_other_tools() {
+    fn layout_matches_the_layout_of_other_tools() {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         let facts = PluginFacts {
             name: "calc".to_owned(),
@@ -204,7 +206,7 @@ mod tests {
         let (their_manifest, their_config) =
             oci_wasm_documents(&digests[0], bytes.len(), (&digests[1], our_config.len()));
         assert_eq!(serde_json::from_slice::<Value>(&our_config).expect("the JSON is valid"), their_config);
-        // The config is also compared as text, because its digest identifies the artifact.
+        // Compare the config also as text, because its digest, which is part of the manifest, depends on every byte.
         assert!(String::from_utf8_lossy(&our_config).starts_with(r#"{"created":"2026-11-22T14:18:13.028954521Z","author":null,"architecture":"wasm","os":"wasip2","layerDigests":["#));
         let mut manifest = serde_json::to_value(manifest(&facts, &our_config, bytes)).expect("the JSON is valid");
         let layer_annotations = json!({"org.opencontainers.image.title": "calc.wasm"});

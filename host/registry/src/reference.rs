@@ -39,9 +39,9 @@ pub enum Source {
 }
 
 impl Source {
-    /// Parses a source from the command line. A text in the form of a path is treated as a file, and a valid reference
-    /// as a reference. Any other text is treated as a file if a file with that name exists, so that a file can never
-    /// replace a valid reference.
+    /// Parses a source from the command line. A text in the form of a path is a file, and a valid reference or web
+    /// address is a reference or web address. Only a text that is neither of them is a file if a file with that name
+    /// exists. A file in the current folder therefore never takes precedence over a valid reference.
     pub fn parse(text: &str) -> Result<Self, RegistryError> {
         let has_path_form = text.starts_with(['/', '.', '~']) || (text.ends_with(".wasm") && !text.contains("://"));
         if has_path_form {
@@ -70,7 +70,7 @@ impl Source {
             if url.username().is_empty() && url.password().is_none() {
                 return Ok(Self::Web(url));
             }
-            // Show the refused address without the user name and the password.
+            // Show the refused web address without its user name and password.
             let _ = url.set_username("").and_then(|()| url.set_password(None));
             return Err(refused(
                 url.as_str(),
@@ -227,7 +227,7 @@ pub(crate) fn is_tag(tag: &str) -> bool {
 mod tests {
     use super::*;
 
-    // P11: a formatted reference equals the text that was parsed, and no default values are added.
+    // P11: formatting a parsed reference returns the text from which it was parsed, without added default values.
     #[test]
     fn references_are_parsed_and_formatted() {
         let digest = format!("sha256:{}", "a".repeat(64));

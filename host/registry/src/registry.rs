@@ -43,7 +43,7 @@ pub struct Registry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Completeness {
     Complete,
-    /// The list has more items, which were not read.
+    /// The list has more items than were read.
     Truncated,
 }
 
@@ -51,7 +51,7 @@ pub(crate) enum Completeness {
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) entries: Vec<Descriptor>,
-    /// Whether the list has more entries, which were not read.
+    /// Whether the list has more entries than were read.
     pub(crate) is_truncated: bool,
 }
 
@@ -105,8 +105,9 @@ impl Registry {
         &self.http
     }
 
-    /// Reads the manifest or index under a tag or digest. Returns `None` if it does not exist. Before a push, use
-    /// [`Access::Push`], because some registries show a new repository only to clients that may push.
+    /// Reads the manifest or index with the tag or digest `name`. Returns `None` if it does not exist. If the manifest
+    /// is read in preparation of a push, use [`Access::Push`], because some registries show a new repository only to
+    /// clients that may push.
     pub(crate) async fn find_manifest(
         &self,
         at: (&Repository, Access),
@@ -115,7 +116,7 @@ impl Registry {
         self.find_manifest_within(at, name, MAX_MANIFEST_BYTES).await
     }
 
-    /// Like [`Registry::find_manifest`], with a maximum size of `max_bytes`.
+    /// Like [`Registry::find_manifest`], but with the maximum size `max_bytes` instead of [`MAX_MANIFEST_BYTES`].
     pub(crate) async fn find_manifest_within(
         &self,
         (repository, access): (&Repository, Access),
@@ -140,8 +141,8 @@ impl Registry {
         Ok(Some(StoredManifest { digest, bytes, media_type }))
     }
 
-    /// Reads a small response completely, and retries if it is interrupted. Returns `None` if the content does not
-    /// exist.
+    /// Sends a request and reads its small response completely. If the response is interrupted, sends the request
+    /// again. Returns `None` if the content does not exist.
     async fn get_small(
         &self,
         (repository, access): (&Repository, Access),
@@ -192,7 +193,7 @@ impl Registry {
     /// Returns the error for a missing reference, which lists the existing tags.
     async fn not_found(&self, reference: &Reference) -> RegistryError {
         let mut tags = self.tags(reference.repository()).await.unwrap_or_default();
-        // Omit the tags of signature lists, because they do not help the user.
+        // Leave out tags that only contain signatures, because they do not help the user.
         tags.retain(|tag| !tag.starts_with("sha256-"));
         let advice = match tags.as_slice() {
             [] => ": the registry has no such repository, or does not show it to you".to_owned(),
@@ -251,7 +252,8 @@ impl Registry {
         }
     }
 
-    /// Tries to upload the bytes once. Returns the registry's response if the upload failed.
+    /// Tries once to upload the bytes. Returns `None` if the upload succeeded, and the registry's response if the
+    /// registry refused the upload.
     async fn upload(
         &self,
         repository: &Repository,
@@ -343,7 +345,7 @@ impl Registry {
             let page: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
             let before = tags.len();
             let reported = page["tags"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str);
-            // Ignore invalid tags, because tags become parts of URLs and messages.
+            // Ignore invalid tags, because tags are inserted into URLs and messages.
             tags.extend(reported.filter(|tag| is_tag(tag)).map(str::to_owned));
             let next_url = link.and_then(|link| next_page(&url, &link));
             // Stop at a page without new tags, because such pages could continue forever.
@@ -372,7 +374,8 @@ impl Registry {
                     Ok(Some(page)) => page,
                     Ok(None) => return Ok(listing),
                     Err(RegistryError::TooLarge { .. }) => break,
-                    // Registries that do not support this list report it in different ways.
+                    // Treat any error of the server as a missing feature, because registries report in different ways
+                    // that they do not support this list.
                     Err(RegistryError::Server { .. }) if listing.is_none() => return Ok(None),
                     Err(error) => return Err(error),
                 };
@@ -403,7 +406,8 @@ impl Registry {
         place: &str,
     ) -> Result<Response, RegistryError> {
         let scope = access.scope(repository);
-        // Credentials of this registry must not be sent to a server to which the registry redirects.
+        // If the URL belongs to another server, to which the registry redirected, it must not receive credentials for
+        // the registry.
         let origin = self.url(repository, "")?.origin();
         let is_same_origin = origin == request.url.origin();
         let key = (origin, scope);
@@ -496,8 +500,8 @@ pub(crate) async fn ensure_success(response: Response, place: &str) -> Result<Re
     }
 }
 
-/// Returns the URL to which the bytes of an upload are sent. The upload was started at the URL `started`, on a server
-/// in this network scope.
+/// Returns the URL to which the bytes of an upload are sent. `started` is the URL of the request that started the
+/// upload, and `network_scope` is the network scope of its server.
 fn upload_url((started, network_scope): (&Url, NetworkScope), location: Option<&str>) -> Result<Url, String> {
     let location = location.and_then(|location| started.join(location).ok());
     let location = location

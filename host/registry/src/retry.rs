@@ -1,5 +1,5 @@
-//! Retries of requests: which responses are retried, the number and the delays of the attempts, and the notification of
-//! a listener.
+//! Retries of requests. This module decides after which responses a request is retried, how often and after which
+//! delays, and notifies a listener of each retry.
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
@@ -13,10 +13,10 @@ const MAX_ATTEMPTS: u32 = 4;
 /// Delay before the second attempt. Each further delay is [`DELAY_FACTOR`] times as long as the previous one.
 const FIRST_DELAY: Duration = Duration::from_millis(300);
 const DELAY_FACTOR: f32 = 3.0;
-/// Maximum delay. If the server requests a longer delay, there is no retry, and the error message contains the
-/// requested delay.
+/// Maximum delay before a retry. If the server requests a longer delay, the request is not retried, and the error
+/// message contains the requested delay.
 const MAX_DELAY: Duration = Duration::from_secs(30);
-/// Maximum delay in seconds that is shown to users. Longer delays are shown as this number.
+/// If a server requests a longer delay than this number of seconds, messages show this number instead.
 const MAX_SHOWN_SECONDS: u64 = 1_000_000_000;
 
 /// Notice for a listener that a request will be retried after a delay.
@@ -55,7 +55,8 @@ pub(crate) enum RetryPolicy {
     /// The request may be sent again only if the server reports that it did not process the request.
     IfNotProcessed,
     /// The request may be sent again only if it is unknown whether the server processed it. This policy is for callers
-    /// that can start the whole operation again.
+    /// that retry a whole operation, such as an upload, whose individual requests are already retried if the server did
+    /// not process them.
     IfUnknown,
 }
 
@@ -86,7 +87,7 @@ impl<'t> Attempts<'t> {
     }
 
     /// Waits before the next attempt, at least for the delay that the server requested. Returns `false` without waiting
-    /// if there is no further attempt.
+    /// if there is no attempt left or the delay would be longer than [`MAX_DELAY`].
     pub(crate) async fn wait(&mut self, reason: String, retry_after: Option<Duration>) -> bool {
         let Some(delay) = self.delays.next() else { return false };
         let wait = round_to_milliseconds(delay).max(retry_after.unwrap_or_default());
@@ -104,7 +105,8 @@ impl<'t> Attempts<'t> {
     }
 }
 
-/// Returns the delays between a number of attempts. The delays grow by a factor and have no upper limit.
+/// Returns the delays between the given number of attempts. Each delay is `factor` times as long as the previous one,
+/// without an upper limit.
 pub(crate) fn delays(first: Duration, factor: f32, attempts: u32) -> ExponentialBackoff {
     ExponentialBuilder::new()
         .with_min_delay(first)
@@ -137,7 +139,7 @@ fn retry_after_at(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     Some(date(later)?.duration_since(answered).unwrap_or_default())
 }
 
-/// Describes a response after which the request is retried.
+/// Describes the response that is the reason for a retry.
 pub(crate) fn status_reason(response: &Response) -> String {
     format!("the server answered {}", response.status())
 }

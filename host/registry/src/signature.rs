@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Maximum size of a signature with its comments, in bytes.
 pub(crate) const MAX_SIGNATURE_BYTES: u64 = 16 * 1024;
 
-/// The claims of a signature about the bytes that it covers.
+/// The claims of a signature: the plugin, version, repository and manifest for which the signature was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
     /// Name of the plugin.
@@ -71,8 +71,8 @@ fn verify_and_read_claims(key: &PublicKey, component: &[u8], text: &str) -> Resu
     Ok(parse_claims(signature.trusted_comment()))
 }
 
-/// Returns whether one of the keys signed these bytes for this repository and manifest. The name and the version are
-/// part of the bytes and are checked after the component was read.
+/// Returns whether one of the keys signed these bytes for this repository and manifest. It does not check the name and
+/// the version, which are part of `component`. They are checked after the component was parsed.
 pub(crate) fn is_signed_for(
     keys: &[PublicKey],
     component: &[u8],
@@ -99,7 +99,7 @@ pub fn is_signature(text: &str) -> bool {
     minisign_verify::Signature::decode(text).is_ok()
 }
 
-/// Returns the id of the key that a signature claims to be made with, in minisign's format.
+/// Returns the id of the key with which a signature claims to have been made, in minisign's format.
 pub(crate) fn signing_key_id(text: &str) -> Option<String> {
     key_id_bytes(text).map(format_key_id)
 }
@@ -170,7 +170,8 @@ mod tests {
         }
     }
 
-    // Row 23: a signature is accepted only for its bytes, plugin, version, repository and manifest.
+    // Row 23: a signature is accepted only for the bytes, plugin, version, repository and manifest for which it
+    // was made.
     #[test]
     fn signature_is_valid_for_its_claims_only() {
         let key = key();
@@ -215,6 +216,6 @@ mod tests {
             );
         }
         let with_tab = Claims { version: "1\tname:evil".to_owned(), ..expected_claims() };
-        assert!(sign(&own_key, b"component", &with_tab).is_err(), "this version would add other claims");
+        assert!(sign(&own_key, b"component", &with_tab).is_err(), "a tab would start another claim");
     }
 }

@@ -1,6 +1,6 @@
 //! Searches the signatures of an artifact for a signature by a trusted key, within limits (row 54). Anybody who may
-//! push can add signatures. Therefore the search does not rely on the order of the signatures, reads a limited number
-//! of signatures, and reports if it stopped early.
+//! push can add signatures. Therefore the search does not rely on the order of the signatures, limits the number of
+//! signatures that it reads, and reports whether it stopped before it had read all of them.
 
 use crate::error::RegistryError;
 use crate::keys::PublicKey;
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 /// Maximum number of signatures that are read for one artifact.
 const MAX_SIGNATURES: usize = 20_000;
-/// Total size of signatures in bytes after which the search stops.
+/// The search stops when the signatures that it has read have more than this number of bytes in total.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// Maximum time to read the signatures.
 const TIMEOUT: Duration = Duration::from_secs(90);
@@ -49,10 +49,10 @@ pub(crate) struct FoundSignatures {
     pub(crate) stop_reason: Option<String>,
 }
 
-/// A signature that may be read. The signature's manifest is requested by digest or by the signature's own tag.
+/// A signature that the search can read. The signature's manifest is requested by digest or by the signature's own tag.
 struct Candidate {
     name: String,
-    /// Id of the key, as the list claims. `None` if it is unknown.
+    /// Id of the key that made the signature, according to the list, which can be false. `None` if it is unknown.
     key: Option<String>,
 }
 
@@ -83,8 +83,8 @@ impl Registry {
     pub(crate) async fn find_signatures(&self, search: SignatureSearch<'_>) -> Result<FoundSignatures, RegistryError> {
         let deadline = Instant::now() + TIMEOUT;
         let Candidates { signatures: mut candidates, mut has_more, .. } = self.list_signatures(search).await?;
-        // First read the signatures that claim to be by a trusted key. Then read the other signatures, because a list
-        // can contain false claims.
+        // First read the signatures for which the list names a trusted key. Then read the other signatures, because the
+        // keys in the list can be false.
         let key_ids: Vec<_> = search.keys.iter().filter_map(formatted_key_id).collect();
         candidates.sort_by_key(|candidate| match &candidate.key {
             Some(key) if key_ids.contains(key) => 0,

@@ -1,9 +1,10 @@
 //! Attaches signatures to artifacts, in registries that support a list of referrers and in registries that do not.
 //!
-//! If a registry does not support this list, the distribution specification stores the list in an index under the tag
-//! `sha256-HEX`, which clients update. Registries have no compare-and-swap, so an entry is lost if two clients write
-//! the index at the same time. Therefore each signature also has its own tag, which no other client writes. The search
-//! reads these tags, and the next client that signs the artifact adds missing entries to the index.
+//! If a registry does not support this list, the distribution specification requires clients to maintain the list
+//! themselves, in an index under the tag `sha256-HEX`. Registries have no compare-and-swap operation, so an entry can
+//! be lost if two clients write the index at the same time. Therefore each signature also has its own tag, which no
+//! other client writes. The search reads these tags, and the next client that signs the artifact adds missing entries
+//! to the index.
 
 use crate::error::RegistryError;
 use crate::oci::{Descriptor, EMPTY, EMPTY_TYPE, INDEX_TYPE, Index, MANIFEST_TYPE, Manifest};
@@ -17,12 +18,12 @@ use std::time::Duration;
 
 /// Artifact type of a signature.
 pub(crate) const SIGNATURE_TYPE: &str = "application/vnd.agent-host.plugin.signature.v1";
-/// Media type of the signature itself, which consists of minisign's four lines.
+/// Media type of the content of a signature, which is the four lines of a minisign signature.
 const MINISIG_TYPE: &str = "application/vnd.minisign.signature.v1";
 /// Annotation with the id of the signature's key. Anybody can write this annotation, so it only determines which
 /// signatures are read first.
 pub(crate) const KEY_ANNOTATION: &str = "host.agent.plugin.signature.key";
-/// Maximum number of missing signatures that are added to an index at one time.
+/// Maximum number of missing signatures that one update adds to an index.
 const MAX_RESTORED: usize = 32;
 /// Maximum number of attempts to add an entry to an index that other clients also write.
 const MAX_ATTEMPTS: u32 = 6;
@@ -53,8 +54,9 @@ impl Registry {
         self.add_to_signature_index(repository, &pushed.manifest, entry).await
     }
 
-    /// Adds an entry to the index. Other clients may write the index at the same time, so this reads the index again
-    /// until it contains the entry.
+    /// Adds an entry to the index. Other clients may write the index at the same time and thereby remove the entry, so
+    /// this function reads the index again after each write, until the index contains the entry or the attempts are
+    /// used up.
     async fn add_to_signature_index(
         &self,
         repository: &Repository,

@@ -6,7 +6,7 @@ use crate::signature::{Claims, SignatureProblem, signing_key_id, verify};
 use agent_core::message::Digest;
 use agent_plugins::PluginIdentity;
 
-/// The handling of a plugin that comes from another source and has no signature by a trusted key.
+/// Treatment of a plugin that has no signature by a trusted key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SignaturePolicy {
     /// The plugin is refused.
@@ -32,12 +32,12 @@ impl SignaturePolicy {
 /// The signature policy and the trusted keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
-    /// The handling of plugins without a trusted signature.
+    /// Treatment of a plugin that has no signature by a trusted key.
     pub policy: SignaturePolicy,
     /// Namespaces, each with its trusted keys. A namespace is the start of a reference, or [`LOCAL_NAMESPACE`] for
     /// components that were built on this machine.
     pub keys: Vec<(String, Vec<PublicKey>)>,
-    /// Names and digests of plugins that may be loaded without a signature although signatures are required.
+    /// Names and digests of plugins that may be loaded without a signature even if `policy` requires signatures.
     pub unsigned: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ impl Trust {
         self.policy != SignaturePolicy::Off
     }
 
-    /// Returns whether every plugin needs a trusted signature.
+    /// Returns whether every plugin needs a signature by a trusted key.
     pub fn requires_signature(&self) -> bool {
         self.policy == SignaturePolicy::Required
     }
@@ -98,9 +98,9 @@ impl Trust {
             .unwrap_or_default()
     }
 
-    /// Checks the signatures of a component from a source, which is given as `HOST/PATH`. Unless signatures are not
-    /// checked at all, an invalid signature by a trusted key is always an error, because the component or the signature
-    /// was changed.
+    /// Checks the signatures of a component from a source, which is given as `HOST/PATH`. If signatures are checked at
+    /// all, an invalid signature by a trusted key is always an error, because it means that the component or the
+    /// signature was changed.
     pub fn verify(
         &self,
         source: &str,
@@ -192,7 +192,7 @@ mod tests {
         Trust { policy, keys: keys.collect(), ..Trust::default() }
     }
 
-    // Row 23: the policy determines the handling of plugins without a trusted signature.
+    // Row 23: the policy determines the treatment of a plugin that has no signature by a trusted key.
     #[test]
     fn policy_decides_whether_untrusted_plugins_are_accepted() {
         let (team, untrusted_key) = (key(), key());

@@ -11,15 +11,15 @@ use crate::version::{VersionOrder, compare_versions};
 /// key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Downgrade {
-    /// Plugins that are not newer, or no longer signed by a trusted key, are allowed.
+    /// A plugin that is not newer, or is no longer signed by a trusted key, may replace the locked plugin.
     Allowed,
-    /// Plugins that are not newer, or no longer signed by a trusted key, are refused.
+    /// A plugin that is not newer, or is no longer signed by a trusted key, is refused.
     Refused,
 }
 
-/// Checks that `new` may replace `locked`, which comes from the same source. A file on this machine may change without
-/// a new version, because it is the user's own work. The error is the reason for the refusal, and names the option that
-/// allows the plugin.
+/// Checks that `new` may replace `locked`. Both come from the same source. If the source is a file on this machine, its
+/// content may change without a new version, because it is the user's own work. If `new` is refused, the error contains
+/// the reason and the option that allows `new`.
 pub fn check_update(
     new: &LockedPlugin,
     locked: &LockedPlugin,
@@ -131,7 +131,7 @@ mod tests {
                 }
             }
         }
-        // Even without signatures, the content of a version must not change.
+        // The content of a version must not change, even if neither plugin is signed.
         let unsigned = plugin("1.0.0", "locked", None);
         assert!(check_update(&plugin("1.0.0", "other", None), &unsigned, &warn, Downgrade::Refused).is_err());
         assert!(check_update(&plugin("1.0.0", "other", Some(9)), &unsigned, &warn, Downgrade::Refused).is_err());

@@ -36,7 +36,7 @@ pub fn compare_versions(version: &str, other: &str) -> VersionOrder {
 
 /// A version that consists of numbers separated by dots, and an optional prerelease after a `-`.
 struct NumericVersion<'v> {
-    /// The numbers without leading zeros, so that a number with more digits is larger.
+    /// The digits of each number, without leading zeros, so that a number with more digits is always the larger one.
     numbers: Vec<&'v str>,
     prerelease: &'v str,
 }

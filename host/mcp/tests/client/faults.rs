@@ -16,7 +16,7 @@ async fn run_with_good_server(bad: &mut Fixture) -> String {
     let problems = problems(&acquired);
     assert!(problems.contains("MCP server bad"), "{problems}");
     acquired.release().await;
-    bad.diary.all_gone().await;
+    bad.log.all_gone().await;
     problems
 }
 
@@ -120,7 +120,7 @@ async fn i5_invalid_lines_between_messages_are_ignored() {
     assert_eq!(text(call(&servers, "garbage").await.unwrap()), "clean");
     assert_eq!(text(call(&servers, "loud").await.unwrap()), "was loud");
     assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
-    assert_eq!(fixture.diary.started().len(), 1);
+    assert_eq!(fixture.log.started().len(), 1);
     acquired.release().await;
 }
 
@@ -132,13 +132,13 @@ async fn i5_a_hanging_call_times_out_and_is_cancelled() {
     let acquired = servers.acquire().await;
     let message = failed_message(call(&servers, "hang").await);
     assert!(message.contains("desk") && message.contains("300ms"), "{message}");
-    fixture.diary.wait_until_logged("notifications/cancelled").await;
+    fixture.log.wait_until_logged("notifications/cancelled").await;
     assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
     acquired.release().await;
 }
 
-/// A server that stops responding is ended. Further calls fail immediately instead of waiting for the server, until it
-/// is restarted.
+/// If a server no longer responds, the host ends it. Further calls fail immediately instead of waiting for the server,
+/// until it is restarted.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_an_unresponsive_server_is_stopped_and_restarted_after_backoff() {
     let mut fixture = Fixture::new("good");
@@ -152,8 +152,8 @@ async fn i5_an_unresponsive_server_is_stopped_and_restarted_after_backoff() {
     );
     let message = unavailable_message(call(&servers, "echo").await);
     assert!(message.contains("retried in") && message.contains("returned no result within 3s"), "{message}");
-    fixture.diary.all_gone().await;
-    assert_eq!((fixture.diary.count("tools/call"), fixture.diary.started().len()), (1, 1));
+    fixture.log.all_gone().await;
+    assert_eq!((fixture.log.count("tools/call"), fixture.log.started().len()), (1, 1));
     // The server works again after the backoff.
     let restarted = async {
         while call(&servers, "echo").await.is_err() {
@@ -161,7 +161,7 @@ async fn i5_an_unresponsive_server_is_stopped_and_restarted_after_backoff() {
         }
     };
     tokio::time::timeout(Duration::from_secs(60), restarted).await.expect("the server is restarted");
-    assert_eq!(fixture.diary.started().len(), 2);
+    assert_eq!(fixture.log.started().len(), 2);
     acquired.release().await;
 }
 
@@ -175,14 +175,14 @@ async fn i5_a_crashed_server_is_restarted_with_backoff_and_no_call_is_repeated()
     let acquired = servers.acquire().await;
     let message = failed_message(call(&servers, "die").await);
     assert!(message.contains("it is not known whether the call took effect"), "{message}");
-    let calls = || fixture.diary.count("tools/call");
+    let calls = || fixture.log.count("tools/call");
     assert_eq!(
-        (calls(), fixture.diary.started().len()),
+        (calls(), fixture.log.started().len()),
         (1, 1),
         "the call is not repeated and the server is not restarted"
     );
     assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
-    assert_eq!(fixture.diary.started().len(), 2);
+    assert_eq!(fixture.log.started().len(), 2);
     let mut backing_off = None;
     for _ in 0..10 {
         let message = error_message(call(&servers, "die").await);
@@ -193,18 +193,19 @@ async fn i5_a_crashed_server_is_restarted_with_backoff_and_no_call_is_repeated()
     }
     let message = backing_off.expect("a server that exits repeatedly is not restarted immediately");
     assert!(message.contains("it exited"), "{message}");
-    assert!(fixture.diary.started().len() <= 6, "{:?}", fixture.diary.started());
-    // A turn that starts during the wait immediately gets the same error and none of the server's tools.
+    assert!(fixture.log.started().len() <= 6, "{:?}", fixture.log.started());
+    // A turn that starts while the host waits before the next attempt immediately gets the same error, and it gets none
+    // of the server's tools.
     let next = servers.acquire().await;
     assert!(names(&next).is_empty() && problems(&next).contains("retried in"), "{}", problems(&next));
     drop((acquired, next));
     servers.shutdown().await;
-    fixture.diary.all_gone().await;
+    fixture.log.all_gone().await;
 }
 
 /// The backoff continues from turn to turn, even though each turn opens a separate connection.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_backoff_of_a_server_that_never_starts_spans_turns() {
+async fn i5_backoff_of_a_server_that_never_starts_continues_in_later_turns() {
     let fixture = Fixture::new("exits");
     let servers = fixture.servers();
     let mut error_message = String::new();
@@ -214,11 +215,11 @@ async fn i5_backoff_of_a_server_that_never_starts_spans_turns() {
         acquired.release().await;
     }
     assert!(error_message.contains("is retried in") && error_message.contains("database"), "{error_message}");
-    assert!(fixture.diary.started().len() <= 4, "{:?}", fixture.diary.started());
+    assert!(fixture.log.started().len() <= 4, "{:?}", fixture.log.started());
 }
 
-/// The client stops reading from a server that endlessly sends requests and reads no responses, so that messages do not
-/// accumulate in memory.
+/// The client stops reading from a server that endlessly sends requests and reads no responses, so that the requests do
+/// not accumulate in the host's memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_reading_stops_if_a_server_floods_requests() {
     let mut fixture = Fixture::new("good");
@@ -227,16 +228,16 @@ async fn i5_reading_stops_if_a_server_floods_requests() {
     let acquired = servers.acquire().await;
     let message = failed_message(call(&servers, "flood").await);
     assert!(message.contains("no result within 2s"), "{message}");
-    // The server can write as many requests as the two pipes and the client's buffer can store. Without backpressure,
-    // the client would have read a hundred times as many requests.
-    let sent_thousands = fixture.diary.count("a thousand questions");
+    // The server can write only as many requests as fit into the two pipes and the client's buffer. Without
+    // backpressure, the client would have read a hundred times as many requests.
+    let sent_thousands = fixture.log.count("a thousand questions");
     assert!(sent_thousands <= 5, "{sent_thousands} thousand requests were sent");
     acquired.release().await;
-    fixture.diary.all_gone().await;
+    fixture.log.all_gone().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_a_huge_line_fails_only_the_call() {
+async fn i5_a_huge_line_makes_only_the_current_call_fail() {
     let mut fixture = Fixture::new("good");
     fixture.config.limits.message_bytes = 1 << 20;
     let servers = fixture.servers();
@@ -245,12 +246,12 @@ async fn i5_a_huge_line_fails_only_the_call() {
     assert!(message.contains("more than 1048576 bytes"), "{message}");
     assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
     acquired.release().await;
-    fixture.diary.all_gone().await;
+    fixture.log.all_gone().await;
 }
 
 /// A call fails immediately if its response is nested more deeply than the JSON parser accepts.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_a_deeply_nested_response_fails_only_the_call() {
+async fn i5_a_deeply_nested_response_makes_only_the_current_call_fail() {
     let fixture = Fixture::new("good");
     let servers = fixture.servers();
     let acquired = servers.acquire().await;
@@ -258,10 +259,10 @@ async fn i5_a_deeply_nested_response_fails_only_the_call() {
     assert!(message.contains("more than 127 levels"), "{message}");
     assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
     acquired.release().await;
-    fixture.diary.all_gone().await;
+    fixture.log.all_gone().await;
 }
 
-/// D3: a call that was lost with its connection is reported as retryable only if its tool is read-only.
+/// D3: if the connection is lost during a call, the error allows a retry only if the tool is read-only.
 #[tokio::test(flavor = "multi_thread")]
 async fn d3_only_lost_calls_of_read_only_tools_are_retryable() {
     let mut fixture = Fixture::new("mortal");

@@ -141,7 +141,7 @@ async fn i5_an_unreachable_http_server_is_an_error() {
 /// Row 21: a call fails immediately with a reason if its response is nested too deeply, larger than the limit, or not
 /// valid UTF-8. The server keeps working.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_row21_unreadable_responses_over_events_are_reported() {
+async fn i5_row21_unreadable_responses_in_event_streams_are_reported() {
     let respond = |request: String| async move {
         let request: serde_json::Value = serde_json::from_str(&request).unwrap();
         let id = request["id"].to_string();

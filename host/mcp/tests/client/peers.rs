@@ -20,7 +20,7 @@ fn installed_server(package: &str) -> Option<(PathBuf, PathBuf)> {
     }
     let required = std::env::var_os("AGENT_HOST_REQUIRE_PEERS").is_some();
     assert!(!required, "{package} is required but not installed: run tests/install-peers");
-    // The test runner captures `eprintln!`.
+    // Do not use `eprintln!`, because the test runner captures its output.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {package} is not installed (tests/install-peers installs it)");
     None
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 async fn i5_a_child_process_provides_its_tools() {
     let fixture = Fixture::new("good");
     let servers = fixture.servers();
-    assert!(fixture.diary.started().is_empty(), "no server starts before it is needed");
+    assert!(fixture.log.started().is_empty(), "no server starts before it is needed");
     let acquired = servers.acquire().await;
     assert_eq!(acquired.catalogue().problems(), []);
     let look = acquired.catalogue().tool("desk.look").unwrap();
@@ -42,11 +42,11 @@ async fn i5_a_child_process_provides_its_tools() {
     let no_server = servers.call("nobody", "echo", &json!({})).await.unwrap_err();
     assert!(matches!(no_server, ToolError::NotFound { .. }));
     acquired.release().await;
-    assert_eq!(fixture.diary.alive(), Vec::<u32>::new());
+    assert_eq!(fixture.log.alive(), Vec::<u32>::new());
 }
 
-/// I5: some servers hang, exit or send an invalid response if they do not know the first message. The client can
-/// connect to such servers, because all of them know its first message.
+/// I5: some servers hang, exit or send an invalid response if the first message is one that they do not support. The
+/// client can connect to such servers, because all of them support its first message.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_servers_that_do_not_know_the_newer_handshake_are_connected() {
     for mode in ["deaf-to-new", "dies-of-new", "odd-to-new"] {
@@ -55,7 +55,7 @@ async fn i5_servers_that_do_not_know_the_newer_handshake_are_connected() {
         let acquired = servers.acquire().await;
         assert_eq!(acquired.catalogue().problems(), [], "{mode}");
         assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
-        assert_eq!(fixture.diary.started().len(), 1, "{mode}");
+        assert_eq!(fixture.log.started().len(), 1, "{mode}");
         acquired.release().await;
     }
 }
@@ -69,25 +69,25 @@ async fn i5_a_server_with_only_the_newest_protocol_is_connected_in_a_second_atte
     let acquired = servers.acquire().await;
     assert_eq!(acquired.catalogue().problems(), []);
     assert!(names(&acquired).contains(&"desk.echo".to_owned()));
-    assert_eq!((fixture.diary.count("server/discover"), fixture.diary.alive().len()), (1, 1));
+    assert_eq!((fixture.log.count("server/discover"), fixture.log.alive().len()), (1, 1));
     acquired.release().await;
-    fixture.diary.all_gone().await;
+    fixture.log.all_gone().await;
 }
 
-/// L29: a host that must stop does not wait for a server until the configured close time has passed.
+/// L29: a host that must stop quickly does not wait until a server's configured close time has passed.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_a_stopping_host_ends_servers_at_once() {
     let mut fixture = Fixture::new("stubborn");
     fixture.config.limits.close_time = Duration::from_secs(3600);
     let servers = fixture.servers();
     let acquired = servers.acquire().await;
-    assert_eq!(fixture.diary.alive().len(), 3);
+    assert_eq!(fixture.log.alive().len(), 3);
     drop(acquired);
     servers.shorten_grace_periods();
     tokio::time::timeout(Duration::from_secs(60), servers.shutdown())
         .await
         .expect("the shutdown does not wait for an hour");
-    fixture.diary.all_gone().await;
+    fixture.log.all_gone().await;
 }
 
 /// I5: a server that is connected only during turns runs as long as a turn uses it. The server's process has ended when
@@ -98,16 +98,16 @@ async fn i5_a_server_is_closed_when_the_last_turn_releases_it() {
     let servers = fixture.servers();
     let (first, second) = (servers.acquire().await, servers.acquire().await);
     first.release().await;
-    assert_eq!(fixture.diary.alive().len(), 1, "the other turn still uses it");
+    assert_eq!(fixture.log.alive().len(), 1, "the other turn still uses it");
     second.release().await;
-    assert_eq!(fixture.diary.alive(), Vec::<u32>::new());
+    assert_eq!(fixture.log.alive(), Vec::<u32>::new());
     // The server exited because its standard input was closed, and no signal was necessary.
-    assert_eq!(fixture.diary.entries().last().unwrap(), "input closed");
+    assert_eq!(fixture.log.entries().last().unwrap(), "input closed");
     let third = servers.acquire().await;
-    assert_eq!(fixture.diary.started().len(), 2);
+    assert_eq!(fixture.log.started().len(), 2);
     assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
     drop(third);
-    fixture.diary.all_gone().await;
+    fixture.log.all_gone().await;
 }
 
 /// I5: a server that stays connected is used by the next turn too, and it ends with the host.
@@ -117,16 +117,16 @@ async fn i5_a_server_that_stays_connected_runs_until_shutdown() {
     fixture.config.keep = KeepConnected::Always;
     let servers = fixture.servers();
     servers.acquire().await.release().await;
-    assert_eq!(fixture.diary.alive().len(), 1);
+    assert_eq!(fixture.log.alive().len(), 1);
     servers.acquire().await.release().await;
-    assert_eq!(fixture.diary.started().len(), 1);
+    assert_eq!(fixture.log.started().len(), 1);
     servers.shutdown().await;
-    assert_eq!(fixture.diary.alive(), Vec::<u32>::new());
+    assert_eq!(fixture.log.alive(), Vec::<u32>::new());
     // Dropping the last `McpServers` also ends the server.
     servers.acquire().await.release().await;
-    assert_eq!(fixture.diary.alive().len(), 1);
+    assert_eq!(fixture.log.alive().len(), 1);
     drop(servers);
-    fixture.diary.all_gone().await;
+    fixture.log.all_gone().await;
 }
 
 /// I5: dropping the runtime ends all processes of a server.
@@ -135,10 +135,10 @@ fn i5_dropping_the_runtime_ends_the_processes() {
     let fixture = Fixture::new("stubborn");
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let acquired = runtime.block_on(async { fixture.servers().acquire().await });
-    assert_eq!(fixture.diary.alive().len(), 3, "the server, its child and its grandchild");
+    assert_eq!(fixture.log.alive().len(), 3, "the server, its child and its grandchild");
     drop(runtime);
     let second_runtime = tokio::runtime::Runtime::new().unwrap();
-    second_runtime.block_on(fixture.diary.all_gone());
+    second_runtime.block_on(fixture.log.all_gone());
     drop(acquired);
 }
 
@@ -147,8 +147,8 @@ fn i5_dropping_the_runtime_ends_the_processes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_whole_process_groups_are_killed() {
     let mut fixture = Fixture::new("stubborn");
-    let (server, diary) = (fixture.command().command.clone(), fixture.diary.path.display().to_string());
-    let script = format!("trap '' TERM; '{server}' stubborn '{diary}'; true");
+    let (server, log) = (fixture.command().command.clone(), fixture.log.path.display().to_string());
+    let script = format!("trap '' TERM; '{server}' stubborn '{log}'; true");
     *fixture.command() = agent_mcp::ChildCommand {
         command: "/bin/sh".to_owned(),
         args: vec!["-c".to_owned(), script],
@@ -156,9 +156,9 @@ async fn i5_whole_process_groups_are_killed() {
     };
     let servers = fixture.servers();
     let acquired = servers.acquire().await;
-    assert_eq!(fixture.diary.alive().len(), 3);
+    assert_eq!(fixture.log.alive().len(), 3);
     acquired.release().await;
-    fixture.diary.all_gone().await;
+    fixture.log.all_gone().await;
 }
 
 /// I5: dropping a call cancels the call on the server, and the server keeps working.
@@ -171,7 +171,7 @@ async fn i5_a_dropped_call_is_cancelled_at_the_server() {
     let hanging = servers.call("desk", "hang", &arguments);
     let dropped = tokio::time::timeout(Duration::from_millis(200), hanging).await;
     assert!(dropped.is_err());
-    fixture.diary.wait_until_logged("notifications/cancelled").await;
+    fixture.log.wait_until_logged("notifications/cancelled").await;
     assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
     acquired.release().await;
 }
@@ -184,9 +184,10 @@ async fn i5_a_changed_tool_list_applies_to_the_next_turn() {
     let servers = fixture.servers();
     let acquired = servers.acquire().await;
     assert_eq!(text(call(&servers, "change").await.unwrap()), "changed");
-    let list_requests = || fixture.diary.count("tools/list");
+    let list_requests = || fixture.log.count("tools/list");
     assert!(acquired.catalogue().tool("desk.new").is_none() && list_requests() == 1);
-    // The notification and the response are separate messages. Until the notification arrives, turns get the old list.
+    // The server sends the notification of the change and the response to the call as separate messages. Until the
+    // notification arrives, new turns get the old list.
     let mut next = servers.acquire().await;
     while next.catalogue().tool("desk.new").is_none() {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -221,10 +222,10 @@ async fn l7_each_call_is_sent_to_the_named_server() {
     let acquired = servers.acquire().await;
     assert!(names(&acquired).contains(&"shelf.echo".to_owned()) && names(&acquired).contains(&"desk.echo".to_owned()));
     servers.call("shelf", "echo", &json!({})).await.unwrap();
-    let calls = |fixture: &Fixture| fixture.diary.count("tools/call");
+    let calls = |fixture: &Fixture| fixture.log.count("tools/call");
     assert_eq!((calls(&first), calls(&second)), (1, 0));
     drop(acquired);
-    until("both servers have ended", || first.diary.alive().is_empty() && second.diary.alive().is_empty()).await;
+    until("both servers have ended", || first.log.alive().is_empty() && second.log.alive().is_empty()).await;
 }
 
 /// L7: invalid and duplicate server names are rejected.

@@ -14,7 +14,7 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Configuration of a test server, with the record of the server's actions.
 pub(crate) struct Fixture {
     pub(crate) config: ServerConfig,
-    pub(crate) diary: ServerLog,
+    pub(crate) log: ServerLog,
     _directory: TempDir,
 }
 
@@ -22,12 +22,12 @@ impl Fixture {
     /// Creates a test server. `mode` selects its behaviour.
     pub(crate) fn new(mode: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let diary = ServerLog { path: directory.path().join("diary") };
-        let args = vec![mode.to_owned(), diary.path.display().to_string()];
+        let log = ServerLog { path: directory.path().join("log") };
+        let args = vec![mode.to_owned(), log.path.display().to_string()];
         let command = ChildCommand { command: mcp_server().display().to_string(), args, ..ChildCommand::default() };
         let mut config = ServerConfig::new("desk", Transport::Stdio(command));
         config.limits.close_time = Duration::from_millis(300);
-        Self { config, diary, _directory: directory }
+        Self { config, log, _directory: directory }
     }
 
     pub(crate) fn command(&mut self) -> &mut ChildCommand {
@@ -70,7 +70,7 @@ pub(crate) fn text(result: McpToolResult) -> String {
     }
 }
 
-/// Returns the message of a call that failed with `unavailable`.
+/// Returns the message of a call that must have failed with [`ToolError::Unavailable`].
 pub(crate) fn unavailable_message(result: Result<McpToolResult, ToolError>) -> String {
     match result {
         Err(ToolError::Unavailable { message, .. }) => message,
@@ -78,7 +78,7 @@ pub(crate) fn unavailable_message(result: Result<McpToolResult, ToolError>) -> S
     }
 }
 
-/// Returns the message of a call that failed with `failed`.
+/// Returns the message of a call that must have failed with [`ToolError::Failed`].
 pub(crate) fn failed_message(result: Result<McpToolResult, ToolError>) -> String {
     match result {
         Err(ToolError::Failed { message }) => message,
@@ -86,7 +86,7 @@ pub(crate) fn failed_message(result: Result<McpToolResult, ToolError>) -> String
     }
 }
 
-/// Returns the message of a call that failed with `failed` or `unavailable`.
+/// Returns the message of a call that must have failed with [`ToolError::Failed`] or [`ToolError::Unavailable`].
 pub(crate) fn error_message(result: Result<McpToolResult, ToolError>) -> String {
     match result {
         Err(ToolError::Failed { message } | ToolError::Unavailable { message, .. }) => message,

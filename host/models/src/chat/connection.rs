@@ -14,7 +14,7 @@ use url::Url;
 /// Headers that the HTTP client sets itself. The configuration must not set them.
 const RESERVED_HEADERS: &[&str] = &["content-length", "transfer-encoding", "connection", "host", "te", "upgrade"];
 
-/// Everything needed to send requests to any model of one provider.
+/// The HTTP client and the data that are needed to send requests to any model of one provider.
 pub(crate) struct Connection {
     pub(super) config: ProviderConfig,
     pub(super) dialect: Dialect,
@@ -41,8 +41,8 @@ impl Connection {
         &self.config.name
     }
 
-    /// Returns whether the base URL is the provider's official address. A different server that is configured under the
-    /// same name may have different prices.
+    /// Returns whether the base URL is the provider's official address. If it is not, a different server is configured
+    /// under the provider's name, and its prices may differ.
     pub(super) fn is_official_address(&self) -> bool {
         let known = known_provider(&self.config.name).and_then(|known| Url::parse(known.base_url).ok());
         known.is_some_and(|known| known.origin() == self.base_url.origin())
@@ -53,7 +53,7 @@ impl Connection {
         self.config.models.get(name).copied().unwrap_or_default()
     }
 
-    /// Requests the list of models. Returns `None` if there is no list within `timeout`.
+    /// Requests the list of models from the server. Returns `None` if no list arrives within `timeout`.
     pub(crate) async fn models(&self, timeout: Duration) -> Option<Vec<String>> {
         model_list::fetch(&self.client, self.url("models"), self.headers.clone(), timeout).await
     }
@@ -93,10 +93,10 @@ pub(crate) fn join_path(base_url: &Url, path: &str) -> Url {
     url
 }
 
-/// Creates a client for the server at `base_url`. The client does not follow redirects, and it uses no proxy for a
-/// server on this machine. `connect` is the maximum time to establish a connection.
+/// Creates a client for the server at `base_url`. The client does not follow redirects, and it connects to a server on
+/// this machine without a proxy. `connect` is the maximum time to establish a connection.
 pub(crate) fn build_client(base_url: &Url, connect: Duration) -> Result<Client, String> {
-    // An error means that the process already has a default cryptography provider, which is fine.
+    // If the process already has a default cryptography provider, this call returns an error, which can be ignored.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
         .user_agent(concat!("agent-host/", env!("CARGO_PKG_VERSION")))
@@ -107,8 +107,8 @@ pub(crate) fn build_client(base_url: &Url, connect: Duration) -> Result<Client, 
         builder = builder.no_proxy();
     }
     if base_url.scheme() == "http" {
-        // HTTP without TLS needs no certificates. Loading certificates could fail, because containers often
-        // contain none.
+        // HTTP without TLS needs no certificates. Loading the system's certificates could fail, because containers
+        // often contain no certificates.
         builder = builder.tls_certs_only([]);
     }
     builder.build().map_err(|error| {
@@ -117,7 +117,7 @@ pub(crate) fn build_client(base_url: &Url, connect: Duration) -> Result<Client, 
     })
 }
 
-/// Parses the base URL. A `/chat/completions` at its end is removed.
+/// Parses the base URL. If the URL ends with `/chat/completions`, this part is removed.
 fn parse_base_url(text: &str) -> Result<Url, String> {
     let example = "write it like `https://api.openai.com/v1`";
     let text = text.trim();

@@ -1,18 +1,18 @@
-//! Differences between individual servers and the Chat Completions API that OpenAI documents.
+//! The ways in which individual servers differ from the Chat Completions API that OpenAI documents.
 
 use crate::configuration::known_provider;
 use agent_core::message::CallId;
 use agent_core::model::ModelRequest;
 use url::{Host, Url};
 
-/// The dialect of one server. The dialect depends on the host name of the base URL. If the host name is unknown, the
-/// dialect of a local server depends on the configured name of the provider.
+/// The dialect of one server. The dialect depends on the host name of the base URL. For a server on this machine, the
+/// configured name of the provider also counts, because the host name does not identify such a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// OpenAI, also on Azure. The field that limits the reply is `max_completion_tokens`, which reasoning models
     /// require.
     OpenAi,
-    /// OpenRouter, which accepts the same media as OpenAI, but limits the reply with the field `max_tokens`.
+    /// OpenRouter, which accepts the same media as OpenAI. The field that limits the reply is `max_tokens`.
     OpenRouter,
     /// Groq, which does not accept an output schema together with tools.
     Groq,
@@ -50,10 +50,10 @@ pub(crate) enum OtherMedia {
     ImagesOnly,
 }
 
-/// Characters of generated call ids. Mistral accepts no other characters.
+/// Characters of the call ids that the host generates. Mistral accepts no other characters in call ids.
 const ID_CHARACTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Length of generated call ids. Mistral accepts no other length.
+/// Length of the call ids that the host generates. Mistral accepts call ids of no other length.
 const SHORT_ID_LENGTH: usize = 9;
 
 /// Maximum length of a call id that OpenAI accepts.
@@ -94,7 +94,8 @@ impl Dialect {
         self != Self::Mistral
     }
 
-    /// Returns whether there must be an assistant message between a tool message and a user message.
+    /// Returns whether the server requires an assistant message between a tool message and a user message that
+    /// follows it.
     pub(crate) fn separates_tool_from_user(self) -> bool {
         self == Self::Mistral
     }
@@ -117,9 +118,8 @@ impl Dialect {
         }
     }
 
-    /// Returns the id that a request contains for the call. The request contains the host's own id if the server
-    /// accepts that id, and otherwise a short id that is derived from the host's id. The result depends only on the
-    /// dialect and the id.
+    /// Returns the id by which a request refers to the call `id`. This is `id` itself if the server accepts it, and
+    /// otherwise a short id that is derived from `id`. The result depends only on the dialect and on `id`.
     pub(crate) fn call_id(self, id: &CallId) -> String {
         let CallId(id) = id;
         let is_allowed =

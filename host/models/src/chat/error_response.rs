@@ -20,7 +20,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum length of a provider's message in characters.
 const MAX_MESSAGE_CHARACTERS: usize = 1000;
 
-/// Maximum time to request the list of models, from which similar names are suggested.
+/// Maximum time to request the list of models. Advice about an unknown model suggests similar names from this list.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Headers in which servers send a request id.
@@ -32,8 +32,8 @@ pub(super) async fn read(exchange: &Exchange<'_>, response: Response) -> ModelEr
     let (status, headers, declared) = (response.status(), response.headers().clone(), content_type(&response));
     let body = read_body(exchange, response).await;
     let error = serde_json::from_slice(&body).ok().and_then(|body| find_error(&body));
-    // An HTML page with a temporary error status comes from a gateway whose server is unavailable. Any other HTML page
-    // means that the address is wrong.
+    // An HTML page with the status of a temporary error comes from a gateway whose upstream server is unavailable. Any
+    // other HTML page means that the address is wrong.
     let is_temporary = matches!(status.as_u16(), 408 | 429 | 500..=599);
     if error.is_none() && !is_temporary && body.trim_ascii_start().starts_with(b"<") {
         return exchange.unexpected_response(status, &declared, &body);
@@ -57,7 +57,8 @@ pub(super) async fn read(exchange: &Exchange<'_>, response: Response) -> ModelEr
     ModelError::Provider(Box::new(provider_error))
 }
 
-/// Adds advice that depends on the configuration.
+/// Adds advice for the user that depends on the configuration, such as the environment variable that must contain
+/// the key.
 pub(super) fn with_advice(connection: &Connection, provider_error: ProviderError) -> ProviderError {
     let config = &connection.config;
     let has_no_key = config.key.is_none() && config.headers.is_empty();

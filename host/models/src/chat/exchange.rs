@@ -1,5 +1,5 @@
-//! One request to a model and its response. This module contains the code that reading a reply and reading an error
-//! response have in common.
+//! One request to a model and its response. This module contains the code that is used both to read replies and to read
+//! error responses.
 
 use super::connection::Connection;
 use super::transport_error;
@@ -27,7 +27,7 @@ impl Exchange<'_> {
         chunk.map_err(|error| transport_error::reply_error(self.endpoint.clone(), &error))
     }
 
-    /// Waits for `future`, but not longer than the stall timeout of the provider.
+    /// Waits for `future`. Returns an error if this takes longer than the provider's stall timeout.
     pub(super) async fn within_stall_timeout<Output>(
         &self,
         waiting_for: WaitingFor,
@@ -40,7 +40,7 @@ impl Exchange<'_> {
 
     /// Returns the beginning of `bytes` on one line, without secrets and control characters.
     pub(super) fn excerpt(&self, bytes: &[u8]) -> String {
-        // Redact before truncating, because truncating could otherwise leave a visible part of a key.
+        // Redact before truncating, because redaction does not find a key of which truncation has removed a part.
         let text = self.connection.redaction.text(String::from_utf8_lossy(bytes).into_owned());
         let words = text.split(|character: char| character.is_whitespace() || character.is_control());
         let line = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");

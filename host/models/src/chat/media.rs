@@ -10,16 +10,17 @@ const IMAGES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 /// Form in which a media item is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MediaKind {
-    /// An image with a data URL.
+    /// An image, as a data URL.
     Image,
-    /// Base64 data with the name of its audio format, which is `wav` or `mp3`.
+    /// Audio, as base64 data and the name of the audio format, which is `wav` or `mp3`.
     Audio(&'static str),
-    /// A file with a data URL.
+    /// A PDF file, as a data URL.
     Pdf,
 }
 
 impl MediaKind {
-    /// Returns the form in which an item of this media type is sent, or `None` if it can only be described.
+    /// Returns the form in which an item of this media type is sent, or `None` if the server does not accept the item,
+    /// so that only a description of it can be sent.
     pub(super) fn of(mime_type: &str, dialect: Dialect) -> Option<Self> {
         let other = dialect.other_media();
         let audio = other != OtherMedia::ImagesOnly;

@@ -18,16 +18,16 @@ use std::collections::HashMap;
 /// Text of the assistant message between a tool message and a user message, for servers that require such a message.
 const SEPARATOR: &str = "I have the results.";
 
-/// Encodes the messages of one request, in order.
+/// Encodes the messages of one request, one after the other.
 pub(super) struct Messages<'r> {
     request: &'r ModelRequest,
     dialect: Dialect,
     source: &'r dyn MediaSource,
     body: Body,
-    /// Names under which the tools are offered to the provider, keyed by the authors' names.
+    /// Names under which the tools are offered to the provider. The key is the name that the tool's author chose.
     names: HashMap<&'r str, &'r str>,
-    /// Media of the latest tool results, which are sent in a separate user message. No server accepts media in a tool
-    /// message.
+    /// Media of the tool results that were written last. They are sent in a separate user message, because no server
+    /// accepts media in a tool message.
     result_media: Vec<(&'r ToolResult, &'r Media)>,
     /// Ids that the provider gave to the calls of the last assistant message, if the provider requires them.
     ids: HashMap<&'r CallId, &'r str>,
@@ -138,8 +138,8 @@ impl<'r> Messages<'r> {
         self.ids.get(id).map_or_else(|| self.dialect.call_id(id), |id| (*id).to_owned())
     }
 
-    /// Returns a name that the provider accepts for the tool (L14). The tool may not be offered in this request, or the
-    /// model may have invented it.
+    /// Returns a name that the provider accepts for the tool (L14). This also works if the tool is not offered in this
+    /// request, or if it does not exist because the model invented its name.
     fn name<'n>(&self, author: &'n str) -> Cow<'n, str>
     where
         'r: 'n,
@@ -172,7 +172,8 @@ impl<'r> Messages<'r> {
         self.push(Role::Tool, json!({ "role": "tool", "tool_call_id": id, "content": content }))
     }
 
-    /// Writes one user message with the media of all preceding results. A text before each item names its call.
+    /// Writes one user message with the media of all preceding results. The text before each item names the call from
+    /// which the item comes.
     async fn write_result_media(&mut self) -> Result<(), ModelError> {
         let media = std::mem::take(&mut self.result_media);
         if media.is_empty() {
@@ -198,13 +199,13 @@ impl<'r> Messages<'r> {
         let (request, name) = (self.request, || media::short_description(media));
         if !request.downscaled.iter().any(|downscaled| downscaled.media.digest == media.digest) {
             let stored = base64_length(usize::try_from(media.size).unwrap_or(usize::MAX));
-            self.body.check_room(stored, name).map_err(|full| too_large(request, full))?;
+            self.body.check_remaining(stored, name).map_err(|full| too_large(request, full))?;
         }
         let model = || request.model.to_string();
         let read_error = |problem| ModelError::UnreadableMedia { model: model(), item: name(), problem };
         let read = self.source.read(media).await.map_err(read_error)?;
         self.body.reserve(base64_length(read.bytes.len()), name).map_err(|full| too_large(request, full))?;
-        // Downscaling may have changed the media type.
+        // Use the media type of the returned bytes, because downscaling may have changed the type.
         Ok(match MediaKind::of(&read.mime_type, self.dialect) {
             Some(kind) => kind.part(media, &read.mime_type, &STANDARD.encode(&read.bytes)),
             None => as_text_content(media::placeholder(media)),
@@ -222,7 +223,7 @@ fn tool_call(part: &Part) -> Option<&ToolCall> {
     if let Part::ToolCall(call) = part { Some(call) } else { None }
 }
 
-/// Returns all parts that can be expressed as text, each as a paragraph.
+/// Joins all parts that can be expressed as text. Each part becomes a paragraph.
 pub(super) fn text(parts: &[Part]) -> String {
     let texts: Vec<Cow<'_, str>> = parts.iter().filter_map(part_text).filter(|text| !text.is_empty()).collect();
     texts.join("\n\n")

@@ -19,7 +19,7 @@ const MAX_NAME_BYTES: usize = 200;
 /// Maximum number of suggested names.
 const MAX_SUGGESTIONS: usize = 3;
 
-/// Minimum similarity of a suggested name, as [`similarity`] returns it.
+/// Minimum similarity between an unknown name and a suggested name, as a result of [`similarity`].
 const MIN_SIMILARITY: f32 = 0.3;
 
 #[derive(Deserialize)]

@@ -1,5 +1,5 @@
-//! Adds replay data to assistant messages. Replay data is data of a reply that its provider requires to be sent back.
-//! The module `chat_stream::replay_data` defines its format.
+//! Adds replay data to assistant messages. Replay data is the part of a reply that the next request must send back to
+//! the provider. The module `chat_stream::replay_data` defines its format.
 
 use agent_core::message::{Part, Replay};
 use serde_json::{Map, Value};
@@ -12,8 +12,8 @@ pub(super) struct ReplayFields<'r> {
 }
 
 impl<'r> ReplayFields<'r> {
-    /// Returns the replay data of an assistant message. The replay data is empty if the message came from
-    /// another provider.
+    /// Returns the replay data of an assistant message. The returned data is empty if the message came from a provider
+    /// other than `provider`.
     pub(super) fn from_parts(parts: &'r [Part], provider: &str) -> Self {
         let data = parts.iter().find_map(|part| match part {
             Part::Replay(Replay { provider: replay_provider, data }) if replay_provider == provider => Some(data),
@@ -44,9 +44,9 @@ impl<'r> ReplayFields<'r> {
         }
     }
 
-    /// Returns the ids that the provider gave to the calls. The ids must be sent back if the provider's reasoning
-    /// refers to them. Returns `None` if the reasoning refers to none of the ids. Also returns `None` if there is not
-    /// exactly one distinct id for each of the `call_count` calls.
+    /// Returns the ids that the provider gave to the calls, if they must be sent back because the provider's reasoning
+    /// refers to at least one of them. Returns `None` if the reasoning refers to none of the ids, or if the
+    /// `call_count` calls do not each have a distinct id.
     pub(super) fn ids(&self, call_count: usize) -> Option<Vec<&'r str>> {
         let details = self.message?.get("reasoning_details")?.as_array()?;
         let ids: Vec<&str> = self.calls.iter().filter_map(|call| call.get("id")?.as_str()).collect();

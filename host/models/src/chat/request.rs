@@ -9,10 +9,11 @@ use agent_core::message::Role;
 use agent_core::model::{ModelRequest, OfferedTool};
 use serde_json::{Map, Value, json};
 
-/// Name of the output schema. The API requires a name, but nothing uses it.
+/// Name of the output schema. The API requires a name, but neither the host nor the servers use it.
 const SCHEMA_NAME: &str = "output";
 
-/// Encodes a request. Media items are read one after another.
+/// Encodes a request. Media items are read one at a time, so that only one of them is in memory in addition to
+/// the request.
 pub(super) async fn encode(
     request: &ModelRequest,
     dialect: Dialect,

@@ -1,5 +1,5 @@
-//! The JSON bytes of one request, whose size is limited. Messages are written one at a time, so that at most one media
-//! item is in memory twice.
+//! The JSON bytes of one request. The number of bytes is limited. Messages are written one at a time, so that at most
+//! one media item is in memory twice.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ pub(super) struct Body {
     bytes: Vec<u8>,
     /// Number of bytes that are reserved for the next message.
     reserved: usize,
-    /// Sizes in bytes and descriptions of the largest parts.
+    /// The largest parts of the body, each with its size in bytes and its description.
     largest: Vec<(usize, String)>,
     /// Maximum size in bytes.
     limit: usize,
@@ -32,12 +32,12 @@ pub(super) struct BodyTooLarge {
 }
 
 impl Body {
-    /// Starts a JSON object with the given fields. The field `messages` comes last, so that the requests of a growing
-    /// conversation have a common prefix.
+    /// Starts a JSON object with the given fields. The field `messages` follows them as the last field, so that each
+    /// request of a growing conversation begins with the same bytes as the request before it.
     pub(super) fn new(fields: &serde_json::Map<String, Value>, limit: usize) -> Result<Self, BodyTooLarge> {
         let mut bytes = to_json(fields);
         let length = bytes.len();
-        // `finish` writes the closing brace of the object.
+        // Remove the closing brace of the object, because `finish` writes it.
         bytes.pop();
         bytes.extend_from_slice(if fields.is_empty() { b"\"messages\":[" } else { b",\"messages\":[" });
         let largest = vec![(length, "the tools and the output schema".to_owned())];
@@ -60,9 +60,9 @@ impl Body {
         Ok(())
     }
 
-    /// Returns an error if the next message cannot contain `length` more bytes. This is checked before a media item is
-    /// read.
-    pub(super) fn check_room(&mut self, length: usize, name: impl FnOnce() -> String) -> Result<(), BodyTooLarge> {
+    /// Returns an error if `length` more bytes in the next message would exceed the limit. Callers check this before
+    /// they read a media item.
+    pub(super) fn check_remaining(&mut self, length: usize, name: impl FnOnce() -> String) -> Result<(), BodyTooLarge> {
         if length <= self.remaining() {
             return Ok(());
         }
@@ -84,7 +84,8 @@ impl Body {
         self.bytes
     }
 
-    /// Returns the number of bytes that are left for messages, apart from a comma and the end of the object.
+    /// Returns the number of bytes that further messages may have. The comma before a message and the end of the object
+    /// are already subtracted.
     fn remaining(&self) -> usize {
         let used = self.bytes.len().saturating_add(self.reserved).saturating_add(if self.is_first { 2 } else { 3 });
         self.limit.saturating_sub(used)
@@ -148,9 +149,9 @@ mod tests {
     #[test]
     fn media_of_one_message_are_counted_together_before_reading() {
         let mut body = Body::new(&fields(), 1000).unwrap();
-        body.check_room(600, || "a.png".into()).unwrap();
+        body.check_remaining(600, || "a.png".into()).unwrap();
         body.reserve(600, || "a.png".into()).unwrap();
-        let too_large = body.check_room(600, || "b.png".into()).unwrap_err();
+        let too_large = body.check_remaining(600, || "b.png".into()).unwrap_err();
         assert_eq!(too_large.largest[..2], ["a.png (600 bytes)", "b.png (600 bytes)"]);
     }
 }

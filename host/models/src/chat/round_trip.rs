@@ -65,15 +65,16 @@ impl Exchange<'_> {
         Ok(response)
     }
 
-    /// Decodes the body and forwards the deltas as they arrive. The content of the body determines its type, whatever
-    /// the headers declare.
+    /// Decodes the body and forwards the deltas as they arrive. The content of the body determines how the body is
+    /// decoded. The content type that the headers declare is only a hint.
     async fn read(&self, mut response: Response, deltas: &Sender<Delta>) -> Result<DecodedReply, ModelError> {
         let declared = content_type(&response);
         let first = loop {
             let Some(bytes) = self.next_chunk(&mut response).await? else {
                 return Err(self.connection_lost("the response has no content"));
             };
-            // Some servers send blank lines while they prepare the reply, or begin with a byte-order mark.
+            // Skip blank lines, which some servers send while they prepare the reply, and the byte-order mark with
+            // which some begin.
             let start = bytes.iter().position(|byte| !byte.is_ascii_whitespace() && !BYTE_ORDER_MARK.contains(byte));
             if let Some(start) = start {
                 break bytes.slice(start..);
@@ -140,7 +141,7 @@ impl Exchange<'_> {
 }
 
 /// Returns whether the body cannot be a model's reply, based on its first byte. The declared content type is considered
-/// only if the first byte is ambiguous, because it is often wrong.
+/// only if the first byte is ambiguous, because the declared type is often wrong.
 fn cannot_be_reply(first: u8, declared: &str) -> bool {
     match first {
         b'{' | b'[' => false,
@@ -152,7 +153,8 @@ fn cannot_be_reply(first: u8, declared: &str) -> bool {
     }
 }
 
-/// Sends deltas. Sending waits if the receiver is slow, and it is not an error if the receiver was dropped.
+/// Sends deltas. If the receiver is slow, this function waits. If the receiver was dropped, the deltas are discarded
+/// without an error.
 async fn send_deltas(pieces: Vec<Delta>, deltas: &Sender<Delta>) {
     for delta in pieces {
         let _ = deltas.send(delta).await;

@@ -52,7 +52,7 @@ async fn m1_mistral_requests_follow_its_rules() {
 
 /// The field that limits the tokens of a reply has a different name in OpenAI's dialect.
 #[tokio::test]
-async fn m1_the_token_limit_has_the_right_name() {
+async fn m1_the_token_limit_field_has_the_name_that_the_server_expects() {
     let body = sent(&interrupted(), Dialect::OpenAi).await;
     assert_eq!((&body["max_completion_tokens"], body.get("max_tokens")), (&json!(1000), None));
     let body = sent(&interrupted(), Dialect::SelfHosted).await;
@@ -103,7 +103,8 @@ async fn l22_leading_system_messages_are_joined() {
     assert_eq!(roles(&sent(&without_system_text, Dialect::Common).await), ["user"]);
 }
 
-/// L14: a call to a tool that is not offered has a name that the provider accepts, even if no such tool exists.
+/// L14: if a call in the conversation names a tool that is not offered or does not exist, the request contains a name
+/// that the provider accepts.
 #[tokio::test]
 async fn l14_tools_that_are_not_offered_get_valid_names() {
     let messages = vec![
@@ -131,7 +132,7 @@ fn replayed(provider: &str, data: Value) -> ModelRequest {
     plain_request([vec![user(), message], results.to_vec(), vec![user()]].concat(), vec![])
 }
 
-/// Replay data is sent only to the provider that it came from.
+/// Replay data is sent only to the provider from which the data came.
 #[tokio::test]
 async fn m1_replay_data_is_sent_only_to_its_provider() {
     let signed = json!({"google": {"thought_signature": "s"}});
@@ -152,7 +153,8 @@ async fn m1_replay_data_is_sent_only_to_its_provider() {
     assert_eq!(body["messages"][2]["tool_calls"][0].get("extra_content"), None);
 }
 
-/// Calls and results have the provider's ids if its reasoning refers to these ids, and the host's ids otherwise.
+/// Calls and results are sent with the provider's ids if the provider's reasoning refers to these ids, and otherwise
+/// with the host's ids.
 #[tokio::test]
 async fn m1_provider_ids_are_used_if_reasoning_refers_to_them() {
     let data = |first_call_id: &str, reasoning_id: &str| {
@@ -195,7 +197,7 @@ fn media(mime_type: &str, size: u64) -> Media {
 /// P4: downscaled media are sent with their new type.
 #[tokio::test]
 async fn p4_downscaled_media_are_sent_with_their_new_type() {
-    // The stored size exceeds the limit, but the size after downscaling does not.
+    // The image exceeds the size limit as it is stored, but not after downscaling.
     let image = media("image/png", 1 << 40);
     let parts = vec![Part::Media(image.clone())];
     let to = Dimensions { width: 1, height: 1 };
@@ -208,8 +210,8 @@ async fn p4_downscaled_media_are_sent_with_their_new_type() {
     assert!(body["messages"][1]["content"][0]["text"].as_str().unwrap().ends_with("cannot view it]"));
 }
 
-/// Audio and documents are sent if the server accepts them. Audio and documents that the server does not accept
-/// are described.
+/// Audio and documents are sent if the server accepts them. If the server does not accept audio or documents, it
+/// receives a description of them instead.
 #[tokio::test]
 async fn p4_audio_and_documents_are_sent_or_described() {
     let parts = vec![Part::Media(media("audio/x-wav", 3)), Part::Media(media("application/pdf", 3))];

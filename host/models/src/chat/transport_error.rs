@@ -28,7 +28,8 @@ pub(super) fn root_cause(error: &dyn Error) -> String {
 }
 
 fn unreachable_cause(error: &reqwest::Error) -> Option<Unreachable> {
-    // A reset during TLS is a network error, but a rejected certificate is not.
+    // A connection that is reset during the TLS handshake is a network error and contains no `rustls::Error`. A
+    // rejected certificate is an error of TLS.
     if find::<rustls::Error>(error).is_some() {
         return Some(Unreachable::Tls);
     }

@@ -48,12 +48,12 @@ pub(super) struct ReplyAssembler {
     stop: Option<StopReason>,
     is_done: bool,
     is_document: bool,
-    /// Whether a `delta` has arrived, in which case a `message` is ignored, because it only repeats earlier content.
+    /// Whether a `delta` has arrived. After a `delta`, a `message` is ignored, because it only repeats earlier content.
     has_deltas: bool,
-    /// Whether thinking arrived in a separate field, in which case the text of `reasoning_details` is ignored, because
+    /// Whether thinking has arrived in a field of its own. If so, the text of `reasoning_details` is ignored, because
     /// it only repeats this thinking.
     has_reasoning: bool,
-    /// Total size in bytes of the text, thinking, refusal and calls so far.
+    /// Total size in bytes of the text, thinking, refusal and calls that have arrived so far.
     size: usize,
 }
 
@@ -168,7 +168,7 @@ impl ReplyAssembler {
             error_shapes::from_field(groq.error)?;
             self.add_usage(groq.usage);
         }
-        // Choices with a different index are alternative replies, which the host never requests.
+        // Choices with an index other than 0 are alternative replies, which the host never requests.
         let choices = chunk.choices.iter().flatten().filter(|choice| choice.index.0.is_none_or(|index| index == 0));
         for choice in choices {
             self.add_choice(choice, deltas)?;
@@ -266,7 +266,7 @@ impl ReplyAssembler {
         }
     }
 
-    /// Records a finish reason. If the reason is that the reply was cut short, later reasons do not replace it.
+    /// Records a finish reason. A reason that reports a reply that was cut short is not replaced by later reasons.
     fn set_finish_reason(&mut self, reason: &str) -> Result<(), StreamError> {
         let Some(stop) = stop_reason(reason)? else { return Ok(()) };
         if !matches!(self.stop, Some(StopReason::Length | StopReason::ContentFilter)) {
@@ -276,8 +276,8 @@ impl ReplyAssembler {
         Ok(())
     }
 
-    /// Records token usage. The new usage replaces earlier usage, because the last usage counts the tokens of the
-    /// complete reply.
+    /// Records token usage. It replaces usage that was recorded earlier, because the last usage that a provider sends
+    /// counts the tokens of the complete reply.
     fn add_usage(&mut self, usage: Option<&RawValue>) {
         let Some(raw) = usage else { return };
         let usage: WireUsage = serde_json::from_str(raw.get()).unwrap_or_default();
@@ -286,7 +286,8 @@ impl ReplyAssembler {
         if prompt.is_none() && completion.is_none() {
             return;
         }
-        // Larger counts cannot be correct, and sums of counts must fit into the database.
+        // Counts above [`MAX_TOKENS`] cannot be correct, and the sums of counts must fit into the integers of
+        // the database.
         let [prompt_tokens, completion_tokens] =
             [prompt, completion].map(|count| count.unwrap_or_default().min(MAX_TOKENS));
         self.usage = Usage { prompt_tokens, completion_tokens };
@@ -329,7 +330,7 @@ impl Content<'_> {
 }
 
 /// Converts a server's finish reason. Returns `None` for an empty reason. Unknown reasons count as a normal stop,
-/// because servers introduce new reasons.
+/// because servers add new reasons over time.
 fn stop_reason(reason: &str) -> Result<Option<StopReason>, StreamError> {
     match reason.to_ascii_lowercase().as_str() {
         "" => Ok(None),

@@ -48,7 +48,7 @@ pub(super) struct Choice<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// Output of the model, either one piece of it or the complete output.
+/// Output of the model: either the complete output, or one piece of it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct MessageFields<'a> {
@@ -116,7 +116,8 @@ pub(super) fn with_chunk(
     json: &str,
     handle: impl FnOnce(Chunk<'_>) -> Result<(), StreamError>,
 ) -> Result<(), StreamError> {
-    // Without this check, Serde would accept an array and read its items as the fields in order.
+    // Check for an object, because Serde would also accept an array and use its items as the values of the fields,
+    // in order.
     if json.trim_ascii_start().starts_with('{')
         && let Ok(chunk) = serde_json::from_str(json)
     {
@@ -129,8 +130,9 @@ pub(super) fn with_chunk(
     }
 }
 
-/// Repairs JSON that the typed parser rejects. If a key occurs more than once, the last value counts, as in most JSON
-/// libraries. If the JSON is an array, which one provider sends as an error, its first item is used.
+/// Repairs JSON that the typed parser rejects. If a key occurs more than once in an object, its last value is used,
+/// as in most JSON libraries. If the JSON is an array, its first item is used, because one provider sends its errors
+/// as arrays.
 fn repair(json: &str) -> Result<String, StreamError> {
     let value: Value = match serde_json::from_str(json) {
         Ok(value) => value,
@@ -151,8 +153,8 @@ fn repair(json: &str) -> Result<String, StreamError> {
     }
 }
 
-/// Replaces each unpaired surrogate escape by U+FFFD. Servers produce such escapes if they split text between the
-/// halves of a pair (RFC 8259, section 8.2). Returns `None` if there are no such escapes.
+/// Replaces each unpaired surrogate escape by U+FFFD. Servers produce such escapes if they split text between the two
+/// halves of a surrogate pair (RFC 8259, section 8.2). Returns `None` if the JSON contains no unpaired escapes.
 fn replace_lone_surrogates(json: &str) -> Option<String> {
     let mut repaired = String::with_capacity(json.len());
     let (mut rest, mut has_replaced) = (json, false);
@@ -166,7 +168,7 @@ fn replace_lone_surrogates(json: &str) -> Option<String> {
                 rest = &escape[6..];
                 continue;
             }
-            // The escaped character may itself be a backslash.
+            // Copy the escaped character together with its backslash, because it may itself be a backslash.
             (None, _) => escape.char_indices().nth(2).map_or(escape.len(), |(position, _)| position),
         };
         repaired.push_str(&escape[..length]);

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 /// Maximum length of a provider's message in characters.
 const MAX_MESSAGE_CHARACTERS: usize = 2000;
 
-/// Maximum depth to which errors inside errors are searched.
+/// Maximum number of nested errors that are searched for a message, code or status.
 const MAX_DEPTH: usize = 4;
 
 /// Returns an error if the `error` field of a chunk describes an error.
@@ -22,7 +22,7 @@ pub(super) fn from_field(error: Option<&RawValue>) -> Result<(), StreamError> {
     }
 }
 
-/// Returns the error that the data of an `error` event or an error document describes.
+/// Returns the error that is described by `text`, which is the data of an `error` event or a whole error document.
 pub(super) fn from_text(text: &str) -> StreamError {
     match serde_json::from_str(text) {
         Ok(error) => from_value(&error),
@@ -30,7 +30,8 @@ pub(super) fn from_text(text: &str) -> StreamError {
     }
 }
 
-/// Returns the error that a document without a reply describes, or `None` if it describes no error.
+/// Returns the error that is described by a document that contains no reply, or `None` if the document describes
+/// no error.
 pub(super) fn from_document(text: &str) -> Option<StreamError> {
     let document: Value = serde_json::from_str(text).ok()?;
     message(&document, 0).is_some().then(|| from_value(&document))

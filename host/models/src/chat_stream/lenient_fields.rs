@@ -17,7 +17,8 @@ impl std::ops::Deref for Text<'_> {
     }
 }
 
-/// A whole number, which may also be written as a string or with a zero fraction. Any other value becomes `None`.
+/// A whole number, which may also be written as a string, or with a fraction that is zero, such as `3.0`. Any other
+/// value becomes `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Count(pub(super) Option<u64>);
 

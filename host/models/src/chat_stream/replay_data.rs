@@ -1,5 +1,5 @@
-//! Collects replay data: the reasoning and signatures of a reply with tool calls that its provider requires to be sent
-//! back.
+//! Collects replay data. This is the reasoning and the signatures of a reply with tool calls. The next request must
+//! send them back to some providers.
 
 use super::chunk::MessageFields;
 use agent_core::message::Replay;
@@ -63,8 +63,8 @@ impl ReplayCollector {
         is_small.then(|| Replay { provider: provider.to_owned(), data })
     }
 
-    /// Adds `length` bytes to the size and returns whether the data is still within the limit. Drops all data if the
-    /// size exceeds the limit.
+    /// Adds `length` bytes to the size of the data and returns whether the size is still within the limit. If it is
+    /// not, drops all data that was collected.
     fn reserve(&mut self, length: usize) -> bool {
         self.size = self.size.saturating_add(length);
         if self.size > MAX_BYTES {
@@ -86,7 +86,8 @@ impl ReplayCollector {
     }
 }
 
-/// Returns whether `piece` continues the detail `last`. Encrypted details always arrive complete.
+/// Returns whether `piece` continues `last`, which is the last item of `reasoning_details`. Encrypted items always
+/// arrive complete, so no piece continues them.
 fn continues(last: &Map<String, Value>, piece: &Map<String, Value>) -> bool {
     let same = |key| last.get(key) == piece.get(key);
     let kind = piece.get("type").and_then(Value::as_str);
@@ -127,7 +128,7 @@ mod tests {
 
     /// M1: signed reasoning is sent back unchanged, with its pieces joined.
     #[test]
-    fn m1_details_are_joined() {
+    fn m1_pieces_of_reasoning_details_are_joined() {
         let piece = |piece: Value| json!({ "reasoning_details": [piece] });
         let collector = collect(&[
             piece(json!({"type": "reasoning.text", "text": "I ", "signature": "", "index": 0})),

@@ -108,7 +108,7 @@ fn l21_thinking_is_read_from_all_fields() {
     assert_eq!(streamed(&[delta(json!({"content": text})), end("stop")]).1, text);
 }
 
-/// M1: content is decoded if it is a string or a list of parts, and even if it is in the same chunk as the
+/// M1: content is decoded whether it is a string or a list of parts, and even if it is in the same chunk as the
 /// finish reason.
 #[test]
 fn m1_content_of_all_forms_is_decoded() {
@@ -155,7 +155,7 @@ fn check_calls(cases: Vec<(Vec<Value>, Vec<Call<'_>>)>) {
         chunks.push(end("stop"));
         let (decoded, _) = streamed(&chunks);
         assert_eq!(calls(&decoded), expected);
-        assert_eq!(decoded.reply.stop, StopReason::ToolCalls, "a reply with calls has this stop reason");
+        assert_eq!(decoded.reply.stop, StopReason::ToolCalls, "the stop reason of a reply with calls is `ToolCalls`");
     }
 }
 
@@ -200,7 +200,7 @@ fn m1_pieces_of_calls_are_joined() {
             ],
             vec![("a", "f", "{\"x\":1}")],
         ),
-        // The id is a number, an index is a string, and there are empty pieces.
+        // The id is a number, an index is a string, and some pieces are empty.
         (
             vec![
                 piece(json!({"index": "0", "id": 17, "function": {"name": "f", "arguments": "{}"}})),
@@ -217,7 +217,7 @@ fn m1_pieces_of_calls_are_joined() {
 #[test]
 fn m1_calls_are_distinguished() {
     let cases: Vec<(Vec<Value>, Vec<Call<'_>>)> = vec![
-        // The arguments are objects, there are no indexes and ids, and two calls have the same name.
+        // The arguments are objects, the calls have no indexes and no ids, and two calls have the same name.
         (
             vec![delta(json!({"tool_calls": [
                 {"function": {"name": "f", "arguments": {"x": 1}}},
@@ -226,7 +226,8 @@ fn m1_calls_are_distinguished() {
             ]}))],
             vec![("", "f", "{\"x\":1}"), ("", "f", "{\"x\":2}"), ("", "g", "")],
         ),
-        // All indexes are 0 in the next three cases. Calls differ in the id, the name or the arguments.
+        // All indexes are 0 in the next three cases. The calls differ in their ids in the first case, in their names in
+        // the second, and in their arguments in the third.
         (
             vec![
                 piece(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}})),
@@ -272,7 +273,7 @@ fn m1_each_item_of_a_document_is_a_call() {
     assert_eq!(calls(&decoded), [("", "f", ""), ("", "f", "")]);
 }
 
-/// M1: stop reasons of all servers are mapped.
+/// M1: the stop reasons of all servers are converted to the host's stop reasons.
 #[test]
 fn m1_stop_reasons_are_mapped() {
     use StopReason::{ContentFilter, Length, Stop, ToolCalls};
@@ -303,7 +304,7 @@ fn m1_stop_reasons_are_mapped() {
     }
 }
 
-/// M1: data that DeepSeek and Gemini require to be sent back is collected, but only for replies with calls.
+/// M1: the data that must be sent back to DeepSeek and Gemini is collected, but only from replies with calls.
 #[test]
 fn m1_replay_data_is_collected() {
     let signature = json!({"google": {"thought_signature": "s1"}});

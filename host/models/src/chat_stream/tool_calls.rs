@@ -11,14 +11,16 @@ use std::collections::HashMap;
 
 /// Maximum number of calls in one reply.
 const MAX_CALLS: usize = 1024;
-/// Maximum size of a tool name in bytes. The maximum is twice the maximum length of a tool's name from any source.
+/// Maximum size of a tool name in bytes. This is twice the maximum length of a name that the host accepts from any
+/// source of tools.
 const MAX_NAME_BYTES: usize = 256;
 
 /// The calls of one reply, in the order in which they started.
 #[derive(Debug, Default)]
 pub(super) struct ToolCallAssembler {
     calls: Vec<PartialCall>,
-    /// Position in `calls` of the latest call with each index. An index can be any number, so it is only used as a key.
+    /// Position in `calls` of the latest call with each index. An index can be any number, so it is used as a key and
+    /// not as a position.
     by_index: HashMap<u64, usize>,
 }
 
@@ -51,7 +53,7 @@ impl ToolCallAssembler {
         self.calls.is_empty()
     }
 
-    /// Returns the calls, each with the `extra_content` that its provider requires to be sent back.
+    /// Returns each call together with its `extra_content`, which must be sent back to the provider.
     pub(super) fn finish(self) -> Vec<(RequestedCall, Option<Value>)> {
         let has_content =
             |call: &PartialCall| !(call.id.is_empty() && call.name.is_empty() && call.arguments.is_empty());
@@ -88,14 +90,16 @@ impl ToolCallAssembler {
 }
 
 impl PartialCall {
-    /// Returns whether the piece starts another call, although it has the same index as this call or no index. Some
-    /// servers use index 0 or no index for all calls, and some use no id or the same id for all calls.
+    /// Returns whether the piece starts a new call instead of continuing this call. The index of the piece does not
+    /// decide this, because some servers use index 0 or no index for all calls. The id alone does not decide it either,
+    /// because some servers use no id or the same id for all calls.
     fn ends_before(&self, piece: &ToolCallDelta<'_>) -> bool {
         let (name, is_complete) = (piece.name(), self.progress.is_complete());
         let have_ids = !self.id.is_empty() && !piece.id.is_empty();
         if have_ids && *piece.id != self.id {
-            // Some servers create a new id for each piece. A piece without a tool name, or in the middle of the
-            // arguments, continues the call.
+            // Some servers create a new id for each piece. A piece with a new id therefore continues the call if it
+            // has no tool name and the arguments are incomplete, or if it repeats the tool name in the middle of
+            // the arguments.
             return if name.is_empty() { is_complete } else { name != self.name || !self.progress.is_open() };
         }
         if name.is_empty() || self.name.is_empty() {
@@ -114,13 +118,14 @@ impl PartialCall {
             size += piece.id.len();
         }
         if self.name.is_empty() {
-            // A longer name cannot match a tool, and every message about the call would quote the whole name.
+            // Truncate the name, because a longer name cannot match a tool, and every message about the call would
+            // quote it.
             let name = piece.name();
             self.name.push_str(&name[..name.floor_char_boundary(MAX_NAME_BYTES)]);
             size += self.name.len();
         }
         let arguments = piece.arguments();
-        // Some servers repeat the complete call at the end.
+        // Ignore arguments that repeat the complete arguments, because some servers repeat the whole call at the end.
         if !(self.progress.is_complete() && arguments == self.arguments) {
             self.progress.read(&arguments);
             self.arguments.push_str(&arguments);
@@ -151,7 +156,8 @@ impl<'a> ToolCallDelta<'a> {
     }
 }
 
-/// Tracks whether the JSON value of the arguments has begun and ended while its pieces arrive.
+/// While the pieces of the arguments arrive, tracks whether the JSON value of the arguments has begun and whether it
+/// has ended.
 #[derive(Clone, Copy, Debug, Default)]
 struct JsonProgress {
     depth: usize,

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct ProviderError {
     /// The model and its address.
     pub endpoint: Endpoint,
-    /// Location in the response where the provider reported the error.
+    /// Location of the error in the provider's response: the HTTP status or the reply.
     pub origin: ErrorOrigin,
     /// Error code of the provider, such as `model_not_found`.
     pub code: Option<String>,
@@ -21,7 +21,7 @@ pub struct ProviderError {
     pub retry_after: Option<Duration>,
     /// Kind of problem that the error reports.
     pub cause: Cause,
-    /// Advice that replaces the general advice for the cause, if there is more specific advice.
+    /// Specific advice for this error. If it is `None`, the message contains the general advice for the cause.
     pub advice: Option<String>,
 }
 
@@ -30,7 +30,8 @@ pub struct ProviderError {
 pub enum ErrorOrigin {
     /// The HTTP status of the response is an error.
     Status(u16),
-    /// The error is inside a reply that started successfully. The provider may have sent a status with the error.
+    /// The error is inside a reply that started successfully. The number is the status that the provider sent with the
+    /// error, or `None` if it sent no status.
     InReply(Option<u16>),
 }
 
@@ -53,7 +54,7 @@ pub enum Cause {
     Size,
     /// The server does not know the path of the URL.
     Address,
-    /// The provider does not accept this request, for another reason.
+    /// The provider rejected the request for any other reason.
     Request,
 }
 
@@ -85,7 +86,7 @@ impl fmt::Display for ProviderError {
     }
 }
 
-/// Parts of error codes that indicate a temporary problem.
+/// If an error code contains one of these texts, the problem is temporary.
 const BUSY_CODES: &[&str] = &[
     "overloaded",
     "rate_limit",
@@ -99,7 +100,7 @@ const BUSY_CODES: &[&str] = &[
     "try_again",
 ];
 
-/// Parts of error codes that indicate a permanent problem if an error inside a reply has no status.
+/// If an error inside a reply has no status and its code contains one of these texts, the problem is permanent.
 const PERMANENT_CODES: &[&str] =
     &["invalid", "not_found", "unsupported", "bad_request", "tool_use_failed", "not_supported"];
 
@@ -115,7 +116,8 @@ const TOO_LONG_PHRASES: &[&str] = &[
     "maximum number of tokens",
 ];
 
-/// Phrases in error messages about unknown models. Such a message must also contain the word "model".
+/// Phrases in error messages about unknown models. Only error messages that also contain the word "model" are searched
+/// for these phrases.
 const UNKNOWN_MODEL_PHRASES: &[&str] =
     &["not found", "not exist", "not a valid model", "unknown model", "invalid model", "no such model"];
 
@@ -186,7 +188,8 @@ fn status(origin: ErrorOrigin, code: &str) -> Option<u16> {
     }
 }
 
-/// Returns whether the message of an error with this status contains more information than the status.
+/// Returns whether, for an error with this status, the provider's message usually contains more information than
+/// the status.
 fn message_is_informative(status: Option<u16>) -> bool {
     matches!(status, None | Some(400 | 413 | 422 | 500))
 }

@@ -14,11 +14,12 @@ const MAX_RESULT_CHARACTERS: usize = 2_000;
 /// Maximum length of JSON that is displayed on one line, in characters.
 const MAX_LINE_CHARACTERS: usize = 100;
 
-/// Maximum number of properties of an object that is displayed as one row per property.
+/// Maximum number of properties of an object that is displayed with one row for each property.
 const MAX_ROWS: usize = 20;
 
-/// Adds the note that ends every answer. The body is truncated so that the answer fits into `max_characters`.
-pub(super) fn with_label(body: &str, max_characters: usize) -> String {
+/// Adds the note with which every answer ends. Truncates `body` so that the answer, including the note, has at most
+/// `max_characters` characters.
+pub(super) fn with_note(body: &str, max_characters: usize) -> String {
     let label = "This is the offline router, not a language model: it only runs tools. To use a language model, pass \
                  `--model PROVIDER/MODEL` or set `model = \"PROVIDER/MODEL\"` in agent.toml.";
     let max_body_characters = max_characters.saturating_sub(label.chars().count() + 2);
@@ -63,13 +64,14 @@ fn format_result(calls: &[&ToolCall], result: &ToolResult, tools: &[OfferedTool]
         Value::String(raw) => raw.clone(),
         arguments => one_line_json(arguments),
     });
-    // The history contains the provider's names of tools, but users know the authors' names.
+    // The history contains the names under which tools are offered to the provider, but users know the names that the
+    // tools' authors chose.
     let name = tools.iter().find(|tool| tool.name == result.name).map_or(&result.name, |tool| &tool.author_name);
     let call = format!("{name} {}", truncate(&arguments.unwrap_or_default(), MAX_LINE_CHARACTERS));
     let mut texts: Vec<String> = Vec::new();
     for content in &result.content {
         let text = format_content(content, result.is_error);
-        // Tools often return the same content both as text and as JSON.
+        // Leave out repetitions, because tools often return the same content both as text and as JSON.
         if !texts.contains(&text) {
             texts.push(text);
         }
@@ -251,7 +253,7 @@ mod tests {
         let messages = [calls(&[("c1", "t", json!({}))]), result("c1", "t", vec![Content::Text(long)], false)];
         let answer = results(&messages, &[]).unwrap();
         assert!(answer.ends_with("é… (1000 more characters)"), "{answer}");
-        let labelled = with_label(&answer, 400);
+        let labelled = with_note(&answer, 400);
         assert!(labelled.contains("more characters)\n\nThis is the offline router"), "{labelled}");
     }
 

@@ -56,9 +56,9 @@ pub(super) fn fill(properties: &[Property], prompt: &ParsedPrompt) -> Arguments 
 struct ArgumentFiller<'a> {
     properties: &'a [Property],
     prompt: &'a ParsedPrompt,
-    /// Whether each token was used.
+    /// For each token of the prompt, whether it was used.
     claimed: Vec<bool>,
-    /// Indexes of the words that were used as choices.
+    /// Indexes of the words of the prompt that were used as values of choices.
     claimed_words: Vec<usize>,
     /// Value of each property, or `None` if no value was found.
     values: Vec<Option<Value>>,
@@ -97,8 +97,8 @@ impl ArgumentFiller<'_> {
         }
     }
 
-    /// Fills a choice if the prompt mentions exactly one of its values, and mentions it exactly once. A required choice
-    /// with only one value is always filled.
+    /// Fills each property that allows only certain values, if the prompt mentions exactly one of these values exactly
+    /// once. A required property that allows only one value always gets this value.
     fn fill_choices(&mut self, presence: Presence) {
         for index in 0..self.properties.len() {
             let Kind::Choice(values) = &self.properties[index].kind else {
@@ -121,7 +121,7 @@ impl ArgumentFiller<'_> {
         }
     }
 
-    /// Returns each word of the prompt that mentions the value, as its index and the value.
+    /// Returns the index of each word of the prompt that mentions the value, paired with the value.
     fn mentions<'a>(&self, value: &'a Value) -> Vec<(usize, &'a Value)> {
         let Some(text) = value.as_str().map(str::to_lowercase) else {
             return Vec::new();
@@ -139,7 +139,7 @@ impl ArgumentFiller<'_> {
         self.values[index] = Some(value);
     }
 
-    /// Returns the index and value of the only unused token that has this kind and matches `filter`. A quoted path is
+    /// If exactly one unused token has this kind and matches `filter`, returns its index and value. A quoted path is
     /// only considered if there is no unquoted path.
     fn only_token(&self, kind: &Kind, filter: &dyn Fn(&Token) -> bool) -> Option<(usize, Value)> {
         let unused = || {

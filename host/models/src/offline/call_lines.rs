@@ -21,12 +21,13 @@ pub(super) enum CallLines<'a> {
     Calls(Vec<(&'a OfferedTool, String)>, Vec<usize>),
     /// A line starts like a call but is invalid, so no call is run. The text describes the problem.
     Invalid(String),
-    /// A line calls an unknown tool with this name, so no call is run.
+    /// A line calls a tool with this name, but no such tool is offered, so no call is run.
     Unknown(String),
 }
 
-/// Finds the calls in a prompt. A call consists of a tool's name, which is the author's name or the offered name, and a
-/// JSON object, which may span several lines. The JSON object may be omitted if the tool has no required arguments.
+/// Finds the calls in a prompt. A call consists of the name of a tool and a JSON object, which may span several lines.
+/// The name can be the one that the tool's author chose or the one that is offered to the model. The JSON object may be
+/// omitted if the tool has no required arguments.
 pub(super) fn parse<'a>(prompt: &str, tools: &'a [OfferedTool]) -> CallLines<'a> {
     let mut calls = Vec::new();
     let mut other_lines = Vec::new();
@@ -120,7 +121,7 @@ fn invalid_call<'a>(name: &str, line: usize, problem: &str) -> CallLines<'a> {
     CallLines::Invalid(format!("The call to {name} in line {line} is invalid: {problem}. Nothing was run."))
 }
 
-/// Formats a JSON error with its line and column in the prompt instead of its position in the JSON.
+/// Formats a JSON error. Its position in the JSON is replaced by the line and column in the prompt.
 fn with_prompt_position(error: &serde_json::Error, first_line: usize, indent: usize) -> String {
     let message = error.to_string();
     let json_position = format!(" at line {} column {}", error.line(), error.column());

@@ -35,7 +35,7 @@ pub(super) enum TokenKind {
     Expression,
 }
 
-/// A parsed prompt.
+/// The tokens and words of a prompt.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ParsedPrompt {
     /// Tokens in order.
@@ -46,7 +46,7 @@ pub(super) struct ParsedPrompt {
     pub(super) unclear: Option<String>,
 }
 
-/// Parses a prompt. The names of tools become words, although they look like file names.
+/// Parses a prompt. Names of tools are read as words, although they look like file names.
 pub(super) fn read(prompt: &str, tool_names: &[&str]) -> ParsedPrompt {
     let mut reader =
         Reader { tool_names, parsed: ParsedPrompt::default(), arithmetic_run: String::new(), before: String::new() };
@@ -54,7 +54,7 @@ pub(super) fn read(prompt: &str, tool_names: &[&str]) -> ParsedPrompt {
     let mut at_edge = true;
     while let Some(first) = rest.chars().next() {
         if let Some((quotation, remaining)) = split_quotation(rest, at_edge) {
-            // Backticks may contain a path. Text in other quotation marks is never a path.
+            // Text in backticks may be a path. Text in other quotation marks is never a path.
             let kind = if first == '`' && is_path(quotation) { TokenKind::Path } else { TokenKind::Quoted };
             reader.add_token(kind, quotation);
             rest = remaining;
@@ -120,7 +120,7 @@ fn split_quotation(text: &str, at_edge: bool) -> Option<(&str, &str)> {
 struct Reader<'a> {
     tool_names: &'a [&'a str],
     parsed: ParsedPrompt,
-    /// Characters of an arithmetic expression that were read so far.
+    /// The part of the current arithmetic expression that was read so far.
     arithmetic_run: String,
     /// Word directly before the next token, for [`Token::before`].
     before: String,

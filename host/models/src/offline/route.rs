@@ -8,15 +8,16 @@ use agent_core::nearest::{FUNCTION_WORDS, Index, terms};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Minimum ratio between the score of the chosen tool and the second-highest score. Only tools whose arguments are in
-/// the prompt are compared. The score of a tool whose arguments are not in the prompt may exceed the score of the
-/// chosen tool by at most this factor.
+/// Minimum ratio between the score of the chosen tool and the second-highest score. In this comparison, only tools
+/// whose arguments are in the prompt count. In addition, no tool may have a score that exceeds the score of the chosen
+/// tool by more than this factor, even if the arguments of that tool are not in the prompt.
 const MIN_SCORE_RATIO: f32 = 1.2;
 
 /// Maximum number of suggested tools.
 const MAX_SUGGESTIONS: usize = 3;
 
-/// Words of a request that do not describe its subject. Function words are ignored as well.
+/// Words that are common in requests and do not describe the subject of a request. They are ignored, like
+/// function words.
 const REQUEST_WORDS: &[&str] = &[
     "about", "all", "also", "answer", "any", "could", "equal", "give", "hello", "hey", "hi", "i", "just", "kindly",
     "let", "like", "many", "much", "need", "number", "now", "result", "say", "see", "shall", "should", "show", "so",
@@ -121,8 +122,8 @@ fn only_path(parsed: &ParsedPrompt) -> Option<String> {
     paths.next().filter(|_| paths.next().is_none()).map(|token| token.text.clone())
 }
 
-/// Builds the search query from the words of the prompt and from hints about the tokens. Quoted text is not part of the
-/// query.
+/// Builds a query that finds the tools for the prompt. The query consists of the words of the prompt and the words that
+/// [`hint`] returns for each token. Quoted text is not part of the query.
 fn query(parsed: &ParsedPrompt) -> String {
     let mut query = parsed.words.join(" ");
     for token in &parsed.tokens {
@@ -143,8 +144,10 @@ fn hint(token: &Token) -> &str {
     }
 }
 
-/// Returns whether the whole prompt is about the tool. Each word except request words and function words must occur in
-/// the tool's name, description or schema. The prompt must contain at least one such word or arithmetic.
+/// Returns whether the whole prompt is about the tool. Apart from request words and function words, each word of the
+/// prompt must occur in the tool's name, schema or description. If the prompt contains an arithmetic expression,
+/// [`ARITHMETIC_WORDS`] are allowed instead of the words of the description. Otherwise, the prompt must contain at
+/// least one word that is neither a request word nor a function word.
 fn covers_prompt(candidate: &Candidate, parsed: &ParsedPrompt) -> bool {
     let tool = candidate.tool;
     let has_arithmetic = parsed.tokens.iter().any(|token| token.kind == TokenKind::Expression);

@@ -215,7 +215,8 @@ async fn call_lines_are_executed() {
     "#);
 }
 
-/// Call lines in sections of the host before the input, and in earlier messages, are not executed.
+/// Call lines are not executed if they are in earlier messages or in the sections that the host inserts before
+/// the input.
 #[tokio::test]
 async fn only_the_current_input_is_executed() {
     let call_line = r#"list_directory {"path": "a"}"#;

@@ -12,7 +12,7 @@ const EXPRESSION_NAMES: &[&str] = &["expression", "expr", "formula"];
 /// Maximum number of nested `$ref`, alternatives and objects that are followed.
 const MAX_DEPTH: usize = 8;
 
-/// Maximum number of required properties of an object that a placeholder contains.
+/// Maximum number of required properties that the placeholder for an object contains.
 const MAX_OBJECT_PROPERTIES: usize = 16;
 
 /// One property of a tool's arguments.
@@ -64,7 +64,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Returns a placeholder value of this kind. The placeholder for paths is `path` if it is not `None`.
+    /// Returns a placeholder value of this kind. If `path` is not `None`, it is used as the placeholder for paths.
     pub(super) fn placeholder(&self, path: Option<&str>) -> Value {
         match (self, path) {
             (Self::Path, Some(path)) => return json!(path),
@@ -157,7 +157,7 @@ fn value_kind(name: &str, property: &Value, schema: &Value, depth: usize) -> Kin
     }
 }
 
-/// Returns the kind of the first alternative other than null if it is an object, or `Other` otherwise.
+/// If the first alternative other than null is an object, returns its kind. Otherwise, returns `Other`.
 fn first_object(alternatives: &[Value], schema: &Value, depth: usize) -> Kind {
     let first = alternatives.iter().find(|alternative| type_of(alternative) != Some("null"));
     match first.map(|first| value_kind("", first, schema, depth)) {
@@ -166,8 +166,8 @@ fn first_object(alternatives: &[Value], schema: &Value, depth: usize) -> Kind {
     }
 }
 
-/// Returns the kind of the only alternative other than null, or a choice if all alternatives are constants. Returns
-/// `Other` in all other cases.
+/// If there is exactly one alternative other than null, returns its kind. If all alternatives are constants, returns a
+/// choice between them. In all other cases, returns `Other`.
 fn alternatives_kind(name: &str, alternatives: &[Value], schema: &Value, depth: usize) -> Kind {
     let mut kinds: Vec<Kind> = alternatives
         .iter()

@@ -9,7 +9,7 @@ use std::fmt::Debug;
 /// Maximum length of a quoted text in characters.
 const MAX_EXCERPT_CHARACTERS: usize = 300;
 
-/// Expectations about a request. All fields that the script contains must match.
+/// Expectations about a request. Each field that the script sets must match the request. Other fields are not checked.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Expectation {
@@ -19,9 +19,10 @@ pub(crate) struct Expectation {
     messages: Option<usize>,
     /// Roles of all messages, in order.
     roles: Option<Vec<Role>>,
-    /// The seen count of each message (L3), in the order of the messages.
+    /// The `seen_count` of each message (L3), in the order of the messages.
     seen_counts: Option<Vec<u32>>,
-    /// Authors' names of all offered tools, in any order. An empty list means that no tools are offered.
+    /// Names of all tools that are offered, as their authors wrote them, in any order. An empty list expects that the
+    /// request offers no tools.
     tools: Option<Vec<String>>,
     /// Tools that must be offered.
     offers: Texts,

@@ -11,7 +11,7 @@ use serde_json::{Deserializer, Map, Value};
 use std::path::Path;
 use std::time::Duration;
 
-/// Context window in tokens if the script contains none.
+/// Context window in tokens for scripts that do not set one.
 const DEFAULT_WINDOW: u32 = 128_000;
 
 /// Maximum value of `delay_ms`.
@@ -24,10 +24,10 @@ pub(crate) struct Script {
     /// Context window in tokens.
     #[serde(default = "default_window")]
     pub(crate) window: u32,
-    /// Replies in order. There is at least one.
+    /// Replies in order. The list is never empty.
     pub(crate) replies: Vec<ScriptedReply>,
-    /// Summaries of messages that are removed from the prompt, in order. A request for a summary fails if all summaries
-    /// were used.
+    /// Summaries of messages that are removed from the prompt, in order. A request for a summary fails if the session
+    /// has already used all summaries.
     #[serde(default)]
     pub(crate) summaries: Vec<ScriptedReply>,
     /// Replies to requests of plugins, in order.
@@ -61,8 +61,8 @@ pub struct ScriptedReply {
     pub(crate) stop: Option<StopReason>,
     /// Token usage. Default: an estimate.
     usage: Option<ScriptedUsage>,
-    /// The pieces in which the text is streamed: either their number, or a list of the pieces. Default: the text is
-    /// split after words.
+    /// The pieces in which the text is streamed: either the number of pieces, or a list of the pieces. Default: the
+    /// text is split at word boundaries.
     chunks: Option<Chunks>,
     /// Delay before each delta of the stream, in milliseconds.
     #[serde(default)]
@@ -78,7 +78,7 @@ pub struct ScriptedReply {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScriptedCall {
-    /// Name of the tool, either the author's name or the offered name.
+    /// Name of the tool, as its author wrote it or as the request offers it.
     pub(crate) name: String,
     /// Id that the provider gives to the call.
     pub(crate) id: Option<String>,
@@ -120,7 +120,7 @@ pub(crate) struct ScriptedError {
     pub(crate) request_id: Option<String>,
     /// Time that the provider asks to wait before a retry, in milliseconds.
     pub(crate) retry_after_ms: Option<u64>,
-    /// Number of attempts of this call that fail. Default: all attempts fail.
+    /// Number of attempts that fail before an attempt of this call succeeds. Default: all attempts fail.
     pub(crate) times: Option<u32>,
 }
 
@@ -154,8 +154,8 @@ impl ScriptedReply {
         Some(Usage { prompt_tokens: usage.prompt_tokens, completion_tokens: usage.completion_tokens })
     }
 
-    /// Returns the reason why this reply is invalid, or `None` if it is valid. The reason is a predicate such as "is
-    /// empty", to which the caller adds the subject.
+    /// Returns the reason why this reply is invalid, or `None` if it is valid. The reason has no subject, such as "is
+    /// empty: …". The caller adds the subject.
     pub fn problem(&self) -> Option<String> {
         if self.text.is_none() && self.calls.is_empty() && self.error.is_none() && self.chunks.is_none() {
             return Some("is empty: add `text`, `calls` or `error` (`\"text\": \"\"` is an empty reply)".into());
@@ -213,7 +213,7 @@ pub(crate) fn parse(text: &str, path: &Path) -> Result<Script, ModelError> {
     Ok(script)
 }
 
-/// Form of a script, which the beginning of the file determines.
+/// Form of a script. The beginning of the file determines the form.
 enum ScriptForm<'a> {
     Array,
     Key(&'a str),

@@ -1,4 +1,4 @@
-//! Helpers that send requests to a model like the runtime and collect all deltas.
+//! Helpers that send requests to a model in the same way as the runtime, and collect all deltas.
 
 use crate::server::Server;
 use agent_core::message::{CallId, Content, Digest, Dimensions, Media, Message, Part, Role, ToolCall, ToolResult};
@@ -131,7 +131,7 @@ impl MediaSource for CountingMedia {
     }
 }
 
-/// Builds a media item with the given size.
+/// Builds a media item whose content has the given number of bytes.
 pub(crate) fn media_item(name: &str, mime_type: &str, size: u64) -> Media {
     let digest = Digest::from_sha256([u8::try_from(name.len()).unwrap(); 32]);
     let dimensions = mime_type.starts_with("image/").then_some(Dimensions { width: 640, height: 480 });

@@ -45,7 +45,8 @@ async fn m5_an_unknown_model_is_reported_with_similar_names() {
     let server = Server::start(vec![vec![json("404 Not Found", &body)], vec![json("200 OK", &list)]]);
     insta::assert_snapshot!(message(&failure(&model(&server), &simple_request()).await, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 404 (`model_not_found`): The model `some/model` does not exist. The server has no model `some/model`, or the key does not allow it. The most similar names that it lists: `test/some/model-2`, `test/some-model`");
     assert_eq!(server.requests()[1].line, "GET /v1/models HTTP/1.1");
-    // Ollama's message. The server does not respond to the request for its list, so the client stops waiting for it.
+    // The message comes from Ollama. The server does not respond to the request for its list of models, so the client
+    // stops waiting for the list.
     let body =
         json!({ "error": { "message": "model \"some/model\" not found, try pulling it first", "type": "api_error" } });
     let server = Server::start(vec![vec![json("404 Not Found", &body)], vec![Step::AwaitClose]]);
@@ -81,7 +82,7 @@ async fn m5_a_web_page_instead_of_a_model_is_reported() {
     insta::assert_snapshot!(message(&error, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 502: 502 Bad Gateway nginx. Try again later, or use another model");
 }
 
-/// M3: a `Retry-After` header is read in seconds and as a date. An exhausted quota is not retryable.
+/// M3: a `Retry-After` header can contain seconds or a date. An exhausted quota is not retryable.
 #[tokio::test]
 async fn m3_retry_after_is_read() {
     let body = json!({ "error": { "message": "Rate limit reached", "type": "tokens", "code": "rate_limit_exceeded" } })
@@ -139,8 +140,8 @@ async fn m5_other_provider_errors_are_explained() {
         ");
 }
 
-/// An endless error body is read only up to a maximum size and for a maximum time, and the message quotes only its
-/// beginning.
+/// The endless body of an error response is read only up to a maximum size and for a maximum time, and the error
+/// message quotes only the beginning of the body.
 #[tokio::test]
 async fn m5_an_endless_error_is_truncated() {
     let head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\n\r\n".to_vec();
@@ -184,7 +185,7 @@ async fn row16_a_key_in_a_response_is_never_shown() {
     ];
     for (index, page) in pages.into_iter().enumerate() {
         let error = failure(&model(&Server::always(vec![page])), &simple_request()).await;
-        // Truncation must not leave a visible part of the key either.
+        // If the message is truncated inside the key, no part of the key may remain visible.
         assert!(!format!("{error} {error:?}").contains("sk-canary"), "{index}: {error:?}");
     }
     let document = json!({

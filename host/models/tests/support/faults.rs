@@ -152,7 +152,7 @@ async fn row31_an_error_in_the_middle_of_a_stream_is_classified_by_its_code() {
 }
 
 #[tokio::test]
-async fn row31_a_200_with_an_error_in_its_body_is_an_error() {
+async fn row31_a_response_with_status_200_and_an_error_in_its_body_is_an_error() {
     let body =
         json!({ "error": { "message": "The model is overloaded.", "type": "server_error", "code": "overloaded" } });
     for step in [json("200 OK", &body), answer("200 OK", &[("content-type", "text/event-stream")], body.to_string())] {

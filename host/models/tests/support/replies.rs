@@ -74,8 +74,8 @@ async fn m1_a_json_document_is_a_reply() {
     );
 }
 
-/// M1, L21: thinking and parallel calls are decoded from a stream, and the data that the provider requires is sent
-/// back.
+/// M1, L21: thinking and parallel calls are decoded from a stream, and the next request contains the data that must be
+/// sent back to the provider.
 #[tokio::test]
 async fn m1_calls_are_decoded_and_provider_data_is_sent_back() {
     let delta = |delta: Value| chunk(format!("data: {}\n\n", json!({ "choices": [{ "index": 0, "delta": delta }] })));
@@ -138,8 +138,8 @@ async fn several_requests_use_the_same_connection() {
     assert_eq!(connections, [0; 5]);
 }
 
-/// L29: dropping the future closes the connection within 100 ms, both before and during the response. On a busy machine
-/// the test may be scheduled late, so the test uses the shortest of three measured times.
+/// L29: dropping the future closes the connection within 100 ms, both before and during the response. On a busy
+/// machine, the operating system may run the test late, so the test uses the shortest of three measured times.
 #[tokio::test]
 async fn l29_dropping_the_call_closes_the_connection_at_once() {
     let before_response = vec![Step::AwaitClose];
@@ -202,8 +202,8 @@ async fn a_stalled_receiver_delays_the_reply_until_the_total_timeout() {
     drop(receiver);
 }
 
-/// M2: the window and the price come from the configuration or, if it contains none, from the table of known models. An
-/// unknown model has a window of 32,768 tokens and no price.
+/// M2: the window and the price of a model come from the configuration or, if they are not configured, from the table
+/// of known models. An unknown model has a window of 32,768 tokens and no price.
 #[test]
 fn m2_model_info_comes_from_the_configuration_or_the_known_models() {
     let info = |name: &str, config: ProviderConfig| {
@@ -270,7 +270,7 @@ async fn configured_headers_and_queries_are_sent() {
     let request = server.requests().remove(0);
     assert_eq!(request.line, "POST /v1/chat/completions?api-version=1 HTTP/1.1");
     assert_eq!((request.header("api-key"), request.header("authorization")), (Some("other-canary"), None));
-    // The base URL may also be the complete address of the API.
+    // The base URL may also be the complete address of the endpoint, including `/chat/completions`.
     let complete_address = format!("{}/chat/completions/", server.base_url());
     ask(&model_of(config(&complete_address)), &simple_request()).await.0.unwrap();
     let request = server.requests().remove(1);

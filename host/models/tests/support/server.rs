@@ -6,8 +6,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A step of the server's response to one request. The connection stays open for the next request unless a step closes
-/// it.
+/// One step of the server's response to a request. The connection stays open for the next request unless a step closes
+/// the connection.
 #[derive(Clone)]
 pub(crate) enum Step {
     /// Sends these bytes.
@@ -186,7 +186,8 @@ fn perform(step: &Step, stream: &mut TcpStream, closed: &Sender<Instant>) -> boo
         }
         Step::AwaitClose => {
             let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
-            // The client sends nothing else before it closes the connection.
+            // In this step, the client sends nothing more, so the next read returns when the client closes
+            // the connection.
             if matches!(stream.read(&mut [0; 1]), Ok(0)) || stream.take_error().is_ok_and(|error| error.is_some()) {
                 let _ = closed.send(Instant::now());
             }
@@ -203,7 +204,7 @@ fn read_head(stream: &mut TcpStream, connection: usize) -> Option<(Request, usiz
         let mut byte = [0];
         stream.read_exact(&mut byte).ok()?;
         head.push(byte[0]);
-        // A TLS handshake gets the same response as from an HTTP server without TLS.
+        // A TLS handshake does not begin with a letter. Respond to it as an HTTP server without TLS does.
         if !head[0].is_ascii_alphabetic() {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n");
             return None;

@@ -60,7 +60,7 @@ async fn m5_a_connection_that_is_never_accepted_times_out() {
     assert!(cause(&error) == Unreachable::Timeout && error.retryable(), "{error:?}");
 }
 
-/// After two lost connections, the next request of the same client succeeds over a new connection.
+/// After a client has lost two connections, its next request succeeds over a new connection.
 #[tokio::test]
 async fn m3_a_lost_connection_is_not_reused() {
     let server = Server::start(vec![vec![Step::Close], vec![Step::AwaitClose], streamed("hello")]);

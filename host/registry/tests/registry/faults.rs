@@ -1,4 +1,4 @@
-//! Row 23: downloads that are interrupted, changed, redirected or too large, or that need a login.
+//! Row 23: tests of downloads that are interrupted, changed, redirected or too large, or for which a login is required.
 
 use crate::registry::TestRegistry;
 use crate::{TestClient, component};
@@ -45,8 +45,8 @@ async fn download_is_resumed_by_another_process() {
     assert_eq!(ranges(&registry), ["100004-"]);
 }
 
-/// The part from an earlier attempt is verified together with the other parts. If the earlier part was damaged,
-/// everything is downloaded again.
+/// The part that an earlier attempt downloaded is verified together with the later parts. If it was damaged, everything
+/// is downloaded again.
 #[tokio::test]
 async fn damaged_partial_download_is_discarded() {
     let (registry, reference, bytes) = with_plugin().await;

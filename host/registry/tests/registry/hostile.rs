@@ -37,7 +37,8 @@ async fn secrets_in_error_responses_are_not_shown() {
     }
 }
 
-/// Uploads and logins are only sent to addresses that the registry may name.
+/// Uploads and logins are not sent to an address without TLS that a registry names, unless the address is on
+/// this machine.
 #[tokio::test]
 async fn uploads_and_logins_are_sent_to_allowed_addresses_only() {
     let (registry, reference) = with_plugin().await;
@@ -63,7 +64,7 @@ async fn with_strange_tags() -> (TestRegistry, String) {
     (registry, reference)
 }
 
-/// Invalid tags are ignored, because tags are shown in messages.
+/// Invalid tags are ignored and are not shown in messages.
 #[tokio::test]
 async fn invalid_tags_are_not_shown() {
     let (_registry, reference) = with_strange_tags().await;
@@ -75,7 +76,7 @@ async fn invalid_tags_are_not_shown() {
     assert!(error.contains("are: 1.0.0") && !error.contains(['\u{1b}', '\u{202e}']), "{error}");
 }
 
-/// An invalid tag is never the newest version, because tags are used in URLs.
+/// An invalid tag is never chosen as the newest version and is therefore never inserted into a URL.
 #[tokio::test]
 async fn invalid_tag_is_not_the_newest_version() {
     let (registry, reference) = with_strange_tags().await;
@@ -85,8 +86,8 @@ async fn invalid_tag_is_not_the_newest_version() {
     assert!(requests.contains("/manifests/1.0.0") && !requests.contains("9.9.9"), "{requests}");
 }
 
-/// Row 23: a signature that contains the id of the trusted key, but was made with another key, is not accepted. Such a
-/// signature does not hide a valid signature.
+/// Row 23: a signature that contains the id of the trusted key, but was made with another key, is not accepted. A valid
+/// signature is found even if such a signature exists.
 #[tokio::test]
 async fn signature_with_a_copied_key_id_is_refused() {
     let (registry, client) = (TestRegistry::start(), TestClient::new());

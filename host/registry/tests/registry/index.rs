@@ -56,7 +56,7 @@ async fn index_version_keeps_its_content() {
     add(&client, &host, &facts, 10).await.expect("adding the same version again succeeds");
     let error = add(&client, &host, &facts, 11).await.expect_err("it is refused");
     assert!(error.contains("raise `version`"), "{error}");
-    // Other artifacts in the repository are not treated as entries.
+    // Artifacts in the repository that are not index entries are ignored.
     registry.put_manifest("team/index", "plugin-nonsense", ("application/json", b"[]".to_vec()));
     registry.put_manifest("team/index", "latest", ("application/json", b"{}".to_vec()));
     let index = Reference::parse(&format!("{host}/team/index")).expect("the reference is valid");

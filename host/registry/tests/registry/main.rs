@@ -1,5 +1,5 @@
-//! Tests of P11 and row 23 with a local registry that can be made to fail. A client must get the requested content or
-//! an error.
+//! Tests of P11 and row 23 with a local registry that can be made to fail. Whatever the registry does, a client must
+//! get either the requested content or an error.
 
 mod faults;
 mod hostile;
@@ -85,7 +85,7 @@ fn component(size: usize) -> Vec<u8> {
     (0..size).map(|index| (index % 251) as u8).collect()
 }
 
-/// P11: a push writes the layout of the wasm OCI artifact. Equal components have equal manifests, and nothing is
+/// P11: a push writes an OCI artifact in the CNCF's Wasm format. Equal components have equal manifests, and nothing is
 /// uploaded twice.
 #[tokio::test]
 async fn pushed_plugin_is_a_wasm_artifact_and_can_be_fetched() {
@@ -124,7 +124,8 @@ async fn pushed_plugin_is_a_wasm_artifact_and_can_be_fetched() {
     assert_eq!(other.partial_sizes(), [0_u64; 0], "no incomplete download is left");
 }
 
-/// P11: the content of a version tag is not replaced unless requested. Other tags can be moved to other content.
+/// P11: the content of a version tag is not replaced unless requested. Tags that are not versions can be moved to
+/// other content.
 #[tokio::test]
 async fn version_is_not_overwritten_by_default() {
     let (registry, client) = (TestRegistry::start(), TestClient::new());

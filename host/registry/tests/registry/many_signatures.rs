@@ -92,7 +92,8 @@ impl SignedPlugin {
     }
 }
 
-/// If the list contains the key of each signature, the valid signature among 10,000 signatures is read first.
+/// If the list names the key of each signature, the valid signature is read first, even if there are 10,000
+/// other signatures.
 #[tokio::test]
 async fn valid_signature_among_ten_thousand_is_found_quickly() {
     let signed_plugin = SignedPlugin::new().await;
@@ -105,8 +106,8 @@ async fn valid_signature_among_ten_thousand_is_found_quickly() {
     assert!(requests.len() < 100, "{} requests", requests.len());
 }
 
-/// If the list does not contain keys, or invalid signatures claim the trusted key, the signatures on all pages are
-/// read.
+/// If the list does not name the keys of signatures, or names the trusted key for invalid signatures, the signatures on
+/// all pages are read.
 #[tokio::test]
 async fn signature_is_found_if_keys_in_the_list_are_missing_or_false() {
     let signed_plugin = SignedPlugin::new().await;
@@ -118,13 +119,14 @@ async fn signature_is_found_if_keys_in_the_list_are_missing_or_false() {
     signed_plugin.assert_found().await;
     signed_plugin.registry.set(|faults| faults.referrers_per_page = Some(50));
     signed_plugin.assert_found().await;
-    // In a registry without a list of referrers, the index gives the same result.
+    // If the registry does not list referrers, the signature is found through the index.
     signed_plugin.registry.set(|faults| faults.referrers = false);
     signed_plugin.sign().await;
     signed_plugin.assert_found().await;
 }
 
-/// A signature by the trusted key for another repository does not end the search.
+/// If the trusted key signed the plugin for another repository, the search does not accept this signature
+/// and continues.
 #[tokio::test]
 async fn signature_for_another_repository_does_not_end_the_search() {
     let signed_plugin = SignedPlugin::new().await;
@@ -144,7 +146,7 @@ async fn signature_for_another_repository_does_not_end_the_search() {
 
 /// A search that exceeds the size limit stops and reports that it stopped early.
 #[tokio::test]
-async fn stopped_search_is_reported() {
+async fn search_that_stops_early_is_reported() {
     let signed_plugin = SignedPlugin::new().await;
     signed_plugin.registry.set(|faults| faults.hide_annotations = true);
     signed_plugin.add_untrusted_signatures(1_300, (None, 60_000));

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use url::Url;
 
-/// The next response of one of several servers.
+/// A response that one of the test servers sends.
 #[derive(Clone, Debug)]
 enum ServerResponse {
     /// Redirects to the server with the number `to`.
@@ -26,7 +26,7 @@ enum ServerResponse {
         realm: usize,
     },
     Token(&'static str),
-    /// Accepts an upload, which continues at the server with this number.
+    /// Accepts the start of an upload and names the server with this number as the one to which the bytes must be sent.
     UploadAt(usize),
     Nothing,
     Json(&'static str),
@@ -126,7 +126,7 @@ fn http_response(response: ServerResponse, addresses: &[SocketAddr], server: usi
     reply.expect("the response is valid")
 }
 
-/// Returns the numbers of the servers that received a text.
+/// Returns the numbers of the servers that received a request that contains `text`.
 fn receivers_of(seen: &[ReceivedRequest], text: &str) -> Vec<usize> {
     let mut servers: Vec<_> = seen.iter().filter(|seen| seen.request.contains(text)).map(|seen| seen.server).collect();
     servers.dedup();
@@ -150,7 +150,7 @@ async fn redirect_target_gets_no_login() {
         let seen = servers.seen();
         assert_eq!((receivers_of(&seen, BASIC), receivers_of(&seen, PASSWORD)), (vec![], vec![]), "{seen:?}");
     }
-    // A response after a redirect back to the registry is not trusted either.
+    // If the other server redirects back to the registry, the response is not trusted either.
     servers.set(0, &[redirect(2), ServerResponse::Basic]);
     servers.set(2, &[redirect(0)]);
     servers.client().fetch(&servers.reference(0)).await.expect_err("it is refused");
@@ -167,7 +167,8 @@ async fn login_is_not_sent_after_a_redirect() {
         servers.client().fetch(&servers.reference(0)).await.expect_err("it is refused");
         assert_eq!(receivers_of(&servers.seen(), BASIC), [0]);
     }
-    // The registry requires a login and then redirects the upload to another server, which requires a login too.
+    // The registry requires a login and then redirects the upload to another server, which also requires a login but
+    // does not receive it.
     servers.set(
         0,
         &[ServerResponse::Basic, ServerResponse::Nothing, ServerResponse::Nothing, ServerResponse::UploadAt(2)],
@@ -266,7 +267,7 @@ fn every_credential_is_sent_to_its_own_origin_only() {
         .build()
         .expect("the runtime is created");
     let servers = runtime.block_on(Servers::start(4));
-    // PROPTEST_CASES can raise the number of cases.
+    // The environment variable PROPTEST_CASES can raise the number of cases.
     let cases = ProptestConfig::default().cases.max(400);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
         failure_persistence: None,

@@ -1,4 +1,4 @@
-//! A registry over HTTP on loopback with configurable faults. The end-to-end tests use it too.
+//! A registry over HTTP on loopback with configurable faults. The end-to-end tests use this registry too.
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -8,23 +8,23 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Faults and requirements of the registry.
+/// Faults that the test registry simulates, and requirements for requests to it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
-    /// Numbers of bytes after which the next blob responses end. Each number applies to one response, and further
+    /// For each of the next responses with a blob, the number of bytes after which the registry interrupts it. Later
     /// responses are complete.
     pub cut_after: Vec<usize>,
-    /// Whether requested ranges of blobs are ignored.
+    /// Whether the registry ignores the `Range` header of requests for blobs and sends the whole blob.
     pub ignore_ranges: bool,
     /// Flips a bit in each blob that is larger than this size in bytes.
     pub flip_blobs_over: Option<usize>,
     /// Number of spaces to add to each manifest.
     pub pad_manifests: usize,
-    /// Redirects blobs to this origin, with the same path.
+    /// Redirects requests for blobs to the same path at this origin.
     pub redirect_blobs: Option<String>,
     /// Required user name and password.
     pub login: Option<(String, String)>,
-    /// Whether the login is exchanged for tokens.
+    /// Whether clients must exchange the login for a token.
     pub tokens: bool,
     /// Whether the registry lists referrers.
     pub referrers: bool,
@@ -32,8 +32,8 @@ pub(crate) struct Faults {
     pub referrers_per_page: Option<usize>,
     /// Whether referrers are listed without the annotations of their manifests.
     pub hide_annotations: bool,
-    /// Status and `Retry-After` header of the next responses. The messages of these responses repeat the request's
-    /// credential.
+    /// Status and `Retry-After` header of the next responses. The message in each of these responses repeats the
+    /// credential from the request.
     pub refuse: Vec<(u16, &'static str)>,
     /// Number of manifest responses that are interrupted in the middle.
     pub cut_manifests: usize,
@@ -137,7 +137,7 @@ impl TestRegistry {
         all.map(|((_, name), (_, bytes))| (name.clone(), bytes.clone())).collect()
     }
 
-    /// Stores a manifest or an index under a name and its digest, as a client with other tools could.
+    /// Stores a manifest or an index under a name and its digest, as a client other than this crate could do.
     pub(crate) fn put_manifest(&self, repository: &str, name: &str, (media_type, bytes): (&str, Vec<u8>)) {
         let digest = agent_plugins::digest_of(&bytes).to_string();
         let stored = (media_type.to_owned(), Bytes::from(bytes));
@@ -292,7 +292,7 @@ fn blob(contents: &mut Contents, key: &(String, String), range: &str, path: &str
 /// Returns a body that sends one part and then interrupts the connection.
 fn interrupted_body(piece: Bytes) -> Body {
     let pieces = futures::stream::iter([Ok(piece), Err(std::io::Error::other("cut"))]);
-    // The first part must be sent before the connection ends.
+    // Wait before the error, so that the first part is sent before the connection ends.
     Body::from_stream(futures::StreamExt::then(pieces, |piece| async move {
         if piece.is_err() {
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;

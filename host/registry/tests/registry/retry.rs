@@ -18,7 +18,8 @@ fn listening_client() -> (TestClient, Arc<Mutex<Vec<RetryNotice>>>) {
     (TestClient { registry: client, ..TestClient::new() }, notices)
 }
 
-/// A delay that the server requests is respected. If the server requests no delay, the delays grow.
+/// If the server requests a delay, the client waits for at least this time. Otherwise, each delay is longer than the
+/// previous one.
 #[tokio::test]
 async fn requests_to_busy_servers_are_retried() {
     let (registry, (client, notices)) = (TestRegistry::start(), listening_client());
@@ -59,7 +60,7 @@ async fn retries_are_limited() {
     assert!(notices.lock().expect("the lock is not poisoned").is_empty());
 }
 
-/// An upload with an unknown result starts again with a new upload session, unless all bytes have arrived.
+/// If the result of an upload is unknown, the client starts a new upload session, unless all bytes have arrived.
 #[tokio::test]
 async fn failed_uploads_start_again() {
     let (registry, (client, notices)) = (TestRegistry::start(), listening_client());

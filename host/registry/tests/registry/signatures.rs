@@ -35,8 +35,8 @@ pub(crate) async fn fetch_and_verify(client: &TestClient, trust: &Trust, referen
     trust.verify(&repository, &fetched.bytes, &claims, &fetched.signatures).map_err(|error| error.to_string())
 }
 
-/// A signature is found among signatures by other keys, in both kinds of registries. The fallback list is an image
-/// index.
+/// A signature is found among signatures by other keys, both in registries that list referrers and in those that do
+/// not. In the latter, the list of signatures is an image index.
 #[tokio::test]
 async fn signatures_are_found_with_and_without_referrers() {
     for referrers in [false, true] {
@@ -70,7 +70,7 @@ async fn signatures_are_found_with_and_without_referrers() {
     }
 }
 
-/// All signatures that are attached at the same time are found.
+/// If several signatures are attached at the same time, all of them are found.
 #[tokio::test]
 async fn concurrent_signatures_are_all_found() {
     let (registry, client) = (TestRegistry::start(), TestClient::new());
@@ -122,7 +122,7 @@ async fn signature_lost_from_the_index_is_still_found() {
     assert_eq!(list["manifests"].as_array().map(Vec::len), Some(3), "{list}");
 }
 
-/// A signature is not accepted for another repository or another component.
+/// A signature for one component in one repository is not accepted for another component or in another repository.
 #[tokio::test]
 async fn signature_is_not_valid_for_other_content() {
     let (registry, client, team) = (TestRegistry::start(), TestClient::new(), key());
