@@ -286,7 +286,7 @@ impl Sandbox {
 }
 
 impl CallSpec {
-    /// Makes the call wait in the queue of the lane for context builders.
+    /// Runs the call in the lane of context builders, which has no limit on the number of waiting calls.
     fn in_builder_lane(self) -> Self {
         Self { lane: LaneName::Builders, ..self }
     }

@@ -36,7 +36,7 @@ impl PluginSetup {
         Self { plugin, grants, unmet, guessed, limits: limits.bounded(), trial: None, secrets }
     }
 
-    /// Adds all secrets of the agent, so that they are removed from the data that servers send to the plugin.
+    /// Adds these secrets of the agent to the secrets that are removed from the data that servers send to the plugin.
     #[must_use]
     pub fn with_secrets(self, secrets: &Arc<KnownSecrets>) -> Self {
         let secrets = match self.grants.secrets.is_empty() {

@@ -1,4 +1,5 @@
-//! The functions that change granted trees without opening a file. A refused change is recorded as a denial (P6).
+//! The WASI functions that change a granted tree without opening a file, for example by creating a directory. A refused
+//! change is recorded as a denial (P6).
 
 use super::{FILESYSTEM, FilesView, Handle, HasFiles, action_on};
 use crate::file_trees::{Times, TreeChange, TreeRefusal};

@@ -1,4 +1,4 @@
-//! The values of one bucket. Checks each operation against the grant and the limits, and counts and records it.
+//! The values of one bucket. Each operation is checked against the grant and the limits, counted and recorded.
 
 use super::Problem;
 use crate::grants::key_value_denied;
@@ -97,7 +97,8 @@ impl Values {
         Ok(swapped)
     }
 
-    /// Checks and counts an operation on a key. Returns the key without secrets, as it is stored.
+    /// Checks and counts an operation on a key. Returns the key under which the value is stored: the guest's key
+    /// without secrets.
     fn checked_key<'k>(&self, key: &'k str) -> Result<Cow<'k, str>, Problem> {
         self.count()?;
         check_key(key)?;
@@ -105,7 +106,7 @@ impl Values {
         if redaction.is_empty() { Ok(Cow::Borrowed(key)) } else { Ok(Cow::Owned(redaction.whole(key.to_owned()))) }
     }
 
-    /// Checks the current grant and counts the operation.
+    /// Checks that the grant is still in force, and counts the operation.
     fn count(&self) -> Result<(), Problem> {
         self.check()?;
         if self.record.count_value_operation() < KEY_VALUE_OPERATIONS {
