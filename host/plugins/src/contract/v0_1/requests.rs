@@ -83,8 +83,8 @@ pub(crate) fn step_out(request: &StepRequest) -> step_context::Request {
     }
 }
 
-/// Checks and converts sections: their number is limited, their names must be unique, and the total size of their texts
-/// is at most `bytes` bytes.
+/// Checks and converts the sections of a prompt. Fails if there are too many sections, if two have the same name, or if
+/// their texts have more than `bytes` bytes in total.
 pub(crate) fn sections_in(
     sections: Vec<context_builder::Section>,
     bytes: usize,
