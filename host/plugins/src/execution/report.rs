@@ -8,20 +8,22 @@ use agent_core::tool::CallCost;
 use serde::Serialize;
 use std::io;
 
-/// The result of a call with its cost and its side effects. The cost is known even if the call failed (P8).
+/// The result of a call, with the cost and the side effects of the call. The cost is reported even if the call
+/// failed (P8).
 #[derive(Debug)]
 pub struct CallReport<T> {
     /// The result of the call, or the reason why the call failed.
     pub result: Result<T, CallFailure>,
-    /// The time, memory and other resources that the call used.
+    /// The time, the memory and the other resources that the call used.
     pub cost: CallCost,
-    /// The accesses that the guest was denied.
+    /// The denials of the call: what the guest tried to use without permission.
     pub denials: Vec<Denial>,
-    /// The amount of the guest's log that was dropped.
+    /// How much of the guest's log was dropped.
     pub lost_log: LostLog,
-    /// The recorded results of the guest's host calls. None if the guest made no host call that is recorded.
+    /// The recorded results of the host functions that the guest called. None if the guest called no host function
+    /// whose results are recorded.
     pub answers: Option<Box<HostCallLog>>,
-    /// In a replay, the differences between the files after the replay and the files after the original call.
+    /// In a replay, the differences between the files after the replayed call and the files after the original call.
     pub effects: Vec<String>,
 }
 

@@ -285,7 +285,8 @@ impl Reader {
         kind.map(|kind| self.shape(&kind, levels)).transpose()
     }
 
-    /// The error type of a constructor that returns a `result`. None if the values of the error type are not data.
+    /// The `result` type that a constructor returns, with its error type only. The error type is omitted if its values
+    /// are not data. None if the constructor does not return a `result`.
     fn failure_of(&mut self, kind: &Type) -> Option<Shape> {
         let Type::Result(result) = kind else { return None };
         let error = result.err().and_then(|kind| self.shape(&kind, MAX_LEVELS).ok());
