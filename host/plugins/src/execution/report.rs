@@ -28,7 +28,7 @@ pub struct CallReport<T> {
 }
 
 impl<T> CallReport<T> {
-    /// The report of a call for which the host returned a result before the guest ran.
+    /// Creates the report of a call for which the host has a result without running the guest.
     pub(crate) fn returned_early(answer: T) -> Self {
         Self {
             result: Ok(answer),
@@ -40,7 +40,7 @@ impl<T> CallReport<T> {
         }
     }
 
-    /// The report of a call that was refused before the guest ran.
+    /// Creates the report of a call that was refused before the guest ran.
     pub(crate) fn refused(failure: CallFailure) -> Self {
         Self {
             result: Err(failure),
@@ -54,7 +54,7 @@ impl<T> CallReport<T> {
 }
 
 impl<A: Serialize, E: Serialize> CallReport<Result<A, E>> {
-    /// Adds the size of the result, encoded as JSON, to the cost.
+    /// Records in the call's cost how large the result is when it is encoded as JSON.
     pub(crate) fn with_result_bytes(mut self) -> Self {
         let bytes = match &self.result {
             Ok(Ok(answer)) => json_bytes(answer),
@@ -66,7 +66,7 @@ impl<A: Serialize, E: Serialize> CallReport<Result<A, E>> {
     }
 }
 
-/// The size of a value encoded as JSON, in bytes.
+/// The size of a value when it is encoded as JSON, in bytes.
 pub(crate) fn json_bytes(value: &impl Serialize) -> usize {
     struct Count(usize);
     impl io::Write for Count {
@@ -80,7 +80,7 @@ pub(crate) fn json_bytes(value: &impl Serialize) -> usize {
         }
     }
     let mut count = Count(0);
-    // All types of this crate can be written as JSON, so this does not fail.
+    // Encoding never fails, because all types of this crate can be written as JSON.
     let _ = serde_json::to_writer(&mut count, value);
     count.0
 }
