@@ -263,7 +263,7 @@ mod tests {
         assert!(matches!(&error, TreeError::LinkBelowWriteGrant(path) if *path == docs), "{error}");
     }
 
-    // Row 39: a grant cannot be redirected even after the user has replaced the granted directory.
+    // Row 39: if the user replaces a granted directory, the grant refers to the new directory.
     #[test]
     fn row_39_folder_replaced_by_the_user_is_opened_again() {
         let folder_guard = tempfile::tempdir().expect("a temporary folder");

@@ -1,10 +1,10 @@
-//! The port through which plugins read and store the media of sessions.
+//! The port through which plugins read and store the media items of sessions.
 
 use super::PortError;
 use crate::text::cut;
 use agent_core::message::{Digest, Media};
 
-/// Reads and stores the media of sessions.
+/// Reads and stores the media items of sessions.
 #[async_trait::async_trait]
 pub trait MediaPort: Send + Sync {
     /// Returns the description of a media item, or None if the item does not belong to this session.
