@@ -67,7 +67,7 @@ const INVISIBLE: [char; 10] = [
     '\u{feff}',
 ];
 
-/// Whether a request body that has not been read yet is known to contain data.
+/// What is known about the size of a request body that has not been read yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodySize {
     /// The body has at least one byte.
