@@ -76,7 +76,7 @@ pub enum InterfaceProblem {
     Version {
         /// Name of the incompatible interface, with its version.
         name: String,
-        /// Advice for the user.
+        /// How the user can solve the problem.
         advice: &'static str,
     },
     /// The host's version of the package has no such interface.
@@ -95,7 +95,7 @@ pub enum InterfaceProblem {
         name: String,
         /// The versions that the host implements.
         known: String,
-        /// Advice for the user.
+        /// How the user can solve the problem.
         advice: &'static str,
     },
     /// The component imports interfaces that this host does not know.

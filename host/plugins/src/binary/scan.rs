@@ -1,6 +1,7 @@
 //! Reads a component's imports and exports from its bytes before the component is compiled. The scan runs in the child
 //! process that examines components, after the module `structure` has checked the limits on the component's structure.
-//! The host process itself reads only section headers and the names of imports and exports.
+//! The host process itself reads only the headers of the outermost sections, the manifest, and the names of
+//! imports and exports.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

@@ -56,7 +56,7 @@ pub enum StructureProblem {
     /// There are too many imports or exports.
     #[error("it has more than {most} {what} at one level (`component_interfaces` under [host.limits])")]
     Interfaces {
-        /// The counted items: `imports` or `exports`.
+        /// The kind of items that are too many: `imports` or `exports`.
         what: String,
         /// The value of the exceeded limit.
         most: usize,
@@ -64,7 +64,7 @@ pub enum StructureProblem {
     /// A core module has too many imports or exports.
     #[error("one of its core modules has more than {most} {what}")]
     CoreInterfaces {
-        /// The counted items: `imports` or `exports`.
+        /// The kind of items that are too many: `imports` or `exports`.
         what: String,
         /// The value of the exceeded limit.
         most: usize,

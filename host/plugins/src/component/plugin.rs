@@ -132,7 +132,8 @@ impl LoadedPlugin {
         &self.facts.tools
     }
 
-    /// The needs in the plugin's manifest that these grants do not cover at all (P6).
+    /// The needs in the plugin's manifest that these grants do not cover (P6). A need for write access is one of them
+    /// even if read access is granted.
     pub fn unmet(&self, grants: &Grants) -> Vec<UnmetNeed> {
         grants::unmet(self.manifest(), grants)
     }

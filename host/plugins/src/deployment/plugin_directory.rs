@@ -52,7 +52,7 @@ pub struct DirectoryContents {
 /// A component file and the result of loading it.
 struct WatchedFile {
     stamp: Stamp,
-    /// Time at which a scan first found the file's current stamp.
+    /// Time at which the host last noticed a change that concerns this file.
     since: Instant,
     status: FileStatus,
 }

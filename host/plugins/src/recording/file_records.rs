@@ -56,13 +56,13 @@ pub struct FileStat {
     pub size: u64,
     /// Number of hard links.
     pub links: u64,
-    /// Time of the last access. None: the system does not provide it.
+    /// Time of the last access. None: the operating system does not provide it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accessed: Option<u64>,
-    /// Time of the last modification. None: the system does not provide it.
+    /// Time of the last modification. None: the operating system does not provide it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified: Option<u64>,
-    /// Time of creation. None: the system does not provide it.
+    /// Time of creation. None: the operating system does not provide it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<u64>,
 }

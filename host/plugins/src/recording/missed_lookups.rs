@@ -8,7 +8,7 @@ use crate::grants::UnmetNeed;
 use crate::limits::Limit;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The lookups that one call has made without getting what its plugin needs.
+/// The lookups of this kind that one call has made.
 #[derive(Default)]
 pub(crate) struct MissedLookups {
     trees: AtomicBool,

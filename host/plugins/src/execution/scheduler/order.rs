@@ -1,6 +1,6 @@
 //! The order in which guests get turns. The first waiting guest of the agent that has used the least time gets the next
-//! turn. An agent with a hundred guests gets no more processor time than an agent with one guest. Idle time is not
-//! credited to an agent.
+//! turn. An agent with a hundred guests gets no more processor time than an agent with one guest. An agent that had no
+//! guests for a while does not save that time for later.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -186,7 +186,7 @@ impl Order {
             }
         };
         let agent = &mut self.agents[index];
-        // Idle time is not credited to an agent.
+        // An agent that had no guests for a while does not save that time for later.
         if agent.turns == 0 && agent.waiting.is_empty() {
             agent.used = agent.used.max(now);
         }
