@@ -42,7 +42,7 @@ pub(crate) struct FileId {
 }
 
 impl From<&Stat> for FileId {
-    #[allow(clippy::unnecessary_cast, reason = "the fields have other widths on other systems")]
+    #[allow(clippy::unnecessary_cast, reason = "the integer types of the fields differ between operating systems")]
     fn from(stat: &Stat) -> Self {
         Self { device: stat.st_dev as u64, inode: stat.st_ino as u64 }
     }

@@ -200,7 +200,7 @@ impl Sandbox {
         let spec = call_spec(setup, (turn(scope), scope), setup.limits.builder_time, capabilities)
             .in_builder_lane()
             .with_request(request);
-        let request = requests::step_out(request);
+        let request = requests::step_request_out(request);
         self.shared
             .runner
             .run(spec, |mut store, record| async move {

@@ -35,7 +35,7 @@ impl KeyValueState {
 }
 
 /// A bucket that a guest has opened.
-#[allow(unreachable_pub, reason = "the generated bindings re-export it")]
+#[allow(unreachable_pub, reason = "the generated bindings re-export this type")]
 pub struct OpenBucket {
     values: Arc<Values>,
     /// The last key of each page that the guest has read. A numeric cursor of the interface's first draft is a position
@@ -44,7 +44,7 @@ pub struct OpenBucket {
 }
 
 /// A value that a guest has read for a compare-and-swap operation.
-#[allow(unreachable_pub, reason = "the generated bindings re-export it")]
+#[allow(unreachable_pub, reason = "the generated bindings re-export this type")]
 pub struct CasValue {
     values: Arc<Values>,
     key: String,

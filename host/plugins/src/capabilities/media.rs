@@ -30,13 +30,13 @@ impl MediaState {
 }
 
 /// A media item of the session that the guest has opened.
-#[allow(unreachable_pub, reason = "the generated bindings re-export it")]
+#[allow(unreachable_pub, reason = "the generated bindings re-export this type")]
 pub struct OpenMediaItem {
     media: Media,
 }
 
 /// A new media item that the guest is writing.
-#[allow(unreachable_pub, reason = "the generated bindings re-export it")]
+#[allow(unreachable_pub, reason = "the generated bindings re-export this type")]
 pub struct MediaItemWriter {
     mime_type: String,
     name: Option<String>,

@@ -309,7 +309,7 @@ fn open_key(directory: &Path, user: u32, access: FolderAccess) -> io::Result<[u8
     match file.persist_noclobber(&path) {
         Ok(_) => Ok(key),
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
-            read_key(&path, user).ok_or_else(|| io::Error::other(format!("{} is not a key", path.display())))
+            read_key(&path, user).ok_or_else(|| io::Error::other(format!("{} does not contain a valid key of the cache", path.display())))
         }
         Err(error) => Err(error.error),
     }
@@ -458,9 +458,9 @@ mod tests {
         drop(put(&cache, 3));
         assert!(older.get(&digests[0]).is_none(), "the oldest entry is deleted, even if it is for another engine");
         wait();
-        assert!(cache.get(&digests[2]).is_some(), "reading the second entry counts as a use");
+        assert!(cache.get(&digests[2]).is_some(), "entry 2 can be read, which counts as a use");
         drop(put(&cache, 4));
-        assert!(cache.get(&digests[3]).is_none(), "the third entry is deleted instead");
+        assert!(cache.get(&digests[3]).is_none(), "entry 3 is deleted, because it is the least recently used entry that is not in use");
         assert!(
             cache.get(&digests[1]).is_some() && cache.get(&digests[2]).is_some() && cache.get(&digests[4]).is_some()
         );

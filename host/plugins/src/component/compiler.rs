@@ -48,7 +48,7 @@ pub(crate) const MAX_MEMORY: usize = 2048 * MIB;
 const MIN_CODE: u64 = 16 * MIB as u64;
 
 /// The error if the child's output shows that the program file has been replaced with another version.
-const OTHER_VERSION: &str = "another version of this program has written it; restart this program";
+const OTHER_VERSION: &str = "the program file was replaced with another version; restart this program";
 
 /// The command that starts the compiler process: this program, with arguments that make it call [`serve_compiler`].
 #[derive(Clone, Debug)]
@@ -203,7 +203,7 @@ impl Compiled {
 
 /// Examines a component in this process. This function is used in tests, and in hosts that compile only
 /// trusted components.
-pub(crate) fn examine_here(bytes: &[u8], limits: &CompileLimits) -> Result<BytesFacts, CompilerError> {
+pub(crate) fn examine_without_child(bytes: &[u8], limits: &CompileLimits) -> Result<BytesFacts, CompilerError> {
     BytesFacts::read(bytes, limits.structure).map_err(|verdict| refusal(verdict, limits))
 }
 
@@ -299,7 +299,7 @@ fn is_external_signal(_: ExitStatus) -> bool {
 
 /// Writes the request to the child's input and reads the child's output.
 async fn exchange(child: &mut Child, parts: [&[u8]; 3], limits: &CompileLimits) -> io::Result<ChildOutput> {
-    let no_pipe = || io::Error::other("its pipes are missing");
+    let no_pipe = || io::Error::other("the pipes of the child process are missing");
     let mut input = child.stdin.take().ok_or_else(no_pipe)?;
     let output = child.stdout.take().ok_or_else(no_pipe)?;
     let mut errors = child.stderr.take().ok_or_else(no_pipe)?;
@@ -356,7 +356,7 @@ fn parse_output(
         return Err(CompilerError::Output("it is damaged"));
     }
     let Report { verdict, confinement } =
-        serde_json::from_slice(report).map_err(|_| CompilerError::Output("its report cannot be read"))?;
+        serde_json::from_slice(report).map_err(|_| CompilerError::Output("the report in it cannot be read"))?;
     report_missing_confinement(confinement);
     match verdict {
         Verdict::Compiled(facts) | Verdict::UnsupportedInterface(facts) => {
@@ -373,7 +373,7 @@ fn refusal(verdict: Verdict, limits: &CompileLimits) -> CompilerError {
         Verdict::NotCompiled(reason) => CompilerError::NotCompiled(clean(&reason, MAX_ERROR_OUTPUT as usize)),
         Verdict::CodeTooLarge { size } => CodeTooLarge { size, most: limits.code }.into(),
         Verdict::Compiled(_) | Verdict::UnsupportedInterface(_) => {
-            CompilerError::Output("its report contradicts itself")
+            CompilerError::Output("the report in it contradicts itself")
         }
     }
 }
@@ -385,7 +385,7 @@ fn report_missing_confinement(confinement: Confinement) {
         && !REPORTED.swap(true, Ordering::Relaxed)
     {
         tracing::info!(
-            "this system has no {missing}: the process that compiles components has limits on memory and time, but weaker confinement"
+            "this kernel has no {missing}: the process that compiles components is limited in memory and time, but less confined"
         );
     }
 }

@@ -95,7 +95,7 @@ pub(super) fn add_to_linker<T: HasFiles>(linker: &mut Linker<T>) -> Result<()> {
             (Ok((tree, file)), Ok(times)) => Ok(TreeChange::SetTimes { tree, file, times }),
             (Err(refusal), _) | (_, Err(refusal)) => Err(refusal),
         },
-        |target| record.dated_at(&target)
+        |target| record.times_changed_at(&target)
     );
     Ok(())
 }

@@ -129,7 +129,7 @@ async fn set_times(
     };
     let answer = files.answer_change(done, action);
     if let (Ok(()), PathTarget::At(location, _)) = (&answer, target) {
-        record.dated(&location);
+        record.times_changed(&location);
     }
     Ok(answer)
 }

@@ -115,7 +115,7 @@ async fn examine_in_process(
 ) -> Result<Examined, ExamineError> {
     let (context, time) = (Arc::clone(context), limits.time());
     let work = blocking(move || {
-        let facts = compiler::examine_here(&bytes, &limits)?;
+        let facts = compiler::examine_without_child(&bytes, &limits)?;
         let kinds = facts.check().map_err(LoadError::from)?;
         let failed = |error: wasmtime::Error| CompilerError::NotCompiled(reason(&error));
         let code = context.engine.precompile_component(&bytes).map_err(failed)?;

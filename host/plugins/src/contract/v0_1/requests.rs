@@ -70,7 +70,7 @@ pub(crate) async fn prompt_in(
     })
 }
 
-pub(crate) fn step_out(request: &StepRequest) -> step_context::Request {
+pub(crate) fn step_request_out(request: &StepRequest) -> step_context::Request {
     step_context::Request {
         lifecycle: lifecycle_out(request.lifecycle),
         scope: scope_out(&request.scope),

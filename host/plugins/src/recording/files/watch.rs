@@ -43,7 +43,7 @@ struct Watched {
     named: HashMap<TreePath, EntryKind>,
     overlay: Overlay,
     /// Files whose times the call has set.
-    dated: BTreeSet<TreePath>,
+    files_with_changed_times: BTreeSet<TreePath>,
     /// [`Extent::Partly`]: the record is full, so nothing more is recorded.
     extent: Extent,
 }
@@ -123,7 +123,7 @@ impl CallRecord {
             locations: HashMap::new(),
             known: BTreeMap::new(),
             overlay: Overlay::default(),
-            dated: BTreeSet::new(),
+            files_with_changed_times: BTreeSet::new(),
             extent: Extent::Whole,
         };
         for (location, found) in known {
@@ -267,9 +267,9 @@ impl CallRecord {
     }
 
     /// Records that the call set the times of the file to which a resolved path leads.
-    pub(crate) fn dated_at(&self, targets: &[PathTarget]) {
+    pub(crate) fn times_changed_at(&self, targets: &[PathTarget]) {
         if let [PathTarget::At(location, _)] = targets {
-            self.dated(location);
+            self.times_changed(location);
         }
     }
 
@@ -298,12 +298,12 @@ impl CallRecord {
     }
 
     /// Records that the call set the times of a file.
-    pub(crate) fn dated(&self, location: &TreePath) {
+    pub(crate) fn times_changed(&self, location: &TreePath) {
         self.files.with(|watched| {
             if let Origin::Before(original) = watched.overlay.origin(location)
                 && watched.known.contains_key(&original)
             {
-                watched.dated.insert(original);
+                watched.files_with_changed_times.insert(original);
             }
         });
     }

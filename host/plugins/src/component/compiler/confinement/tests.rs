@@ -10,7 +10,7 @@ const ALONE: &str = "AGENT_HOST_TEST_ALONE";
 
 /// Returns true in a process that may confine itself. In the process of the test runner, starts the same test in a new
 /// process from a shell that has opened a file, checks that the new process succeeds, and returns false.
-fn is_alone(test: &str) -> bool {
+fn is_own_process(test: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
         return true;
     }
@@ -36,7 +36,7 @@ fn done() {
 // another descriptor.
 #[test]
 fn inherited_descriptors_are_closed() {
-    if !is_alone("inherited_descriptors_are_closed") {
+    if !is_own_process("inherited_descriptors_are_closed") {
         return;
     }
     let inherited = std::path::Path::new("/proc/self/fd/9");
@@ -50,7 +50,7 @@ fn inherited_descriptors_are_closed() {
 // and start threads.
 #[test]
 fn compiler_process_is_confined() {
-    if !is_alone("compiler_process_is_confined") {
+    if !is_own_process("compiler_process_is_confined") {
         return;
     }
     let program = std::env::current_exe().expect("this program");

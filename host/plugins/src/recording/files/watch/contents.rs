@@ -254,7 +254,7 @@ impl CallRecord {
         let stat = self.files.with(|watched| {
             watched.replay.as_ref()?;
             let Origin::Before(original) = watched.overlay.origin(location) else { return None };
-            if watched.dated.contains(&original) {
+            if watched.files_with_changed_times.contains(&original) {
                 return None;
             }
             Some(match watched.known.get(&original)? {
