@@ -180,7 +180,7 @@ impl fmt::Display for GrantAdvice {
     }
 }
 
-/// One thing that a plugin asks for in its manifest.
+/// One need that a plugin states in its manifest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
     /// Access of this kind to directories.
@@ -528,7 +528,7 @@ mod tests {
         assert_eq!(intersect_trees(&[tree("/srv/../etc")], &[tree("/srv")]), [], "a path that leaves the tree");
     }
 
-    // P6: a denial names the missing grant and the line that adds it.
+    // P6: a denial names the missing grant and the line of agent.toml that adds it.
     #[test]
     fn p6_unmet_needs_include_the_line_to_add() {
         let asks = Asks {

@@ -88,7 +88,7 @@ pub enum InterfaceProblem {
         /// Name of the import.
         name: String,
     },
-    /// The host implements the standard interface only in other versions.
+    /// The host implements this standard interface, but only in other versions.
     #[error("it imports `{name}`, but this host implements {known}; {advice}")]
     StandardVersion {
         /// Name of the import.
@@ -134,9 +134,10 @@ pub(crate) enum Imports {
 /// Whether the functions of an import can have effects outside of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effects {
-    /// The import has no such effects. Examples of such imports are clocks, random numbers, configuration and logging.
+    /// The functions have no effects outside of the call. Examples are the imports for clocks, random numbers,
+    /// configuration and logging.
     None,
-    /// The import can have effects if it is granted.
+    /// The functions can have effects outside of the call if their use is granted.
     Possible,
 }
 
@@ -359,7 +360,7 @@ mod tests {
         assert!(newer.contains("WASI 0.2"), "{newer}");
     }
 
-    // P1: one component may export several kinds.
+    // P1: one component may export several plugin kinds.
     #[test]
     fn p1_kinds_are_found_in_any_patch_version() {
         let exports = ["agent-host:plugin/media-policy@0.1.0", "agent-host:plugin/tool@0.1.3", "acme:x/y@1.0.0"];

@@ -34,7 +34,7 @@ impl HostLimits {
 
 /// Maximum total size of the names of all outermost imports and exports, in bytes.
 const NAME_BYTES: usize = 1024 * 1024;
-/// Maximum number of imports, and of exports, of one core module. The limit is large, because modules that share a
+/// Maximum number of imports, and also of exports, of one core module. The limit is large, because modules that share a
 /// library link thousands of symbols.
 const CORE_INTERFACES: usize = 100_000;
 
@@ -255,8 +255,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Reads one type. If it is a component or instance type, reads only its start and returns the list of declarations
-    /// that follow.
+    /// Reads one type. If the type is a component or instance type, reads only its start and returns the list of
+    /// declarations that follow.
     fn component_type(&mut self, reader: &mut BinaryReader<'_>) -> Result<Option<Declarations>, StructureProblem> {
         self.count_types(1)?;
         let kind = match reader.clone().read_u8()? {

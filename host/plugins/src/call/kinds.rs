@@ -80,7 +80,7 @@ impl Sandbox {
         }
     }
 
-    /// Calls a tool (P2). Stores new media in the result through the media port before it returns.
+    /// Calls a tool (P2). Stores the new media items in the tool's result through the media port before it returns.
     pub async fn call_tool(
         &self,
         setup: &PluginSetup,

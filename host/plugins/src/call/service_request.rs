@@ -41,8 +41,8 @@ pub(crate) fn service_request_in(
     }))
 }
 
-/// Returns the event type if the tool may send it. The error contains the description of the denial, and advice on how
-/// to allow the event.
+/// Returns the event type if the tool may send events of this type. The error contains the description of the denial,
+/// and advice on how to allow the event.
 fn check_event_type(
     event_type: &str,
     setup: &PluginSetup,

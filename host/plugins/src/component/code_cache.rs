@@ -5,9 +5,9 @@
 //! The total size of the files is limited. If space is needed, the least recently used file is deleted first. A process
 //! keeps a shared lock on each file that it uses, and locked files are not deleted.
 //!
-//! A file consists of the compiled code, the record of the facts about the component, and a trailer. The code comes
-//! first so that it can be mapped into memory page by page. Mapping takes a tenth of the time that copying takes, and
-//! all processes that map a file share its memory.
+//! A file consists of the compiled code, the record of the facts about the component, and a trailer. The compiled code
+//! comes first, so that it can be mapped into memory page by page. Mapping takes a tenth of the time that copying
+//! takes, and all processes that map a file share its memory.
 
 use super::atomic_write::{Mutability, make_private_directory, write_atomically};
 use crate::binary::scan::COMPILED_MAGIC;
@@ -234,7 +234,7 @@ impl CompiledCache {
         hasher
     }
 
-    /// Path of the file that is locked while a component is compiled for this cache.
+    /// Path of the file that a process locks while it compiles this component for this cache.
     pub(crate) fn lock_path(&self, component: &Digest) -> PathBuf {
         self.directory.join(format!("{}.lock", component.hex()))
     }
@@ -251,7 +251,7 @@ struct CachedFile {
     used: SystemTime,
 }
 
-/// Deletes a file unless a process uses it. Returns whether the file was deleted.
+/// Deletes a cache file unless a process is using it. Returns whether the file was deleted.
 fn delete_unused(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     // Each process that uses the file has a shared lock on it, which the system releases when the process ends.
@@ -280,7 +280,7 @@ fn is_immutable(file: &File) -> bool {
     is_read_only && rustix::fs::fstatfs(file).is_ok_and(|system| LOCAL.contains(&(system.f_type as u32)))
 }
 
-/// On other systems, code is always copied into memory.
+/// On systems other than Linux, code is always copied into memory.
 #[cfg(not(target_os = "linux"))]
 fn is_immutable(_: &File) -> bool {
     false
@@ -309,7 +309,7 @@ fn open_key(directory: &Path, user: u32, access: FolderAccess) -> io::Result<[u8
     match file.persist_noclobber(&path) {
         Ok(_) => Ok(key),
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
-            read_key(&path, user).ok_or_else(|| io::Error::other(format!("{} does not contain a valid key of the cache", path.display())))
+            read_key(&path, user).ok_or_else(|| io::Error::other(format!("{} contains no valid key", path.display())))
         }
         Err(error) => Err(error.error),
     }
@@ -341,7 +341,7 @@ fn make_private(directory: &Path) -> io::Result<()> {
     std::fs::set_permissions(directory, std::os::unix::fs::PermissionsExt::from_mode(0o700))
 }
 
-/// On other systems, other users cannot access the user's folders.
+/// On systems other than Unix, the host assumes that other users cannot access the user's folders.
 #[cfg(not(unix))]
 fn owner(_: &Metadata) -> u32 {
     0
@@ -460,7 +460,7 @@ mod tests {
         wait();
         assert!(cache.get(&digests[2]).is_some(), "entry 2 can be read, which counts as a use");
         drop(put(&cache, 4));
-        assert!(cache.get(&digests[3]).is_none(), "entry 3 is deleted, because it is the least recently used entry that is not in use");
+        assert!(cache.get(&digests[3]).is_none(), "the least recently used unused entry is deleted");
         assert!(
             cache.get(&digests[1]).is_some() && cache.get(&digests[2]).is_some() && cache.get(&digests[4]).is_some()
         );

@@ -1,6 +1,6 @@
 //! Examines and compiles a component in the compiler process, a child process of the same program (P9, P15, rows 11 and
-//! 36). If the bytes make a parser or the compiler misbehave, only this process is affected. The compiler process has
-//! its own limits, and the host reads only a limited amount of its output.
+//! 36). If the component's bytes make a parser or the compiler misbehave, only the compiler process is affected. The
+//! compiler process has its own limits, and the host reads only a limited amount of its output.
 
 mod child;
 mod confinement;
@@ -201,8 +201,8 @@ impl Compiled {
     }
 }
 
-/// Examines a component in this process. This function is used in tests, and in hosts that compile only
-/// trusted components.
+/// Examines a component in the host process, without a compiler process. This function is used in tests, and in hosts
+/// that compile only trusted components.
 pub(crate) fn examine_without_child(bytes: &[u8], limits: &CompileLimits) -> Result<BytesFacts, CompilerError> {
     BytesFacts::read(bytes, limits.structure).map_err(|verdict| refusal(verdict, limits))
 }

@@ -1,6 +1,7 @@
-//! An engine with the objects that depend on it: the linkers, the cache of compiled code and the thread that advances
-//! epochs. A sandbox starts with one context, whose engine does not count fuel, because counting slows down every loop.
-//! When the fuel of a plugin must be counted, the sandbox creates a second context, whose engine counts fuel.
+//! A wasmtime engine and the objects that depend on it: the linkers, the cache of compiled code and the thread
+//! that advances epochs. A sandbox starts with one context, whose engine does not count fuel, because counting
+//! slows down every loop. When the fuel of a plugin must be counted, the sandbox creates a second context, whose
+//! engine counts fuel.
 
 use super::code_cache::CompiledCache;
 use super::quarantine::ExaminerId;
@@ -35,7 +36,7 @@ pub enum SandboxError {
     Ticker(std::io::Error),
 }
 
-/// An engine and the objects that were created for it.
+/// A wasmtime engine and the objects that were created for it.
 pub(crate) struct EngineContext {
     pub(crate) engine: Engine,
     pub(crate) metering: Metering,

@@ -1,6 +1,7 @@
 //! Components of any WIT world (P3). Each exported function that takes and returns data becomes a tool, whose schema is
-//! derived from the function's WIT types. Such functions are called generic functions. A method becomes a tool if a
-//! single call can construct the method's resource and then call the method. A command-line program becomes one tool.
+//! derived from the function's WIT types. Functions that become tools in this way are called generic functions. A
+//! method becomes a tool if a single call can construct the method's resource and then call the method. A command-line
+//! program becomes one tool.
 
 pub(crate) mod arguments;
 mod command;

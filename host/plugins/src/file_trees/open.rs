@@ -14,7 +14,7 @@ use wasmtime_wasi::FsPerms;
 use wasmtime_wasi::filesystem::{Descriptor, Dir, File as GuestFile, OpenMode};
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, OpenFlags};
 
-/// Number of attempts to open a file that other processes create and remove at the same time.
+/// Maximum number of attempts to open a file while other processes create and remove it.
 const OPEN_ATTEMPTS: usize = 8;
 
 /// A guest's arguments of `open-at`.

@@ -52,7 +52,7 @@ impl Times {
 }
 
 impl TreeChange {
-    /// Performs the change. This call blocks the thread.
+    /// Performs the change. This function blocks the current thread.
     pub(crate) fn make(self) -> Result<(), TreeRefusal> {
         match self {
             TreeChange::MakeDirectory { base, path } => {
@@ -231,7 +231,7 @@ impl OpenDirectory {
 }
 
 impl CallTree {
-    /// Writes to an open file if the quota allows it. This call blocks the thread.
+    /// Writes to an open file if the quota allows it. This function blocks the current thread.
     pub(crate) fn write_at(
         &self,
         file: &File,
@@ -256,7 +256,7 @@ impl CallTree {
         Ok(written?)
     }
 
-    /// Changes the size of an open file. This call blocks the thread.
+    /// Changes the size of an open file. This function blocks the current thread.
     pub(super) fn set_size(&self, file: &File, size: u64) -> Result<(), TreeRefusal> {
         self.check(Access::ReadWrite)?;
         let mut counted = self.usage.lock();
@@ -274,7 +274,7 @@ impl CallTree {
         }
     }
 
-    /// Sets the times of an open file or directory. This call blocks the thread.
+    /// Sets the times of an open file or directory. This function blocks the current thread.
     fn set_times(&self, file: &File, times: Times) -> Result<(), TreeRefusal> {
         self.check(Access::ReadWrite)?;
         let protection = self.protected.now();

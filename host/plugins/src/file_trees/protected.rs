@@ -34,8 +34,9 @@ const MAX_DEPTH: usize = 1024;
 /// Maximum number of files in protected folders that are compared with a file that has hard links.
 const MAX_COMPARED: usize = 50_000;
 
-/// A special ending in [`ProtectedKind::CodeFiles`] that matches names without an ending, such as `tool`. This ending
-/// matches existing files, and new files that would be loaded instead of another file (`tool` instead of `tool.js`).
+/// A special ending in [`ProtectedKind::CodeFiles`] that matches names without an ending, such as `tool`. It protects
+/// existing files without an ending, and forbids new ones that an interpreter would load instead of another file, for
+/// example `tool` instead of `tool.js`.
 pub const NO_EXTENSION: &str = "/";
 
 /// A file or folder that plugins must not change.
@@ -275,7 +276,7 @@ impl Protection {
             || ancestors_where(one, is_code_folder)? == ancestors_where(other, is_code_folder)?)
     }
 
-    /// Refuses a directory that is a protected folder or is below one.
+    /// Fails if the directory is a protected folder or is below a protected folder.
     pub(super) fn check_directory(&self, directory: BorrowedFd<'_>) -> Result<(), TreeRefusal> {
         if self.folders.is_empty() {
             return Ok(());
@@ -374,8 +375,8 @@ fn components(path: &Path) -> VecDeque<OsString> {
     components.map(|component| component.as_os_str().to_owned()).collect()
 }
 
-/// A name as case-insensitive file systems compare it. On other file systems, slightly more names than necessary are
-/// protected.
+/// The name in the form in which case-insensitive file systems compare it. On case-sensitive file systems, slightly
+/// more names than necessary are therefore protected.
 fn folded(name: &OsStr) -> String {
     name.to_string_lossy().to_uppercase().to_lowercase()
 }

@@ -183,7 +183,7 @@ mod tests {
         usage.lock().add_entry(LIMITS).expect("a removal has freed quota");
     }
 
-    // Row 44: a file that is removed while it is open uses disk space until it is closed.
+    // Row 44: a file that is removed while a guest has it open counts towards the quota until the guest closes it.
     #[test]
     fn row_44_removed_open_file_counts_until_closed() {
         let usage = TreeUsage::default();

@@ -1,6 +1,6 @@
 //! Resolves a path below an open directory, one component at a time. Links inside the directory are followed, but no
-//! path can lead out of the directory. The result is an open parent directory and one name, so that a later rename
-//! cannot redirect the path.
+//! path can lead out of the directory. The result is an open parent directory and the name of an entry in it, so that a
+//! later rename cannot redirect the path.
 
 use super::TreeRefusal;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};

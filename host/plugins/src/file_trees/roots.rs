@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// Maximum number of links in one path.
+/// Maximum number of symbolic links that are followed in one path.
 const MAX_LINKS: u32 = 40;
 
 /// The reason why a granted directory cannot be opened.

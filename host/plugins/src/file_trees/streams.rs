@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use wasmtime_wasi::p2::{DynInputStream, InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
-/// Maximum size of one write, in bytes.
+/// Maximum number of bytes that a stream writes at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The position in the file at which a stream writes.

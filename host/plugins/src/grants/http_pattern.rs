@@ -191,7 +191,7 @@ pub fn within(granted: &[HttpPattern], asked: &[HttpPattern]) -> Vec<HttpPattern
 }
 
 /// The patterns for the requests that both lists of grants allow. A request to a private network is included only if
-/// both lists allow private networks.
+/// both lists allow it.
 pub(crate) fn granted_by_both(one: &[HttpPattern], two: &[HttpPattern]) -> Vec<HttpPattern> {
     let pairs = one.iter().flat_map(|one| two.iter().map(move |two| (one, two)));
     let common = pairs.filter_map(|(one, two)| {

@@ -26,7 +26,7 @@ pub struct PinnedGrants {
     /// Request patterns in their text form.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     http: Vec<String>,
-    /// One text for each secret, which contains its name, header and hosts.
+    /// One text for each secret. The text contains the secret's name, header and hosts, but not its value.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     secrets: BTreeSet<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -16,8 +16,8 @@ const METHODS_WITHOUT_BODY: [&str; 2] = ["GET", "HEAD"];
 const CONNECTION_HEADERS: [&str; 8] =
     ["connection", "expect", "http2-settings", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 
-/// Headers in which a proxy describes the original request. A server that trusts these headers handles a different
-/// request.
+/// Headers in which a proxy describes the original request. A server that trusts these headers would handle a different
+/// request from the one that the host has checked.
 const PROXY_HEADERS: [&str; 26] = [
     "base-url",
     "cf-connecting-ip",

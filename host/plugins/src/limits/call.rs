@@ -61,7 +61,7 @@ pub struct CallLimits {
     pub error: usize,
     /// Maximum number of HTTP requests of a call.
     pub requests: usize,
-    /// Maximum number of HTTP requests per minute of one agent's plugin.
+    /// Maximum number of HTTP requests per minute of one plugin of one agent.
     pub requests_per_minute: usize,
     /// Maximum size of a request's body, in bytes.
     pub request_body: usize,

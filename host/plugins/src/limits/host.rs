@@ -5,7 +5,7 @@ use agent_core::limits::DefaultLimit::Is;
 use agent_core::limits::LimitRow;
 use std::time::Duration;
 
-/// One mebibyte.
+/// The number of bytes in one mebibyte.
 pub(crate) const MIB: usize = 1024 * KIB;
 const KIB: usize = 1024;
 

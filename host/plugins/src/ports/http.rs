@@ -58,7 +58,7 @@ pub enum BodyCompleteness {
 pub enum HttpRefusal {
     /// No grant allows the request.
     Denied,
-    /// The server's address is not public, and no grant allows it.
+    /// The server's address is not public, and no grant allows requests to this address.
     AddressDenied,
     /// The host name has no address.
     NoSuchName,

@@ -175,8 +175,8 @@ impl CallRecord {
         }
     }
 
-    /// The limit that stopped a request or a change to a tree. This limit explains why the call failed, even if the
-    /// guest returns another error.
+    /// The limit that stopped a request or a change to a tree. If the call fails, this limit is the reason that is
+    /// reported, even if the guest returns another error.
     pub(crate) fn request_limit(&self) -> Option<Limit> {
         lock(&self.reported).request
     }

@@ -42,7 +42,7 @@ pub enum InitialFileState {
         /// Target of the link.
         to: String,
     },
-    /// An object of another kind, such as a pipe. Guests cannot open such an object.
+    /// An object that is no file, directory or link, such as a pipe. Guests cannot open such an object.
     Other {
         /// Size, link count and times.
         stat: FileStat,

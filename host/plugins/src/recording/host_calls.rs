@@ -23,7 +23,7 @@ const OVERHEAD: usize = 64;
 pub struct HostCallLog {
     /// The results that fitted into the record.
     pub answers: Vec<HostCallResult>,
-    /// Number of results, or parts of results, that did not fit into the record.
+    /// Number of results, or parts of results, that were not recorded because they did not fit into the record.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: usize,
 }

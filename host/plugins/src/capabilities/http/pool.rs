@@ -21,8 +21,8 @@ const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_IDLE_PER_PLUGIN: usize = 8;
 /// Maximum number of idle connections of all plugins together.
 const MAX_IDLE: usize = 64;
-/// A server is unlikely to close a connection that was idle for less than this time. Connections that were idle for
-/// longer are used only for requests that may be sent twice.
+/// A server is unlikely to have closed a connection that was idle for less than this time. Connections that were idle
+/// for longer are used only for requests that may be sent twice.
 const FRESH: Duration = Duration::from_secs(2);
 
 /// The agent and the plugin to which a connection belongs, and the origin to which it leads.
@@ -92,8 +92,8 @@ impl Lease {
 }
 
 impl Pool {
-    /// Takes an idle connection of this owner from the pool. One of the patterns must still admit the address of the
-    /// connection.
+    /// Takes an idle connection of this owner from the pool. At least one of the patterns must still allow the address
+    /// of the connection.
     pub(crate) async fn take(&self, owner: &Owner, patterns: &[HttpPattern], repeatable: Repeatable) -> Option<Lease> {
         loop {
             let mut lease = self.next(owner, patterns, repeatable)?;

@@ -31,8 +31,8 @@ pub(super) use limits::limit_this_process;
 #[cfg(target_os = "linux")]
 pub(super) use linux::{close_inherited_descriptors, confine_this_process};
 
-/// The limits that the process can set on itself on every Unix system. On other systems, only the host's limit on wall
-/// time applies to the process.
+/// The limits that the process can set on itself on every Unix system. On systems other than Unix, only the host's
+/// limit on wall time applies to the process.
 #[cfg(unix)]
 mod limits {
     use super::Request;
@@ -53,7 +53,7 @@ mod limits {
             let bound = getrlimit(resource).current.map_or(bound, |set| set.min(bound));
             let _ = setrlimit(resource, Rlimit { current: Some(bound), maximum: Some(bound + 1) });
         };
-        // The address space is not limited, because the engine reserves far more of it than it uses.
+        // The address space is not limited, because the engine reserves far more address space than it uses.
         limit(Resource::Data, request.memory);
         limit(Resource::Cpu, request.seconds.max(1));
         limit(Resource::Nofile, OPEN_FILES);
@@ -190,7 +190,7 @@ mod linux {
         // New threads are allowed, but new processes are not.
         let threads = (libc::CLONE_VM | libc::CLONE_THREAD) as u64;
         rules.insert(libc::SYS_clone, vec![argument_rule(0, SeccompCmpOp::MaskedEq(threads), threads)?]);
-        // Executable memory is not allowed, because the child compiles code and never runs it.
+        // Executable memory is not allowed, because the compiler process never runs the code that it compiles.
         let executable = libc::PROT_EXEC as u64;
         for call in [libc::SYS_mmap, libc::SYS_mprotect] {
             rules.insert(call, vec![argument_rule(2, SeccompCmpOp::MaskedEq(executable), 0)?]);

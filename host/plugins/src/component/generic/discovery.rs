@@ -283,9 +283,9 @@ fn toolchain_function(interface: Option<&str>, name: &str, function: &ComponentF
     let begins_with =
         |names: &[&str]| names.iter().copied().eq(function.params().map(|(name, _)| name).take(names.len()));
     let is_setup = match (interface, name) {
-        // This function sets up QuickJS in componentize-qjs.
+        // componentize-qjs uses a function with these parameters to set up QuickJS.
         (None, "init") => begins_with(&["shim", "script"]),
-        // This function sets up CPython in componentize-py.
+        // componentize-py uses a function with this parameter to set up CPython.
         (Some("exports"), "init") => begins_with(&["app-name"]),
         (None, name) => matches!(name, "wizer-initialize" | "wizer-resume"),
         _ => false,

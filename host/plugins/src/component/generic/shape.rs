@@ -1,5 +1,5 @@
-//! This crate's representation of the WIT types of generic functions. These types contain no handles and have a limited
-//! size, so that a model can read them.
+//! This crate's representation of the WIT types of generic functions. The represented types contain no resource
+//! handles, and their size is limited so that a model can read them.
 
 use std::fmt::Write;
 use wasmtime::component::types::{ComponentFunc, Type};

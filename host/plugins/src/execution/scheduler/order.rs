@@ -17,9 +17,9 @@ const REMEMBERED_AGENTS: usize = 128;
 pub(super) struct Order {
     /// Total number of turns of the lane.
     count: usize,
-    /// Time that is counted for a turn until its real duration is known: one epoch tick, in nanoseconds. Because this
-    /// time is counted when the turn starts, an agent that has just got a turn comes after agents that had used the
-    /// same time.
+    /// Time that is counted for a turn until the turn ends and its real duration is known: one epoch tick, in
+    /// nanoseconds. Because this time is counted when the turn starts, an agent that has just got a turn comes after
+    /// agents that had used the same time.
     usual: u64,
     in_use: usize,
     offers: Vec<Offer>,

@@ -80,7 +80,7 @@ impl Overlay {
     fn take_below(&mut self, location: &TreePath) -> BTreeMap<TreePath, Origin> {
         let at = |path| TreePath { tree: location.tree, path };
         let mut entries = self.0.split_off(&at(format!("{}/", location.path)));
-        // The paths below `location` start with `location/`. In sorted order, these paths end before `location0`,
+        // The paths below `location` start with `location/`. In sorted order, all of them come before `location0`,
         // because `0` follows `/` in ASCII.
         self.0.append(&mut entries.split_off(&at(format!("{}0", location.path))));
         entries
