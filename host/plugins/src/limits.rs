@@ -59,7 +59,7 @@ pub const MANIFEST_BYTES: usize = 64 * 1024;
 pub(crate) const JSON_DEPTH: usize = 64;
 /// Maximum number of messages in a prompt that a context builder returns.
 pub(crate) const PROMPT_MESSAGES: usize = 1_000;
-/// Maximum number of sections in a prompt that a context builder returns, or in a step.
+/// Maximum number of sections that a context builder returns for a prompt or for a step.
 pub(crate) const SECTIONS: usize = 256;
 /// Maximum size of a section's name, in bytes.
 pub(crate) const SECTION_NAME_BYTES: usize = 128;

@@ -61,7 +61,8 @@ const WASI_DRAFTS: [&str; 11] = [
     "wasi:keyvalue/batch@0.2.0-draft",
 ];
 
-/// WASI interfaces that the host does not implement. A component may import them, but their functions always fail.
+/// The WASI interfaces that the host knows but does not implement. A component may import them, but their functions
+/// always fail.
 const DENIED: [(&str, &[&str]); 3] = [
     ("wasi:http", &["incoming-handler"]),
     ("wasi:blobstore", &["blobstore", "container", "types"]),
@@ -71,7 +72,7 @@ const DENIED: [(&str, &[&str]); 3] = [
 /// An import or export that this host does not support (P12, row 14).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InterfaceProblem {
-    /// The component was built against an incompatible version of the contract.
+    /// The component was built against an incompatible version of the plugin contract.
     #[error("it needs `{name}`, but this host implements version 0.1.x of that package; {advice}")]
     Version {
         /// Name of the incompatible interface, with its version.

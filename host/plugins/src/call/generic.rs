@@ -225,7 +225,7 @@ fn done_with_text(text: String, bytes: usize) -> Result<ToolDone, Stop> {
     if text.len() > bytes { Err(result_too_large(bytes)) } else { Ok(ToolDone::text(text)) }
 }
 
-/// Converts the error value of a function to text for the model.
+/// Converts the error value that a function returned to text for the model.
 fn error_text(shape: Option<&Shape>, value: Option<Box<Val>>) -> Result<String, Stop> {
     match (shape, value.map(|value| *value)) {
         (_, Some(Val::String(text))) => Ok(text),

@@ -1,5 +1,5 @@
-//! The typed calls: one method for each exported function of the contract. Each method converts the request, runs the
-//! guest in a new instance, and checks and converts the result.
+//! The typed calls: one method for each function that the plugin contract lets plugins export. Each method converts the
+//! request, runs the guest in a new instance, and checks and converts the result.
 
 use super::plugin_setup::PluginSetup;
 use super::service_request;

@@ -76,7 +76,7 @@ impl PluginSetup {
         &self.grants
     }
 
-    /// The needs of the manifest that are not granted.
+    /// The needs in the plugin's manifest that are not granted.
     pub fn unmet(&self) -> &[UnmetNeed] {
         &self.unmet
     }

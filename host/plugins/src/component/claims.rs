@@ -18,7 +18,8 @@ pub struct ComponentClaims {
     pub manifest: Option<Manifest>,
 }
 
-/// Reads the claims from the bytes of a component. `stem` is the name of the plugin if the component has no manifest.
+/// Reads the claims from the bytes of a component. `stem` is used as the name of the plugin if the component has
+/// no manifest.
 pub fn read_claims(stem: &str, component: &[u8]) -> Result<ComponentClaims, LoadError> {
     let claimed = UnverifiedClaims::read(stem, component, digest_of(component));
     if is_core_module(component) {

@@ -77,7 +77,7 @@ pub(crate) enum CompilerError {
     /// The child exceeded its time limit.
     #[error(transparent)]
     Time(#[from] CompileTimeout),
-    /// A signal ended the child, for example because the child exceeded its memory limit.
+    /// A signal ended the child process, for example because it exceeded its memory limit.
     #[error("the process that compiles it was stopped ({status}); its memory limit is {} MiB", memory / MIB)]
     Stopped { status: ExitStatus, memory: usize },
     /// The child's output is damaged, or the program file has been replaced with another version.
@@ -304,8 +304,8 @@ async fn exchange(child: &mut Child, parts: [&[u8]; 3], limits: &CompileLimits) 
     let output = child.stdout.take().ok_or_else(no_pipe)?;
     let mut errors = child.stderr.take().ok_or_else(no_pipe)?;
     let write_input = async move {
-        // A child that ends early writes the reason to its error output, which is more useful than the error of the
-        // broken pipe.
+        // A child that ends early writes the reason to its error output. The reason is more useful than the error about
+        // the broken pipe.
         for part in parts {
             if input.write_all(part).await.is_err() {
                 break;

@@ -95,7 +95,7 @@ impl GenericFacts {
     }
 }
 
-/// The component, linked with the authority of tools, and its generic functions.
+/// A component that is linked with the authority of tools, and its generic functions.
 pub(crate) struct GenericLinks {
     instance: InstancePre<CallState>,
     pub(crate) exports: Vec<GenericExport>,

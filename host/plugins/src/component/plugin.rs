@@ -106,7 +106,7 @@ impl LoadedPlugin {
     }
 
     /// Exported functions that are not tools, each with the reason. At most 64 functions are listed. If there are more
-    /// functions, a last entry states how many are not listed.
+    /// such functions, the last entry of the list states how many are not listed.
     pub fn skipped_exports(&self) -> &[SkippedExport] {
         &self.facts.generic.skipped
     }

@@ -107,7 +107,7 @@ impl PluginStore {
         }
     }
 
-    /// Reads the bytes with this digest and verifies them.
+    /// Reads the component with this digest, and checks that its bytes have this digest.
     pub fn get(&self, digest: &Digest) -> Result<Vec<u8>, PluginStoreError> {
         let path = self.path(digest);
         let bytes = match std::fs::read(&path) {

@@ -33,8 +33,8 @@ pub struct SandboxOptions {
     pub cache_directory: Option<PathBuf>,
     /// Directory of the plugin store. If None, a suspended turn cannot continue after one of its plugins has changed.
     pub store_directory: Option<PathBuf>,
-    /// Command that starts the compiler process. If None, components are compiled in this process, where a malicious
-    /// component can attack the parser and the compiler. Use None only if all components are trusted.
+    /// Command that starts the compiler process. If None, components are compiled in the host process, so that a
+    /// malicious component can attack the parser and the compiler there. Use None only if all components are trusted.
     pub compiler: Option<CompilerCommand>,
     /// Limits that all calls share.
     pub limits: HostLimits,

@@ -128,7 +128,8 @@ pub(super) struct Protection {
     code_folders: HashMap<FileId, Vec<CodeFiles>>,
 }
 
-/// Open directories on the way to protected paths. Many protected paths share their first directories.
+/// The open directories on the way to protected paths. They are kept open because many protected paths begin with the
+/// same directories.
 type Opened = HashMap<PathBuf, Arc<OwnedFd>>;
 /// Maximum number of directories that are open at the same time.
 const MAX_OPENED: usize = 64;
@@ -287,7 +288,7 @@ impl Protection {
         }
     }
 
-    /// Refuses to change an open file that is protected under another name.
+    /// Fails if an open file is protected under another name.
     pub(super) fn check_file(&self, file: BorrowedFd<'_>) -> Result<(), TreeRefusal> {
         let stat = fstat(file)?;
         let id = FileId::from(&stat);
@@ -343,8 +344,8 @@ fn is_agent_file(folded: &str) -> bool {
     folded.ends_with(".toml") && !OTHER_PROGRAMS.contains(&folded)
 }
 
-/// Whether a folder contains a file under any name. Returns true if more than `remaining` entries would have to be
-/// compared.
+/// Whether a folder contains a file, whatever the file's name is. Returns true if more than `remaining` entries would
+/// have to be compared.
 fn contains_file(folder: &Path, file: FileId, remaining: &mut usize) -> bool {
     let mut open_folders = vec![folder.to_owned()];
     while let Some(folder) = open_folders.pop() {

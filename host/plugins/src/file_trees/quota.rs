@@ -131,7 +131,7 @@ impl Counted {
         }
     }
 
-    /// Subtracts the bytes of removed files that are now closed from the usage.
+    /// For each removed file that is now closed, subtracts the bytes of the file from the usage.
     fn release_closed(&mut self) {
         let removed = std::mem::take(&mut self.removed);
         for (handles, bytes) in removed {

@@ -276,7 +276,7 @@ impl FromStr for HttpPattern {
 fn without_credentials(text: &str) -> String {
     let Some((before, rest)) = text.split_once("://") else { return text.to_owned() };
     let end = rest.find('/').unwrap_or(rest.len());
-    // A password may contain a slash, so the `@` may come after the first slash.
+    // The `@` after the credentials may come after the first slash, because a password may contain a slash.
     match rest[..end].rfind('@').or_else(|| rest.rfind('@')) {
         Some(at) => format!("{before}://…{}", &rest[at..]),
         None => text.to_owned(),

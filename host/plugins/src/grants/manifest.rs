@@ -200,7 +200,8 @@ pub fn with_manifest(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, M
     Ok(bytes)
 }
 
-/// A name for a plugin without a manifest: the file's stem, with invalid characters replaced.
+/// The name for a plugin without a manifest: the name of its file without the extension, in which invalid characters
+/// are replaced.
 pub(crate) fn name_of_stem(stem: &str) -> String {
     let name: String = stem
         .chars()

@@ -63,7 +63,7 @@ pub enum SecretError {
 }
 
 impl Secret {
-    /// Combines a template with the value of the secret. Removes white space around the value.
+    /// Combines the configuration of a secret with its value. Removes white space around the value.
     pub fn new(template: SecretTemplate, value: &str) -> Result<Self, SecretError> {
         let SecretTemplate { name, hosts, header, format } = template;
         let value = value.trim().to_owned();
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(format!("{secret:?} {:?}", secret.filled().1), "Secret(TOKEN) Sensitive");
     }
 
-    /// P7: the error for an unusable secret explains the reason without the value.
+    /// P7: the error for an unusable secret explains the reason and does not contain the secret's value.
     #[test]
     fn p7_errors_never_contain_the_secret() {
         let error = |template, value| Secret::new(template, value).expect_err("refused").to_string();

@@ -24,7 +24,7 @@ pub struct CallLimits {
     pub builder_time: Duration,
     /// Maximum wall time of a call to an output validator or media policy.
     pub pure_time: Duration,
-    /// Maximum processor time of a call. None: the call's maximum wall time applies.
+    /// Maximum processor time of a call. None: the processor time is limited only by the call's maximum wall time.
     pub cpu_time: Option<Duration>,
     /// Maximum total size of all memories of a call, in bytes.
     pub memory: usize,
@@ -428,7 +428,7 @@ mod tests {
         }
     }
 
-    // The expected values come from the specification's table of limits.
+    // The expected values are those in the table of limits in the specification.
     #[test]
     fn defaults_match_the_documented_table() {
         let limits = CallLimits::default();

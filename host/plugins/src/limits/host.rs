@@ -270,7 +270,7 @@ mod tests {
                 );
             }
         }
-        // The expected values come from the specification's table of limits.
+        // The expected values are those in the table of limits in the specification.
         let table = "guest_memory_mib 2048, concurrent_calls 64, queue 256, wasm_stack_kib 512, async_stack_kib 2048, \
             epoch_tick_ms 10, component_mib 32, compile_ms 20000, component_nesting 100, component_types 100000, \
             component_interfaces 1000, compiled_ratio 64, compiled_mib 512, cache_mib 4096";

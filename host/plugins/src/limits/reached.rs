@@ -101,7 +101,7 @@ impl fmt::Display for Limit {
 }
 
 impl Limit {
-    /// Whether the limit concerns HTTP requests.
+    /// Whether this is a limit on HTTP requests.
     pub(crate) fn is_request_limit(self) -> bool {
         matches!(
             self,
@@ -114,7 +114,7 @@ impl Limit {
         )
     }
 
-    /// Whether the limit concerns memory, tables or instances. An agent's configuration may raise these limits.
+    /// Whether this is a limit on memory, tables or instances. An agent's configuration may raise these limits.
     pub(crate) fn is_memory_limit(self) -> bool {
         matches!(
             self,

@@ -87,7 +87,7 @@ async fn open(
     Ok(Err(code))
 }
 
-/// Records the content of the file before the guest gets its handle.
+/// Records the content of an opened file before the guest gets the handle of the file.
 async fn record_opened(
     files: FilesView<'_>,
     handle: Resource<Descriptor>,

@@ -52,7 +52,7 @@ struct SharedRequestBody {
 /// Stops a body if one of its fields could override the request's method.
 pub(crate) struct MethodGuard {
     search: MethodFieldSearch,
-    /// The denial to record when the body is stopped.
+    /// The denial that is recorded when the body is stopped.
     denial: (String, GrantAdvice),
 }
 

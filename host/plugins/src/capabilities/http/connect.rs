@@ -51,7 +51,7 @@ pub(crate) enum ConnectError {
     /// No granted pattern allows the address. The text describes the class of the address, for example a
     /// private address.
     Refused(IpAddr, &'static str),
-    /// The system does not trust the server's certificate.
+    /// The server's certificate is not from a certificate authority that the system trusts.
     Untrusted(String),
     /// The connection failed for another reason.
     Failed(Error),

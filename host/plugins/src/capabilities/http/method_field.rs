@@ -4,7 +4,7 @@
 
 use crate::grants::request_rules::names_method;
 
-/// Maximum number of stored bytes of a field name or line. A longer name cannot be the name of a method field.
+/// Maximum number of bytes of a field name or line that are stored. A longer name cannot be the name of a method field.
 const MAX_NAME_BYTES: usize = 1024;
 
 /// Searches a request body, which arrives in pieces, for a method field. The body may be a form, JSON or

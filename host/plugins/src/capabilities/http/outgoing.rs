@@ -178,7 +178,8 @@ impl Outgoing {
             return stopped_at(Limit::Requests(limits.requests));
         }
         if self.port.is_some() {
-            // Requests to the port do not reach the network, so the rate limit does not apply.
+            // The rate limit does not apply to requests that a port answers, because these requests do not reach
+            // the network.
             self.sent += 1;
             return Ok(());
         }
@@ -192,8 +193,8 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Sets the headers that the host controls. A secret replaces the guest's value of its header, because libraries
-    /// often set a placeholder value.
+    /// Sets the headers that the host controls. If the guest has set the header of a secret, the host replaces its
+    /// value with the secret, because libraries often set a placeholder value.
     fn set_host_headers(
         &self,
         headers: &mut HeaderMap,

@@ -22,7 +22,7 @@ const MAX_IDLE_PER_PLUGIN: usize = 8;
 /// Maximum number of idle connections of all plugins together.
 const MAX_IDLE: usize = 64;
 /// A server is unlikely to have closed a connection that was idle for less than this time. Connections that were idle
-/// for longer are used only for requests that may be sent twice.
+/// for a longer time are used only for requests that may be sent twice.
 const FRESH: Duration = Duration::from_secs(2);
 
 /// The agent and the plugin to which a connection belongs, and the origin to which it leads.

@@ -21,7 +21,7 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// Checks the grant, which may have been revoked since the bucket was opened (row 48).
+    /// Checks that the grant is still in force, because it may have been revoked since the bucket was opened (row 48).
     fn check(&self) -> Result<(), Problem> {
         if self.live_grants.now().key_value.is_some() {
             return Ok(());
@@ -125,7 +125,7 @@ impl Values {
         self.record.answers.value_read(&self.space.bucket, key, found);
     }
 
-    /// Reads several values. Fails if their total size is larger than a guest may receive at once.
+    /// Reads several values. Fails if the total size of the values is larger than a guest may receive at once.
     pub(super) async fn get_many(&self, keys: Vec<String>) -> Result<Vec<(String, Option<Vec<u8>>)>, Problem> {
         check_count(keys.len())?;
         let mut values = Vec::with_capacity(keys.len());

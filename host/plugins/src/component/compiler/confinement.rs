@@ -38,8 +38,8 @@ mod limits {
     use super::Request;
     use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
 
-    /// Niceness of the child, from 0 to 19. A child with niceness 5 gets about a third of the processor time of a
-    /// process with normal priority.
+    /// The niceness of the compiler process, which can be from 0 to 19. A child with niceness 5 gets about a third of
+    /// the processor time of a process with normal priority.
     const NICENESS: i32 = 5;
     /// Maximum number of open files in the compiler process. The three pipes are already open, and the engine
     /// opens no files.
@@ -87,7 +87,7 @@ mod linux {
     use std::collections::BTreeMap;
     use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-    /// The first descriptor after the three pipes.
+    /// The lowest descriptor number after those of the three pipes.
     const FIRST_INHERITED: RawFd = 3;
 
     /// Closes all inherited descriptors except the three pipes. The descriptors that the host opened are close-on-exec,

@@ -34,7 +34,7 @@ pub(crate) struct KnownFacts<'a> {
     pub(crate) docs: &'a Docs,
     pub(crate) manifest: Option<&'a Manifest>,
     pub(crate) imports: &'a [String],
-    /// The tools that the component defines itself.
+    /// The tools that the component defines itself, by implementing the `tool` interface of the plugin contract.
     pub(crate) tools: &'a [ToolDefinition],
 }
 
@@ -303,7 +303,8 @@ fn http_handler(interface: Option<&str>) -> Option<&'static str> {
     )
 }
 
-/// The parsed name of an exported function. The annotation in brackets is the kind of the function.
+/// The parsed name of an exported function. The kind of the function is written in brackets before the name, for
+/// example `[method]`.
 pub(super) enum ExportName<'n> {
     Function(&'n str),
     Constructor(&'n str),

@@ -134,7 +134,8 @@ impl Signature {
 }
 
 impl Shape {
-    /// Reads one type. Returns None if the values of the type are not data, or if the type is too large.
+    /// Reads one type. Returns None if values of the type are not data (for example handles), or if the type is
+    /// too large.
     pub(crate) fn of(kind: &Type) -> Option<Self> {
         Reader { parts: MAX_PARTS, name_bytes: MAX_NAME_BYTES }.shape(kind, MAX_LEVELS).ok()
     }

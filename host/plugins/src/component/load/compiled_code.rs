@@ -161,7 +161,7 @@ fn deserialize_file(context: &EngineContext, file: &File) -> wasmtime::Result<Co
     unsafe { Component::deserialize_file(&context.engine, path) }
 }
 
-/// On other systems, the cache never maps a file, so this function is not called.
+/// On systems other than Linux, the cache never maps a file, so this function is not called.
 #[cfg(not(target_os = "linux"))]
 fn deserialize_file(_: &EngineContext, _: &File) -> wasmtime::Result<Component> {
     Err(wasmtime::Error::msg("compiled code is not mapped from files on this system"))

@@ -52,8 +52,8 @@ impl Sandbox {
         self.find_functions(new, component, Arc::clone(docs), facts).await
     }
 
-    /// Finds the generic functions (P3). Examines their types on a blocking thread, and instantiates the component
-    /// once.
+    /// Finds the generic functions (P3). Examines the types of the functions on a blocking thread, and instantiates the
+    /// component once.
     async fn find_functions(
         &self,
         new: &NewComponent,

@@ -24,8 +24,8 @@ pub(crate) enum Origin {
 }
 
 impl Sandbox {
-    /// Checks with the verifier that the component may be used. `bytes` contains the bytes that will be compiled. It is
-    /// None if the compiled code for this digest is already available.
+    /// Asks the verifier whether the component may be used, and fails if it may not. `bytes` contains the bytes that
+    /// will be compiled. It is None if the compiled code for this digest is already available.
     pub(super) async fn verify(
         &self,
         origin: &Origin,

@@ -1,5 +1,5 @@
-//! Converts between the host's types and the generated bindings, and checks the values that guests return: JSON must
-//! parse, media must belong to the session, and sizes must be within the limits.
+//! Converts between the host's types and the generated bindings, and checks the values that guests return: JSON must be
+//! valid, media items must belong to the session, and sizes must be within the limits.
 
 use super::bindings::agent_host::plugin::types as wit;
 use crate::contract::RejectedResult;

@@ -114,8 +114,8 @@ pub(crate) fn sections_in(
     Ok(checked)
 }
 
-/// Checks that the messages are valid for any model: no message is empty, and tool results follow their calls directly
-/// and in the same order.
+/// Checks that the messages are valid for any model: no message is empty, and the results of tool calls follow directly
+/// after the calls and in the order of the calls.
 fn check_messages(messages: &[types::Message]) -> Result<(), RejectedResult> {
     if messages.len() > PROMPT_MESSAGES {
         return invalid(format!("it returned {} messages; at most {PROMPT_MESSAGES} are allowed", messages.len()));
