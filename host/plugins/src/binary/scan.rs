@@ -12,7 +12,7 @@ use wasmparser::{
     CanonicalFunction, CanonicalOption, ComponentExternalKind, Parser, Payload, ValidPayload, Validator, WasmFeatures,
 };
 
-/// The first bytes of each file with compiled code in this host's cache.
+/// The magic bytes that identify a file with compiled code in this host's cache.
 pub(crate) const COMPILED_MAGIC: &[u8] = b"agent-host compiled 2\n";
 
 /// The imports and exports of a component.
@@ -225,7 +225,8 @@ pub(crate) fn check_header(bytes: &[u8]) -> Result<(), NotAComponent> {
     if Parser::is_core_wasm(bytes) {
         return Err(NotAComponent::CoreModule(ModuleTarget::Unknown));
     }
-    // wasmtime stores compiled code as an ELF file, and the host's cache puts its own header before the ELF file.
+    // Compiled code of wasmtime is an ELF file, and files of the host's cache can be recognised by the magic bytes of
+    // the cache.
     if bytes.starts_with(b"\x7fELF") || bytes.starts_with(COMPILED_MAGIC) {
         return Err(NotAComponent::Precompiled);
     }

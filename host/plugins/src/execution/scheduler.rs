@@ -29,19 +29,19 @@ pub(crate) struct Scheduler {
 /// The number of worker threads that an async runtime needs, so that threads remain free for the host when all turns
 /// are in use.
 pub fn worker_threads() -> usize {
-    let (calls, short) = counts();
+    let (calls, short) = turn_counts();
     calls + 2 * short + HOST_THREADS
 }
 
 /// The number of turns of the lane `calls`, and the number of turns of each of the other two lanes.
-fn counts() -> (usize, usize) {
+fn turn_counts() -> (usize, usize) {
     let calls = available_parallelism().map_or(1, |processors| processors.get().saturating_sub(1).max(1));
     (calls, calls.div_ceil(4))
 }
 
 impl Scheduler {
     pub(crate) fn new(tick: Duration) -> Arc<Self> {
-        let (calls, short) = counts();
+        let (calls, short) = turn_counts();
         let turns = |count| TurnPool::new(count, tick);
         Arc::new(Self { calls: turns(calls), pure: turns(short), loading: turns(short) })
     }

@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use url::{Host, Url};
 
-/// A pattern for HTTP requests that are granted to a plugin or that a plugin asks for: `[private
-/// ][METHOD[,METHOD] ]SCHEME://HOST[:PORT][/PREFIX]`.
+/// A pattern for HTTP requests that are granted to a plugin or that a plugin asks for:
+/// `[private ][METHOD[,METHOD] ]SCHEME://HOST[:PORT][/PREFIX]`.
 ///
 /// Without a method, the pattern matches every method. Without a port, it matches the default port of the
 /// scheme; `*` matches every port. HOST is a name, `*.NAME` for all names below it, `*` for every name, or an
