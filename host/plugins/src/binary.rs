@@ -1,4 +1,5 @@
-//! Reads the bytes of a component before wasmtime does: sections, imports, exports, structure and documentation.
+//! Reads a component's sections, imports, exports, structure and documentation from its bytes, before wasmtime reads
+//! the component.
 
 pub(crate) mod docs;
 pub(crate) mod imports;

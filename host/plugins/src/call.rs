@@ -1,5 +1,5 @@
-//! Calls to plugins: one typed function for each plugin kind, and calls to generic functions, which are not part of the
-//! contract.
+//! Calls to plugins: typed calls to the functions of the plugin contract, and calls to generic functions, which are
+//! exports outside of the contract.
 
 mod generic;
 pub(crate) mod kinds;

@@ -1,6 +1,6 @@
 //! The capabilities that plugins can use during a call. Each capability has its own state, linker setup (`linker.rs`)
-//! and host functions, and does not depend on the others. The store's data contains the states of all capabilities and
-//! implements [`HasCapability`] for each of them.
+//! and host functions, and does not depend on other capabilities. The data of a wasmtime store contains the states of
+//! all capabilities and implements [`HasCapability`] for each capability.
 
 pub(crate) mod config;
 pub(crate) mod files;
@@ -23,14 +23,14 @@ use wasmtime::component::{HasData, Resource, ResourceTable, ResourceTableError};
 
 /// The plugin call that uses a capability.
 pub(crate) struct CallContext {
-    /// The record to which the capability reports costs, denials and responses.
+    /// The record of the call, to which the capability adds costs, denials and recorded responses.
     pub(crate) record: Arc<CallRecord>,
-    /// The grants at the start of the call, narrowed by every later revocation.
+    /// The grants of the call. Grants that are revoked during the call are removed.
     pub(crate) live_grants: Arc<LiveGrants>,
     pub(crate) authority: Authority,
     /// Name of the agent that makes the call.
     pub(crate) agent: String,
-    /// Id of the session in which the call happens.
+    /// Id of the session to which the call belongs.
     pub(crate) session: String,
 }
 
@@ -61,17 +61,18 @@ impl<S> CapabilityView<'_, S> {
     }
 }
 
-/// Store data that belongs to a call.
+/// The data of a wasmtime store that was created for a plugin call.
 pub(crate) trait HasCall: Send + 'static {
     fn call(&mut self) -> &mut CallContext;
 }
 
-/// Store data that contains the state `S` of a capability.
+/// The data of a wasmtime store that contains the state `S` of a capability.
 pub(crate) trait HasCapability<S>: HasCall {
     fn capability(&mut self) -> CapabilityView<'_, S>;
 }
 
-/// Type parameter for generated linker functions. With it, they pass a [`CapabilityView`] of `S` to the host functions.
+/// Type parameter for the generated linker functions. It makes them pass a [`CapabilityView`] of `S` to the
+/// host functions.
 pub(crate) struct Capability<S>(PhantomData<S>);
 
 impl<S: 'static> HasData for Capability<S> {

@@ -1,5 +1,5 @@
-//! Loads components as plugins that can be called: reads a component, verifies it, compiles it in a child process,
-//! links it, gets its tool definitions once, and stores its code and its bytes on disk.
+//! Loads components as plugins that can be called. Loading reads and verifies a component, compiles it in a child
+//! process, links it, gets its tool definitions once, and stores the component and its compiled code on disk.
 
 pub(crate) mod atomic_write;
 pub(crate) mod claims;

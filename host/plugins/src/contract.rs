@@ -1,5 +1,5 @@
 //! The plugin contract: generated bindings of the WIT interfaces, and their conversion to and from the host's own
-//! types. There is one module for each version of the contract.
+//! types. Each version of the contract has its own module.
 
 mod rejection;
 pub(crate) mod v0_1;

@@ -1,4 +1,5 @@
-//! The plugins of an agent over time: the watched plugin directory, generations, and the canary call of a new version.
+//! How an agent's set of plugins changes over time: the watched plugin directory, generations, and canary calls of new
+//! plugin versions.
 
 mod canary;
 pub(crate) mod generation;

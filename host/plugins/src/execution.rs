@@ -1,5 +1,5 @@
-//! Runs calls: waits for admission, creates a new store with the capabilities of the call, polls the guest within its
-//! limits and returns a report.
+//! Runs plugin calls. For each call, the host waits for a permit, creates a new wasmtime store with the capabilities of
+//! the call, runs the guest within its limits and returns a report.
 
 pub(crate) mod admission;
 pub(crate) mod call_spec;

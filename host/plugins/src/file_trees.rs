@@ -1,5 +1,5 @@
-//! Granted directories (P6, P13), also called granted trees: opens such a directory and the files below it, protects
-//! the files that no grant covers, and limits how much data one turn may add.
+//! Granted directories (P6, P13), also called granted trees: opens such a directory and the files below it, refuses
+//! changes to protected files even inside a granted directory, and limits how much data one turn may add.
 
 mod call_tree;
 mod host_tree;
@@ -31,10 +31,10 @@ use crate::limits::Limit;
 use rustix::fs::Stat;
 use std::io;
 
-/// Maximum size of a path in the text of a denial, in bytes.
+/// Maximum number of bytes of a path that a denial quotes.
 pub(crate) const SHOWN_PATH_BYTES: usize = 256;
 
-/// Identifies a file or directory by device and inode for as long as the file or directory exists.
+/// Identifies an existing file or directory by device and inode. After it is deleted, another one may get the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileId {
     device: u64,
@@ -42,7 +42,7 @@ pub(crate) struct FileId {
 }
 
 impl From<&Stat> for FileId {
-    #[allow(clippy::unnecessary_cast, reason = "the fields have other widths on other systems")]
+    #[allow(clippy::unnecessary_cast, reason = "the integer types of the fields differ between operating systems")]
     fn from(stat: &Stat) -> Self {
         Self { device: stat.st_dev as u64, inode: stat.st_ino as u64 }
     }
@@ -54,13 +54,13 @@ pub(crate) enum TreeRefusal {
     /// The operating system returned an error.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// The path leads out of its tree, or the tree is not granted for this access.
+    /// The path leads out of its granted tree, or the grant of the tree does not allow this kind of access.
     #[error("not permitted")]
     NotPermitted,
     /// This host does not support the flags that the guest passed.
     #[error("not supported")]
     Unsupported,
-    /// No grant covers this file, because agent-host itself relies on it.
+    /// The file is protected, whatever is granted, because agent-host itself relies on it.
     #[error("{0}")]
     Protected(String),
     /// The turn has reached its quota for the tree.

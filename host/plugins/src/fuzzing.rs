@@ -1,17 +1,17 @@
-//! Entry points for the fuzz targets in `tests/fuzz`. No other build contains this module.
+//! Entry points for the fuzz targets in `tests/fuzz`. This module is compiled only for them.
 
 use crate::HttpPattern;
 use crate::component::compiler::examine_bytes;
 use crate::limits::HostLimits;
 use url::Url;
 
-/// Examines a component in the same way as the compiler process before it compiles. Returns the report as JSON. If the
-/// component is refused, the report contains the reason.
+/// Examines a component in the way in which the compiler process examines it before compiling it. Returns the report as
+/// JSON. If the component is refused, the report contains the reason.
 pub fn examine(bytes: &[u8]) -> String {
     examine_bytes(bytes, HostLimits::default().structure())
 }
 
-/// Whether a grant allows this request.
+/// Whether the grant with this pattern allows this request.
 pub fn allows(pattern: &HttpPattern, method: &str, url: &Url) -> bool {
     pattern.allows(method, url)
 }

@@ -1,4 +1,4 @@
-//! Grants: a plugin may do only what its manifest asks for and the agent's configuration also grants. By default,
+//! Grants: a plugin may do only what its manifest asks for and what the agent's configuration also grants. By default,
 //! nothing is granted (P6).
 
 pub(crate) mod address;
@@ -25,7 +25,7 @@ use std::path::{Component, Path, PathBuf};
 pub use partial::PartialGrant;
 pub(crate) use partial::partial_grants;
 
-/// A directory that a plugin may use, including everything below the directory.
+/// A directory that a plugin may use, with everything below it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeGrant {
     /// Path of the directory on the host.
@@ -41,27 +41,28 @@ pub struct TreeGrant {
 pub struct Grants {
     /// Directories that the plugin may open.
     pub trees: Vec<TreeGrant>,
-    /// Environment variables that the plugin sees, with the values that the host has already read.
+    /// Environment variables that the plugin sees, with their values, which the host has already read.
     pub env: BTreeMap<String, String>,
-    /// Keys and values that `wasi:config` returns.
+    /// Keys and values that the plugin can read with `wasi:config`.
     pub config: BTreeMap<String, String>,
     /// Requests that the plugin may send with `wasi:http`.
     pub http: Vec<HttpPattern>,
-    /// Secrets that the host adds to the plugin's requests.
+    /// Secrets that the host adds to the plugin's HTTP requests.
     pub secrets: Vec<Secret>,
-    /// Maximum number of bytes that the plugin may store in `wasi:keyvalue`. None: it may store nothing.
+    /// Maximum number of bytes that the plugin may store in `wasi:keyvalue`. None: the plugin may store nothing.
     pub key_value: Option<u64>,
-    /// Number of tokens of the agent's model that the plugin may use in one turn. None: it may not use the model.
+    /// Number of tokens of the agent's model that the plugin may use in one turn. None: the plugin may not use
+    /// the model.
     pub model_tokens: Option<u64>,
     /// Types of the service events that the plugin's tools may ask the host to send (P2).
     pub events: BTreeSet<ServiceEventType>,
-    /// Whether the plugin may read media of the conversation, which it identifies by their digests (P5).
+    /// Whether the plugin may read the media items of the conversation, which it identifies by their digests (P5).
     pub media: bool,
 }
 
 impl Grants {
-    /// The union of `self` and `other`. If both contain a grant for the same thing, the value of `self`, the wider
-    /// access and the larger quota apply.
+    /// The union of `self` and `other`. If both grant the same variable, configuration key or secret, the value in
+    /// `self` applies. If both grant the same directory or quota, the wider access or the larger quota applies.
     #[must_use]
     pub fn and(mut self, other: &Grants) -> Grants {
         for tree in &other.trees {
@@ -86,8 +87,8 @@ impl Grants {
         self
     }
 
-    /// The intersection of `self` and `current`. Values are taken from `self`, because a value is fixed when it
-    /// is granted.
+    /// The intersection of `self` and `current`. Where both grant an environment variable or a configuration key with
+    /// different values, the value in `self` applies, because a turn keeps the values with which it started.
     #[must_use]
     pub fn within(&self, current: &Grants) -> Grants {
         let env = self.env.iter().filter(|(name, _)| current.env.contains_key(*name));
@@ -98,7 +99,8 @@ impl Grants {
             env: env.map(owned).collect(),
             config: config.map(owned).collect(),
             http: http_pattern::granted_by_both(&self.http, &current.http),
-            // A secret whose value has changed counts as a different secret, which the next turn uses.
+            // A secret whose value has changed counts as a different secret: it is not in the intersection, and the
+            // next turn uses it.
             secrets: self.secrets.iter().filter(|secret| current.secrets.contains(secret)).cloned().collect(),
             key_value: smaller(self.key_value, current.key_value),
             model_tokens: smaller(self.model_tokens, current.model_tokens),
@@ -112,7 +114,7 @@ fn smaller(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     one.zip(other).map(|(one, other)| one.min(other))
 }
 
-/// The trees that are inside one of the `current` trees. The access to each is limited to the access that both
+/// The trees that are equal to or inside one of the `current` trees. The access to each tree is limited to what both
 /// trees allow.
 pub fn intersect_trees(trees: &[TreeGrant], current: &[TreeGrant]) -> Vec<TreeGrant> {
     let within = |tree: &TreeGrant| {
@@ -123,18 +125,18 @@ pub fn intersect_trees(trees: &[TreeGrant], current: &[TreeGrant]) -> Vec<TreeGr
     trees.iter().filter_map(within).collect()
 }
 
-/// Whether a path is the folder or is below it. Paths are compared component by component. A path with a `..` after the
-/// components of the folder is never below the folder.
+/// Whether a path is equal to the folder or is below it. Paths are compared component by component. A path that
+/// continues with a `..` after the components of the folder does not count as below the folder.
 pub(crate) fn is_within(path: &Path, folder: &Path) -> bool {
     let below = path.strip_prefix(folder);
     below.is_ok_and(|below| below.components().all(|component| matches!(component, Component::Normal(_))))
 }
 
-/// Advice for the case that no grant would help. The text completes a sentence that starts with "to allow it,".
+/// The advice if no grant would help. The text completes a sentence that starts with "to allow it,".
 const UNGRANTABLE: &str = "do it yourself or change the plugin: no grant allows this";
 
-/// Advice on how to add a missing grant. If no grant would help, `table` and `flag` are empty and `line` describes what
-/// the user can do instead.
+/// Advice for the user on how to add a missing grant. If no grant would help, `table` and `flag` are empty and `line`
+/// describes what the user can do instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantAdvice {
     /// Table in `agent.toml`, for example `[plugins.files.grants]`.
@@ -152,12 +154,13 @@ impl GrantAdvice {
         Self::without_grant(UNGRANTABLE.to_owned())
     }
 
-    /// Advice if no grant would allow the action. `what_to_do` is the text to show instead of a grant.
+    /// Advice if no grant would allow the action. `what_to_do` tells the user what to do instead of adding a grant.
     pub fn without_grant(what_to_do: String) -> Self {
         Self { table: String::new(), line: what_to_do, flag: String::new() }
     }
 
-    /// The advice in one line: the option to pass, or the line to write if there is no option.
+    /// The advice in one line: the command-line option to pass or, if there is no such option, the line to
+    /// add to `agent.toml`.
     pub fn short(&self) -> String {
         match (self.flag.is_empty(), self.table.is_empty()) {
             (false, _) => self.flag.clone(),
@@ -177,7 +180,7 @@ impl fmt::Display for GrantAdvice {
     }
 }
 
-/// One thing that a plugin asks for in its manifest.
+/// One need that a plugin states in its manifest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
     /// Access of this kind to directories.
@@ -190,20 +193,21 @@ pub enum Need {
     Http(String),
     /// A secret with this name.
     Secret(String),
-    /// Storage of values between calls.
+    /// Storage for values that the plugin keeps between calls.
     KeyValue,
     /// Use of the agent's model, with this number of tokens per turn.
     Model(u64),
     /// Permission to send service events of this type.
     Event(String),
-    /// Permission to read the media of the conversation.
+    /// Permission to read the media items of the conversation.
     Media,
 }
 
-/// Something that a plugin asks for and that is not granted.
+/// A need of a plugin that is not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnmetNeed {
-    /// The need as written in the manifest. For a component without a manifest, the need is guessed from the imports.
+    /// The need as it is written in the manifest. If the component has no manifest, the need is guessed
+    /// from its imports.
     pub need: Need,
     /// Description for users, for example `reading files`.
     pub thing: String,
@@ -211,10 +215,10 @@ pub struct UnmetNeed {
     pub advice: GrantAdvice,
 }
 
-/// Something that the host refused to a plugin during a call.
+/// The denial of something that a plugin tried to do or use during a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// The plugin that made the refused request.
+    /// The plugin to which something was denied.
     pub plugin: PluginIdentity,
     /// Description for users, for example `the configuration value "region"`.
     pub thing: String,
@@ -222,7 +226,7 @@ pub struct Denial {
     pub advice: GrantAdvice,
 }
 
-/// Converts to the form that events and the audit log use.
+/// Converts the denial to the form that events and the audit log use.
 impl From<&Denial> for agent_core::change::Denial {
     fn from(denial: &Denial) -> Self {
         let Denial { plugin, thing, advice } = denial;
@@ -236,7 +240,7 @@ impl fmt::Display for Denial {
     }
 }
 
-/// The part of the grants that the manifest asks for. For a component without a manifest, all grants of the
+/// The part of the configured grants that the manifest asks for. If the component has no manifest, all grants of the
 /// configuration apply.
 pub(crate) fn effective(manifest: Option<&Manifest>, grants: Grants) -> Grants {
     let Some(manifest) = manifest else { return grants };
@@ -319,8 +323,8 @@ fn patterns(texts: &[impl AsRef<str>]) -> Vec<HttpPattern> {
     texts.iter().filter_map(|text| text.as_ref().parse().ok()).collect()
 }
 
-/// Guesses from the imports of a component without a manifest which grants are missing. The result is used if the
-/// component reports that it was denied something.
+/// Guesses which grants a component without a manifest is missing, from its imports. The result is shown if something
+/// is denied to the component or if it reports a denial.
 pub(crate) fn guessed(plugin: &str, imports: &[String], grants: &Grants) -> Vec<UnmetNeed> {
     let uses_files = imports.iter().any(|import| import.starts_with("wasi:filesystem/"));
     if uses_files && grants.trees.is_empty() { vec![files_advice(plugin, Access::Read)] } else { Vec::new() }
@@ -331,7 +335,7 @@ pub(crate) fn config_thing(key: &str) -> String {
     format!("the configuration value {}", quoted(key))
 }
 
-/// How to grant a `wasi:config` key.
+/// Advice on how to grant a `wasi:config` key.
 pub(crate) fn config_advice(plugin: &str, key: &str) -> GrantAdvice {
     advice(plugin, format!("config = {{ {} = \"…\" }}", toml_key(key)), format!("config={key}=VALUE"))
 }
@@ -342,7 +346,7 @@ pub(crate) fn http_denied(plugin: &str, request: &str, line: &str) -> (String, G
     (format!("the request {request}"), advice)
 }
 
-/// Description of the use of `wasi:keyvalue` for users, and how to grant it.
+/// Description of the use of `wasi:keyvalue` for users, and advice on how to grant it.
 pub(crate) fn key_value_denied(plugin: &str) -> (String, GrantAdvice) {
     let advice = advice(plugin, "key_value_mib = 10".to_owned(), "key_value_mib=10".to_owned());
     ("keeping values between calls".to_owned(), advice)
@@ -351,37 +355,38 @@ pub(crate) fn key_value_denied(plugin: &str) -> (String, GrantAdvice) {
 /// Number of tokens that the advice proposes if the manifest does not set a number.
 const PROPOSED_TOKENS: u64 = 20_000;
 
-/// Description of the use of the agent's model for users, and how to grant it.
+/// Description of the use of the agent's model for users, and advice on how to grant it.
 pub(crate) fn model_denied(plugin: &str, asked: Option<u64>) -> (String, GrantAdvice) {
     let grant = format!("model_tokens={}", asked.unwrap_or(PROPOSED_TOKENS));
     let advice = advice(plugin, grant.replace('=', " = "), grant);
     ("asking the agent's model".to_owned(), advice)
 }
 
-/// Description of sending a service event for users, and how to grant it.
+/// Description, for users, of sending a service event, and advice on how to grant it.
 pub fn event_denied(plugin: &str, event_type: &str) -> (String, GrantAdvice) {
     let advice = advice(plugin, format!("events = [{}]", quoted(event_type)), format!("events={event_type}"));
     (format!("sending the service event {event_type}"), advice)
 }
 
-/// Description of reading the conversation's media for users.
+/// Description, for users, of reading the conversation's media items.
 pub const MEDIA_DESCRIPTION: &str = "reading the media of the conversation";
 
-/// Description of reading the conversation's media for users, and how to grant it.
+/// Description, for users, of reading the conversation's media items, and advice on how to grant it.
 pub(crate) fn media_denied(plugin: &str) -> (String, GrantAdvice) {
     let advice = advice(plugin, "media = true".to_owned(), "media=true".to_owned());
     (MEDIA_DESCRIPTION.to_owned(), advice)
 }
 
-/// Description of opening a file for writing, shown to users, and how to grant it.
+/// Description, for users, of opening a file for writing, and advice on how to grant it.
 pub(crate) fn file_denied(plugin: &str, path: &str) -> (String, GrantAdvice) {
     (format!("opening {} for writing", quoted(path)), files_advice(plugin, Access::ReadWrite).advice)
 }
 
-/// First word of the description of a path that leads out of its tree.
+/// The first word of the denial for a path that leads out of its tree.
 pub(crate) const FOLLOWING: &str = "following ";
 
-/// Description of a path that leads out of its tree, shown to users, and how to grant its target.
+/// Description, for users, of following a path that leads out of its tree, and advice on how to grant the target
+/// of the path.
 pub(crate) fn left_tree(plugin: &str, path: &str) -> (String, GrantAdvice) {
     let thing = format!("{FOLLOWING}{}, which leads out of the granted tree", quoted(path));
     (thing, advice(plugin, "read = [\"the folder that it leads to\"]".to_owned(), "read=DIR".to_owned()))
@@ -392,12 +397,12 @@ pub(crate) fn protected(action: &str, why: &str) -> (String, GrantAdvice) {
     (format!("{action}: {why}"), GrantAdvice::none())
 }
 
-/// How to grant reading files.
+/// Advice on how to grant reading files.
 pub(crate) fn file_reading_advice(plugin: &str) -> GrantAdvice {
     files_advice(plugin, Access::Read).advice
 }
 
-/// How to grant writing to a tree.
+/// Advice on how to grant writing to a tree.
 pub(crate) fn file_change_advice(plugin: &str) -> GrantAdvice {
     files_advice(plugin, Access::ReadWrite).advice
 }
@@ -431,13 +436,13 @@ fn advice(plugin: &str, line: String, grant: String) -> GrantAdvice {
     }
 }
 
-/// A TOML key, quoted if necessary.
+/// The text as a TOML key, which is quoted if necessary.
 fn toml_key(key: &str) -> String {
     let bare = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
     if bare { key.to_owned() } else { quoted(key) }
 }
 
-/// A TOML basic string.
+/// The text as a TOML basic string.
 pub(crate) fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
@@ -482,7 +487,7 @@ mod tests {
         }
     }
 
-    // P6: a plugin may do only what its manifest asks for and the configuration also grants.
+    // P6: a plugin may do only what its manifest asks for and what the configuration also grants.
     #[test]
     fn p6_effective_grants_are_the_intersection_of_manifest_and_configuration() {
         let nothing = manifest(Asks::default());
@@ -523,7 +528,7 @@ mod tests {
         assert_eq!(intersect_trees(&[tree("/srv/../etc")], &[tree("/srv")]), [], "a path that leaves the tree");
     }
 
-    // P6: a denial names the missing grant and the line that adds it.
+    // P6: a denial names the missing grant and the line of agent.toml that adds it.
     #[test]
     fn p6_unmet_needs_include_the_line_to_add() {
         let asks = Asks {

@@ -6,7 +6,7 @@ use std::fmt;
 /// A plugin's name and the digest of its component. The identity is displayed as `name@0123456789ab`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PluginIdentity {
-    /// Name from the manifest; without a manifest, the stem of the file name.
+    /// Name from the manifest. If there is no manifest, the name is the name of the file without its extension.
     pub name: String,
     /// SHA-256 of the component's bytes.
     pub digest: Digest,
@@ -26,11 +26,11 @@ pub enum Kind {
     Tool,
     /// Builds the prompt at the start of a turn.
     ContextBuilder,
-    /// Adds sections to the prompt of single steps.
+    /// Adds sections to the prompts of the single steps of a turn.
     StepContext,
     /// Accepts or rejects the model's outputs.
     OutputValidator,
-    /// Decides how media are sent to the provider.
+    /// Decides how media items are sent to the model provider.
     MediaPolicy,
 }
 
@@ -50,8 +50,8 @@ impl Kind {
         }
     }
 
-    /// The authority of calls of this kind (P5). The authority depends only on the kind, even if one component exports
-    /// several kinds.
+    /// The authority of calls to plugins of this kind (P5). Even if one component exports several kinds, the authority
+    /// of a call depends only on the kind that is called.
     pub fn authority(self) -> Authority {
         match self {
             Kind::Tool | Kind::ContextBuilder | Kind::StepContext => Authority::Granted,
@@ -66,12 +66,12 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The resources outside its instance that a call may access (P5).
+/// Whether a call may access resources outside of its instance (P5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Authority {
     /// The call may use clocks, random numbers, logging and the capabilities that are granted.
     Granted,
-    /// The call cannot access anything, so it is a pure function. WASI returns constant inputs: time does not advance
-    /// and random numbers repeat.
+    /// The call cannot access anything, so it is a pure function. The functions of WASI return constant inputs: time
+    /// does not advance, and random numbers repeat.
     Inert,
 }

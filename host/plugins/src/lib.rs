@@ -1,7 +1,7 @@
 //! The sandbox for plugins: loads, verifies, links and calls WebAssembly components. No other crate uses wasmtime, and
 //! no wasmtime type appears in the public interface of this crate.
 //!
-//! A [`Sandbox`] is the engine with its limits. A sandbox loads component files as [`LoadedPlugin`]s. A [`Generation`]
+//! A [`Sandbox`] contains the engine and its limits, and loads component files as [`LoadedPlugin`]s. A [`Generation`]
 //! is an immutable set of plugins. A [`PluginSetup`] is a plugin with an agent's grants. Each call runs in a new
 //! instance and returns a [`CallReport`].
 //!

@@ -1,6 +1,6 @@
-//! Limits of the host and of single calls. All limits are on by default, and an error names the limit that caused it
-//! (P8). The lists [`CALL_LIMITS`] and [`HOST_LIMITS`] contain the configurable limits. This file contains the fixed
-//! limits.
+//! Limits of the host and of single calls. All limits apply by default, and an error that is caused by a limit names
+//! this limit (P8). The lists [`CALL_LIMITS`] and [`HOST_LIMITS`] contain the configurable limits. This file contains
+//! the fixed limits.
 
 mod call;
 mod host;
@@ -22,7 +22,7 @@ pub const RESULT_MEDIA_ITEM_BYTES: usize = 4 * MIB;
 pub const NEW_MEDIA_BYTES: usize = 32 * MIB;
 /// Maximum size of one read or write of a media item, in bytes.
 pub const MEDIA_CHUNK_BYTES: usize = MIB;
-/// Maximum size of an error text in a failure that the host reports, in bytes.
+/// Maximum size of an error text that the host reports when a call fails, in bytes.
 pub(crate) const REASON_BYTES: usize = 4 * 1024;
 /// Maximum size of a context builder's state, in bytes.
 pub const STATE_BYTES: usize = 64 * 1024;
@@ -34,7 +34,7 @@ pub const TOOLS: usize = 1_024;
 pub const KEY_BYTES: usize = 1024;
 /// Maximum size of a `wasi:keyvalue` value, in bytes.
 pub const VALUE_BYTES: usize = MIB;
-/// Number of bytes that a plugin may store in `wasi:keyvalue` if its grant sets no quota.
+/// Number of bytes that a plugin may store in `wasi:keyvalue` if its grant does not set a number.
 pub const KEY_VALUE_BYTES: u64 = 10 * MIB as u64;
 /// Maximum number of keys in one page of a `wasi:keyvalue` listing.
 pub(crate) const KEYS_PER_PAGE: usize = 1_000;
@@ -44,7 +44,7 @@ pub(crate) const BATCH_KEYS: usize = 1_000;
 pub(crate) const KEY_VALUE_OPERATIONS: u64 = 10_000;
 /// Maximum total size of the values in one batch operation of `wasi:keyvalue`, in bytes.
 pub(crate) const BATCH_BYTES: usize = 4 * MIB;
-/// Maximum number of compare-and-swap handles that a guest may have open at once.
+/// Maximum number of compare-and-swap handles that a guest may have open at the same time.
 pub(crate) const CAS_VALUES: usize = 16;
 /// Maximum total size of the texts in a plugin's request to the agent's model, in bytes.
 pub const MODEL_REQUEST_BYTES: usize = MIB;
@@ -59,11 +59,11 @@ pub const MANIFEST_BYTES: usize = 64 * 1024;
 pub(crate) const JSON_DEPTH: usize = 64;
 /// Maximum number of messages in a prompt that a context builder returns.
 pub(crate) const PROMPT_MESSAGES: usize = 1_000;
-/// Maximum number of sections in a prompt that a context builder returns, or in a step.
+/// Maximum number of sections that a context builder returns for a prompt or for a step.
 pub(crate) const SECTIONS: usize = 256;
 /// Maximum size of a section's name, in bytes.
 pub(crate) const SECTION_NAME_BYTES: usize = 128;
-/// Maximum `seen-count` of a message that a guest returns. A larger value is lowered to this maximum.
+/// Maximum value of `seen-count` in a message that a guest returns. A larger value is lowered to this maximum.
 pub(crate) const SEEN_COUNT: u32 = 1_000_000;
 /// Number of bytes that a guest may pass to the host at once in addition to its result. This number is enough for the
 /// two media items of 4 MiB that a tool's result may contain.
@@ -71,8 +71,8 @@ pub(crate) const LIFTED_BESIDE_RESULT: usize = 2 * RESULT_MEDIA_ITEM_BYTES;
 /// Number of bytes that a guest may pass to the host at once in addition to its result, for plugin kinds whose results
 /// contain no media.
 pub(crate) const LIFTED_BESIDE_TEXT: usize = 3 * MIB;
-/// Number of bytes that a generic function may pass to the host at once. The host's representation of a value is larger
-/// than the value in the guest, where each byte may be a value.
+/// Number of bytes that a generic function may pass to the host at once. It is large because the host's representation
+/// of a value needs more memory than the value in the guest, which may be a single byte.
 pub(crate) const GENERIC_LIFTED_BYTES: usize = 32 * MIB;
 /// Maximum size of the JSON arguments of a generic function, in bytes.
 pub(crate) const GENERIC_ARGUMENT_BYTES: usize = MIB;

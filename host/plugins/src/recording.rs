@@ -1,6 +1,6 @@
-//! The record of one running call: its cost, limits, denials and log, and the host's responses to it. With the record,
-//! the call can be explained, charged and replayed. Capabilities write to a [`CallRecord`] and read from it only in a
-//! replay.
+//! The record of one running call: its cost, limits, denials and log, and the host's responses to it. The record
+//! is used to explain, charge and replay the call. Capabilities write to a [`CallRecord`], and read from it only
+//! in a replay.
 
 pub(crate) mod bytes;
 pub(crate) mod call_record;

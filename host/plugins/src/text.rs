@@ -1,4 +1,4 @@
-//! Makes text from guests safe to show: cuts it on a character boundary and escapes invisible characters.
+//! Makes text from guests safe to show: cuts the text at a character boundary and escapes invisible characters.
 
 use agent_core::visible::visible;
 use std::fmt::Write;
@@ -18,7 +18,7 @@ pub(crate) fn clean(text: &str, bytes: usize) -> String {
     clean
 }
 
-/// Makes one log line of the text: escapes line ends and all invisible characters except tabs.
+/// Converts the text to a single log line: escapes line ends and all invisible characters except tabs.
 pub(crate) fn clean_line(text: &str) -> String {
     text.split('\n').map(visible).collect::<Vec<_>>().join("\\u{a}")
 }

@@ -9,7 +9,8 @@ use common::{call_with, sandbox};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Code of all components in this file: a function that returns 7, and functions that return their first argument.
+/// The core code that all components in this file share: a function that returns 7, and functions that return their
+/// first argument.
 const CODE: &str = r#"
   (core module $code
     (memory (export "memory") 2)
@@ -48,8 +49,8 @@ fn tools(plugin: &LoadedPlugin) -> Vec<&str> {
     plugin.tools().iter().map(|tool| tool.name.as_str()).collect()
 }
 
-/// P3: an interface that uses types of another interface imports that interface, and a world may import a type. Such an
-/// import needs no implementation. An import with a function or a resource needs an implementation.
+/// P3: an import that contains only types needs no implementation, whether an interface imports the types of another
+/// interface or a world imports a type. An import with a function or a resource needs an implementation.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_components_with_imports_of_only_types_load() {
     let directory = tempfile::tempdir().unwrap();
@@ -81,8 +82,8 @@ async fn p3_components_with_imports_of_only_types_load() {
     }
 }
 
-/// A component with a resource that has no constructor. `makers` are the functions of its interface that create the
-/// resource.
+/// A component with a resource that has no constructor. `makers` contains the functions of the interface that create
+/// the resource.
 fn thing(makers: &str) -> Vec<u8> {
     let inner = format!(
         r#"(component $inner {CODE}
@@ -120,7 +121,7 @@ const FROM_ANOTHER: &str = r#"(func (export "[static]thing.copy") (param "it" (b
     (canon lift (core func $makers "make")))"#;
 
 /// P3: a function that creates a resource from data is used like a constructor: methods are called on the created
-/// resource. If there are several such functions, the model chooses a function by its name.
+/// resource. If there are several such functions, the model chooses one of them by its name.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_functions_that_make_a_resource_are_constructors() {
     let directory = tempfile::tempdir().unwrap();
@@ -155,8 +156,8 @@ async fn p3_functions_that_make_a_resource_are_constructors() {
     assert!(none.contains("no function makes it from data"), "{none}");
 }
 
-/// P3: a function that a toolchain calls while it builds a component is not a tool. A component that is a web server is
-/// refused with advice to export other functions.
+/// P3: a function that only the toolchain calls, while it builds a component, is not offered as a tool. A component
+/// that is a web server is refused with advice to export other functions.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_toolchain_functions_and_http_handlers_are_skipped() {
     let directory = tempfile::tempdir().unwrap();
@@ -194,7 +195,8 @@ async fn p3_toolchain_functions_and_http_handlers_are_skipped() {
     assert!(error.contains("answers HTTP requests") && error.contains("wasi:cli/run"), "{error}");
 }
 
-/// P5: the configuration interface also links under the names of its earlier drafts, and returns only granted values.
+/// P5: a component can import the configuration interface under the names of its earlier drafts too, and gets only
+/// granted values.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_earlier_drafts_of_wasi_config_link() {
     let directory = tempfile::tempdir().unwrap();
@@ -278,7 +280,7 @@ async fn p12_later_contract_or_wasi_is_refused_with_advice() {
     assert!(error.contains("`wasi:cli/stdout@0.3.0`") && error.contains("wasm32-wasip2"), "{error}");
 }
 
-/// P3: a component that is composed of other components loads like any other component.
+/// P3: a component that is composed of several components loads like any other component.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_composed_components_load() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Tests of the limits on calls. The tests call a real component. Each error names the limit and the plugin, and all
-//! permits are free afterwards.
+//! Tests of the limits on calls, with calls to a real component. They check that each error names the limit and the
+//! plugin, and that all permits are free afterwards.
 
 mod common;
 
@@ -39,8 +39,8 @@ async fn row_1_p8_endless_loop_is_stopped_at_its_time_limit() {
     assert!(cpu.cost.cpu_us >= 100_000);
 }
 
-// Rows 1 and 9: after concurrent endless loops, traps and cancellations, all permits are free and every instance is
-// new.
+// Rows 1 and 9: after endless loops, traps and cancelled calls at the same time, all permits are free, and every call
+// gets a new instance.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_1_row_9_permits_are_free_after_loops_traps_and_cancellations() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;
@@ -63,7 +63,8 @@ async fn row_1_row_9_permits_are_free_after_loops_traps_and_cancellations() {
     }
 }
 
-// P8: the queue is limited. If the queue is full, a call fails at once with an error that allows a later attempt.
+// P8: the length of the queue is limited. If the queue is full, a call fails immediately, and the error says that a
+// later attempt may succeed.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_full_queue_causes_a_typed_error() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;
@@ -81,7 +82,8 @@ async fn p8_full_queue_causes_a_typed_error() {
     assert!(matches!(call(&sandbox, &setup, "noop", LONG).await.result, Ok(Ok(_))));
 }
 
-/// A sandbox with two setups of the same plugin: one whose fuel is counted, and one whose fuel is not.
+/// A sandbox, and two setups of the same plugin: a setup that limits fuel, so that fuel is counted, and a setup that
+/// does not.
 async fn metered(directory: &Path, fuel: u64) -> (Sandbox, PluginSetup, PluginSetup) {
     let sandbox = common::sandbox(directory);
     let folder = directory.join("plugins");
@@ -95,8 +97,8 @@ async fn metered(directory: &Path, fuel: u64) -> (Sandbox, PluginSetup, PluginSe
     (sandbox, setup(Some(fuel)), setup(None))
 }
 
-// P8, "fuel (optional, deterministic)": the same call uses the same fuel every time. Without a fuel limit no fuel is
-// counted.
+// P8, "fuel (optional, deterministic)": the same call always uses the same amount of fuel. Without a fuel limit, no
+// fuel is counted.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_same_call_uses_the_same_fuel() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -109,8 +111,8 @@ async fn p8_same_call_uses_the_same_fuel() {
         assert_eq!(call(&sandbox, &counted, "noop", LONG).await.cost.fuel, Some(fuel));
     }
     assert_eq!(call(&sandbox, &uncounted, "noop", LONG).await.cost.fuel, None);
-    // A new sandbox uses the compiled code of both engines from the cache and counts the same fuel, as another
-    // process would.
+    // A new sandbox, like a new process, loads the compiled code of both engines from the cache and counts the same
+    // amount of fuel.
     let (sandbox, counted, _) = metered(directory.path(), fuel).await;
     let again = call(&sandbox, &counted, "noop", LONG).await;
     assert!(matches!(again.result, Ok(Ok(_))), "the fuel is exactly enough: {again:?}");
@@ -130,7 +132,8 @@ async fn row_1_p8_loop_is_stopped_by_fuel_or_time() {
     let digest = counted.plugin().digest().short();
     assert_eq!(failure.to_string(), format!("limited@{digest} was stopped at its limit: 3000000 units of fuel"));
     assert_eq!(spin.cost.fuel, Some(3_000_000));
-    // If the loop reaches its time limit first, the epoch stops it, and other calls run in the meantime.
+    // If the loop reaches its time limit before its fuel limit, an epoch tick stops it, and other calls can run
+    // in the meantime.
     let (sandbox, counted, _) = metered(directory.path(), u64::MAX / 4).await;
     let (spin, noop) = tokio::join!(call(&sandbox, &counted, "spin", SHORT), call(&sandbox, &counted, "noop", LONG));
     assert!(matches!(spin.result, Err(CallFailure::Limit { limit: Limit::WallTime(SHORT), .. })), "{spin:?}");
@@ -156,7 +159,7 @@ async fn p8_cost_includes_bytes_in_and_out() {
     assert_eq!((trapped.bytes_in, trapped.bytes_out, trapped.requests), (2, 0, 0));
 }
 
-// P6: if a granted directory does not exist, the call fails with a typed error that names the grant.
+// P6: if a granted directory does not exist, the call fails with an error that names the grant.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_missing_directory_causes_an_error_that_names_the_grant() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;

@@ -1,4 +1,4 @@
-//! Tests of loading: components that are loaded, components that are refused, and the verification of cached code.
+//! Tests of loading: which components are loaded, which are refused, and how compiled code from the cache is verified.
 
 mod common;
 
@@ -38,8 +38,8 @@ async fn p2_p8_component_is_loaded_and_called() {
     assert_eq!(report.cost.memory_bytes, 2 * 65_536);
 }
 
-// P12: a component for another patch version of the contract loads. A component for another minor version is refused
-// with advice.
+// P12: a component for another patch version of the plugin contract is loaded. A component for another minor version is
+// refused with advice.
 #[tokio::test(flavor = "multi_thread")]
 async fn p12_contract_version_is_checked_at_load() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -51,7 +51,7 @@ async fn p12_contract_version_is_checked_at_load() {
     assert!(minor.to_string().contains("use a newer agent-host, or rebuild"), "{minor}");
 }
 
-// Row 11: a file that is not a component is refused with the reason.
+// Row 11: a file that is not a component is refused with an error that explains the reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_11_files_that_are_not_components_are_refused_with_the_reason() {
     let random: Vec<u8> = (0..200_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -72,7 +72,7 @@ async fn row_11_files_that_are_not_components_are_refused_with_the_reason() {
     assert!(matches!(refusal(component("(component)")).await, LoadError::NothingOffered { .. }));
 }
 
-// Row 11: compiled code is never loaded as a plugin, whether it comes from wasmtime or from the cache.
+// Row 11: a file with compiled code is never loaded as a plugin, whether wasmtime or the host's cache created the file.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_11_precompiled_code_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -124,7 +124,8 @@ async fn p5_row_14_unknown_function_is_refused_despite_an_unimplemented_import()
     }
 }
 
-// P12: an export with the wrong type is found at load, because the component is then instantiated once.
+// P12: an export with the wrong type is found when the component is loaded, because loading instantiates the
+// component once.
 #[tokio::test(flavor = "multi_thread")]
 async fn p12_exports_with_the_wrong_type_are_refused() {
     let text = r#"(component
@@ -149,8 +150,8 @@ async fn row_4_memory_above_the_largest_limit_is_refused_at_load() {
     assert!(large.is_ok(), "{large:?}");
 }
 
-// P9: compiled code comes from the cache. A damaged, truncated or foreign file is ignored, and the component is
-// compiled again.
+// P9: at the next start, the compiled code is loaded from the cache. If its file is damaged, truncated or from another
+// host, the file is ignored and the component is compiled again.
 #[tokio::test(flavor = "multi_thread")]
 async fn p9_damaged_cache_entry_is_compiled_again() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -172,7 +173,7 @@ async fn p9_damaged_cache_entry_is_compiled_again() {
     }
 }
 
-// P9: the compiled code of another component is not used, even if the file has the right name.
+// P9: a cache file with the compiled code of another component is not used, even if the file has the expected name.
 #[tokio::test(flavor = "multi_thread")]
 async fn p9_compiled_code_of_another_component_is_ignored() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -1,5 +1,5 @@
-//! Tests of components of any world (P3), written as text: the exports that become tools, the exports that are skipped
-//! with a reason, and the handling of hostile components.
+//! Tests of components of any WIT world (P3): the exports that become tools, the exports that are skipped with a
+//! reason, and the handling of hostile components. The components are written in the WebAssembly text format.
 
 mod common;
 
@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};
 
-/// Core code with the memory and the function `realloc` that lifting needs. Lists and strings start at address 65536.
-/// The function `list` returns a list with the requested number of items.
+/// Core code with the memory and the function `realloc` that a component needs to pass lists and strings. Lists and
+/// strings start at address 65536. The function `list` returns a list with the requested number of items.
 const CODE: &str = r#"
   (core module $code
     (memory (export "memory") 2)
@@ -78,7 +78,8 @@ fn structured(report: &CallReport<Result<ToolOutcome, ToolError>>) -> &Value {
     }
 }
 
-/// P3: the last of 200 parameters is passed correctly. Row 9: a trap fails only its own call, and the next call works.
+/// P3: the last of 200 parameters is passed correctly. Row 9: if the guest traps, only this call fails, and the next
+/// call succeeds.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_row_9_functions_accept_many_parameters_and_a_trap_fails_only_its_call() {
     let directory = tempfile::tempdir().unwrap();
@@ -258,7 +259,8 @@ async fn p3_p9_tool_names_are_unique_and_stable() {
     assert_eq!(loaded[1], (expected.to_vec(), Some(CodeSource::Cache)));
 }
 
-/// P5: every patch version of WASI 0.2 links, and an unknown import is refused by name.
+/// P5: imports of every patch version of WASI 0.2 are accepted, and an unknown import is refused with an error that
+/// names it.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_every_patch_version_of_wasi_links() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,21 +1,21 @@
-//! Reads the WIT documentation in a component. The custom section `package-docs` contains a version byte and the
-//! documentation of a package as JSON.
+//! Reads the WIT documentation that a component contains. The custom section `package-docs` contains a version byte and
+//! the documentation of a package as JSON.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wasmparser::{Parser, Payload};
 
 const SECTION: &str = "package-docs";
-/// Supported versions of the section's format.
+/// The versions of the `package-docs` format that this module can read.
 const VERSIONS: [u8; 2] = [0, 1];
-/// Maximum total size of all sections, in bytes.
+/// Maximum total size of all documentation sections of a component, in bytes.
 const DOCS_BYTES: usize = 4 * 1024 * 1024;
-/// Maximum size of one section, in bytes.
+/// Maximum size of one documentation section, in bytes.
 const SECTION_BYTES: usize = 1024 * 1024;
-/// Maximum number of sections.
+/// Maximum number of documentation sections that are read from a component.
 const SECTIONS: usize = 64;
 
-/// The documentation of all packages that the component describes.
+/// The documentation of all WIT packages that a component describes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Docs {
     packages: Vec<Package>,
@@ -60,8 +60,9 @@ pub(crate) struct TypeDocs {
 }
 
 impl Docs {
-    /// Reads the documentation from all parts of a component. Sections that cannot be read are ignored. This function
-    /// parses the whole component, so it runs in the child process that examines components.
+    /// Reads the documentation from a component and from all components nested in it. Documentation sections that
+    /// cannot be read are ignored. This function parses the whole component, so it runs in the child process that
+    /// examines components.
     pub(crate) fn read(component: &[u8]) -> Self {
         let payloads = Parser::new(0).parse_all(component).map_while(Result::ok);
         let sections = payloads.filter_map(|payload| match payload {
@@ -79,15 +80,16 @@ impl Docs {
         Self { packages: bounded.filter_map(package).collect() }
     }
 
-    /// The documentation of an exported function. None if several packages document the function differently.
+    /// The documentation of an exported function. None if the function has no documentation, or if several packages
+    /// document it differently.
     pub(crate) fn function(&self, interface: Option<&str>, function: &str) -> Option<&str> {
         let mut docs = self.packages.iter().filter_map(|package| package.function(interface, function));
         let first = docs.next()?;
         docs.all(|other| other == first).then_some(first)
     }
 
-    /// The documentation of a type that an interface defines or uses under this name. None if several packages document
-    /// the type differently.
+    /// The documentation of a type that an interface defines or uses under this name. None if the type has no
+    /// documentation, or if several packages document it differently.
     pub(crate) fn of_type(&self, interface: Option<&str>, name: &str) -> Option<&TypeDocs> {
         let of_interface = self.packages.iter().flat_map(|package| package.types_of(interface));
         let of_interface: Vec<_> = of_interface.filter_map(|types| types.get(name)).collect();
@@ -167,7 +169,7 @@ mod tests {
         component.finish()
     }
 
-    // P3: covers functions of interfaces and of worlds. A broken section is ignored.
+    // P3: documentation is found for functions of interfaces and of worlds. A broken documentation section is ignored.
     #[test]
     fn p3_docs_are_found_by_interface_and_function() {
         let words = r#"{"docs": "All.", "interfaces": {"ops": {"funcs": {"add": {"docs": "Adds.", "new": 1},
@@ -185,8 +187,8 @@ mod tests {
         assert_eq!(Docs::read(b"junk").function(None, "x"), None);
     }
 
-    // P3: the documentation of a type is found in the interface that defines the type, even for an interface that only
-    // uses the type.
+    // P3: the documentation of a type is read from the interface that defines the type, even if the type is looked up
+    // through an interface that only uses it.
     #[test]
     fn p3_docs_are_found_by_type() {
         let words = r#"{"interfaces": {"shapes": {"types": {"point": {"docs": "A place.", "items": {"x": "East."}}}},

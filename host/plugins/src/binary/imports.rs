@@ -1,19 +1,20 @@
-//! Checks the names and versions of a component's imports, and finds the exports that belong to the contract. The
-//! linker could also check imports, but its messages for missing imports are misleading.
+//! Checks the names and versions of a component's imports, and finds the exports that belong to the contract.
+//! wasmtime's linker could also check imports, but its messages for missing imports are misleading.
 
 use crate::identity::Kind;
 use crate::text::clean;
 use std::str::FromStr;
 
-/// Name of the contract's package.
+/// Name of the WIT package with the plugin contract.
 const CONTRACT_PACKAGE: &str = "agent-host:plugin";
-/// Version of the contract that this host implements.
+/// Version of the plugin contract that this host implements.
 const CONTRACT_VERSION: Version = Version { major: 0, minor: 1, patch: 0, pre: "" };
-/// The contract's interfaces. A component may also import the interfaces that it exports, because it needs their types.
+/// The interfaces of the plugin contract. A component may import each of them, even one that it exports, because it
+/// needs the types of the interface.
 const CONTRACT_INTERFACES: [&str; 7] =
     ["types", "media-store", "tool", "context-builder", "step-context", "output-validator", "media-policy"];
 
-/// Package of the interface to the agent's model.
+/// Name of the WIT package with the interface to the agent's model.
 const MODEL_PACKAGE: &str = "agent-host:model";
 const MODEL_INTERFACES: [&str; 1] = ["host-model"];
 
@@ -60,7 +61,7 @@ const WASI_DRAFTS: [&str; 11] = [
     "wasi:keyvalue/batch@0.2.0-draft",
 ];
 
-/// WASI interfaces that the host does not implement. The functions of these interfaces link to functions that
+/// The WASI interfaces that the host knows but does not implement. A component may import them, but their functions
 /// always fail.
 const DENIED: [(&str, &[&str]); 3] = [
     ("wasi:http", &["incoming-handler"]),
@@ -71,15 +72,15 @@ const DENIED: [(&str, &[&str]); 3] = [
 /// An import or export that this host does not support (P12, row 14).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InterfaceProblem {
-    /// The component was built against an incompatible version of the contract.
+    /// The component was built against an incompatible version of the plugin contract.
     #[error("it needs `{name}`, but this host implements version 0.1.x of that package; {advice}")]
     Version {
-        /// Name of the interface with its version.
+        /// Name of the incompatible interface, with its version.
         name: String,
-        /// Advice for the user.
+        /// How the user can solve the problem.
         advice: &'static str,
     },
-    /// The contract has no such interface in this version.
+    /// The host's version of the package has no such interface.
     #[error(
         "it imports `{name}`, which this host's version of that package does not have; use a newer agent-host, or rebuild \
          it without this import"
@@ -88,14 +89,14 @@ pub enum InterfaceProblem {
         /// Name of the import.
         name: String,
     },
-    /// The host implements the standard interface only in other versions.
+    /// The host implements this standard interface, but only in other versions.
     #[error("it imports `{name}`, but this host implements {known}; {advice}")]
     StandardVersion {
         /// Name of the import.
         name: String,
         /// The versions that the host implements.
         known: String,
-        /// Advice for the user.
+        /// How the user can solve the problem.
         advice: &'static str,
     },
     /// The component imports interfaces that this host does not know.
@@ -105,7 +106,7 @@ pub enum InterfaceProblem {
         listed(names)
     )]
     Unknown {
-        /// Names of the imports.
+        /// Names of the unknown imports.
         names: Vec<String>,
     },
 }
@@ -122,25 +123,26 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// Whether all imports of a component are implemented.
+/// Whether the host implements all imports of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Imports {
-    /// All imports are implemented.
+    /// The host implements all imports.
     Implemented,
-    /// Some imports are known but not implemented, and their functions always fail.
+    /// The host knows some imports but does not implement them. Their functions always fail.
     SomeDenied,
 }
 
-/// Whether an import can have effects outside of the call.
+/// Whether the functions of an import can have effects outside of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effects {
-    /// The import has no such effects. Examples of such imports are clocks, random numbers, configuration and logging.
+    /// The functions have no effects outside of the call. Examples are the imports for clocks, random numbers,
+    /// configuration and logging.
     None,
-    /// The import can have effects if it is granted.
+    /// The functions can have effects outside of the call if their use is granted.
     Possible,
 }
 
-/// Whether an import can have effects. The name of the import must have been checked.
+/// Whether the functions of an import can have effects outside of the call. The name must have passed `check`.
 pub(crate) fn effects(name: &str) -> Effects {
     let path = name.split('@').next().unwrap_or(name);
     let harmless = ["wasi:io/", "wasi:clocks/", "wasi:random/", "wasi:cli/", "wasi:config/", "wasi:logging/"];
@@ -148,12 +150,12 @@ pub(crate) fn effects(name: &str) -> Effects {
     if is_harmless { Effects::None } else { Effects::Possible }
 }
 
-/// Whether an export belongs to the contract.
+/// Whether an export belongs to the plugin contract.
 pub(crate) fn is_of_contract(name: &str) -> bool {
     InterfaceName::parse(name).is_some_and(|interface| interface.package == CONTRACT_PACKAGE)
 }
 
-/// Checks every import by name.
+/// Checks the name of every import.
 pub(crate) fn check<'a>(names: impl Iterator<Item = &'a str>) -> Result<Imports, InterfaceProblem> {
     let mut imports = Imports::Implemented;
     let mut unknown = Vec::new();
@@ -169,8 +171,8 @@ pub(crate) fn check<'a>(names: impl Iterator<Item = &'a str>) -> Result<Imports,
     if unknown.is_empty() { Ok(imports) } else { Err(InterfaceProblem::Unknown { names: unknown }) }
 }
 
-/// The plugin kinds that these exports implement. Fails if an export belongs to an incompatible version of the
-/// contract.
+/// The plugin kinds that a component with these exports implements. Fails if an export belongs to an incompatible
+/// version of the plugin contract.
 pub(crate) fn kinds<'a>(exports: impl Iterator<Item = &'a str>) -> Result<Vec<Kind>, InterfaceProblem> {
     let mut kinds = Vec::new();
     for name in exports {
@@ -186,7 +188,7 @@ pub(crate) fn kinds<'a>(exports: impl Iterator<Item = &'a str>) -> Result<Vec<Ki
     Ok(kinds)
 }
 
-/// Whether the interface is known but not implemented. The name of the interface must have been checked.
+/// Whether the host knows this interface but does not implement it. The name must have passed `check`.
 pub(crate) fn is_denied(name: &str) -> bool {
     InterfaceName::parse(name).is_some_and(|interface| interface.is_in(&DENIED))
 }
@@ -286,7 +288,8 @@ impl<'a> Version<'a> {
         Some(Self { major: next()?, minor: next()?, patch: next()?, pre })
     }
 
-    /// The compatibility track of a version: `1.x`, `0.1.x` or `0.0.1`. A prerelease is compatible only with itself.
+    /// The group of versions with which a version is compatible: `1.x`, `0.1.x` or `0.0.1`. A prerelease is compatible
+    /// only with itself.
     fn track(self) -> (u64, u64, u64, &'a str) {
         match (self.pre, self.major, self.minor) {
             ("", 0, 0) => (0, 0, self.patch, ""),
@@ -305,8 +308,8 @@ mod tests {
         check([name].into_iter()).expect_err("this import is refused").to_string()
     }
 
-    // P5, row 14: known imports are accepted in any patch version. Imports that are not implemented are marked as
-    // denied.
+    // P5, row 14: known imports are accepted with any patch version. If some of them are not implemented, the
+    // result is `SomeDenied`.
     #[test]
     fn p5_row_14_known_imports_are_accepted() {
         for name in [
@@ -330,7 +333,7 @@ mod tests {
         }
     }
 
-    // P12: an incompatible version is reported at load, with advice.
+    // P12: an import with an incompatible version is refused with advice when the component is loaded.
     #[test]
     fn p12_incompatible_versions_are_refused_with_advice() {
         assert!(message("agent-host:plugin/media-store@0.2.0").contains("use a newer agent-host, or rebuild"));
@@ -358,7 +361,7 @@ mod tests {
         assert!(newer.contains("WASI 0.2"), "{newer}");
     }
 
-    // P1: one component may export several kinds.
+    // P1: one component may export several plugin kinds.
     #[test]
     fn p1_kinds_are_found_in_any_patch_version() {
         let exports = ["agent-host:plugin/media-policy@0.1.0", "agent-host:plugin/tool@0.1.3", "acme:x/y@1.0.0"];

@@ -1,6 +1,7 @@
 //! Reads a component's imports and exports from its bytes before the component is compiled. The scan runs in the child
-//! process that examines components, after `structure` has checked the limits. The host process itself reads only
-//! headers.
+//! process that examines components, after the module `structure` has checked the limits on the component's structure.
+//! The host process itself reads only the headers of the outermost sections, the manifest, and the names of
+//! imports and exports.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -11,7 +12,7 @@ use wasmparser::{
     CanonicalFunction, CanonicalOption, ComponentExternalKind, Parser, Payload, ValidPayload, Validator, WasmFeatures,
 };
 
-/// Magic bytes of a file with compiled code in this host's cache.
+/// The magic bytes that identify a file with compiled code in this host's cache.
 pub(crate) const COMPILED_MAGIC: &[u8] = b"agent-host compiled 2\n";
 
 /// The imports and exports of a component.
@@ -34,7 +35,7 @@ pub struct Interfaces {
     pub exports: Vec<String>,
 }
 
-/// The reason why a file is not a plugin (row 11).
+/// The reason why a file cannot be loaded as a plugin (row 11).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum NotAComponent {
     /// The format of the file is not known.
@@ -58,7 +59,7 @@ pub enum NotAComponent {
     /// The file violates the binary format.
     #[error("it is damaged: {reason}")]
     Damaged {
-        /// Describes the problem and its position in bytes.
+        /// Describes the damage and its position in the file, in bytes.
         reason: String,
     },
     /// The component exports functions with the async ABI, which the host does not support.
@@ -68,7 +69,7 @@ pub enum NotAComponent {
     AsyncExport,
 }
 
-/// The target for which a core module was built, which determines how to turn it into a component.
+/// The target for which a core module was built. The target determines how to turn the module into a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ModuleTarget {
     /// The module is a program for WASI preview 1.
@@ -140,7 +141,8 @@ impl fmt::Display for ModuleTarget {
     }
 }
 
-/// Scans the outermost level of a component. The inner levels are validated when the component is compiled.
+/// Reads the imports and exports of the outermost component. Nested components are validated when the component
+/// is compiled.
 pub(crate) fn scan(bytes: &[u8]) -> Result<Scan, NotAComponent> {
     if Parser::is_core_wasm(bytes) {
         return Err(NotAComponent::CoreModule(ModuleTarget::of(bytes)));
@@ -185,8 +187,8 @@ pub(crate) fn scan(bytes: &[u8]) -> Result<Scan, NotAComponent> {
 }
 
 /// Names of the imports that contain only types, so that the host does not have to implement them. A component has such
-/// an import if an exported interface uses types of another interface. The code in the component is not read. The set
-/// is empty if the component is damaged.
+/// an import if one of its exported interfaces uses types of another interface. The code in the component is not read.
+/// The set is empty if the component is damaged.
 pub(crate) fn type_only_imports(bytes: &[u8], imports: &[String]) -> BTreeSet<String> {
     let mut validator = Validator::new_with_features(WasmFeatures::all());
     let mut outermost = None;
@@ -223,7 +225,8 @@ pub(crate) fn check_header(bytes: &[u8]) -> Result<(), NotAComponent> {
     if Parser::is_core_wasm(bytes) {
         return Err(NotAComponent::CoreModule(ModuleTarget::Unknown));
     }
-    // wasmtime's compiled code is an ELF file, and the cache adds its own header.
+    // Compiled code of wasmtime is an ELF file, and files of the host's cache can be recognised by the magic bytes of
+    // the cache.
     if bytes.starts_with(b"\x7fELF") || bytes.starts_with(COMPILED_MAGIC) {
         return Err(NotAComponent::Precompiled);
     }

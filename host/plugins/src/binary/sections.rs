@@ -1,5 +1,5 @@
-//! Reads the outermost sections of a component in the host process, before any other code reads the bytes. The reader
-//! is a flat loop over section headers. The loop never reads nested modules, components or types.
+//! Reads the sections of a component's outermost level in the host process, before any other code reads the component.
+//! The reader is a loop over section headers. It does not descend into nested modules, components or types.
 
 use super::scan::{Interfaces, NotAComponent};
 use wasmparser::{BinaryReader, BinaryReaderError, ComponentExternalKind, FromReader, Parser, SectionLimited};
@@ -14,8 +14,8 @@ const CORE_MODULE_SECTION: u8 = 1;
 const COMPONENT_SECTION: u8 = 4;
 const IMPORT_SECTION: u8 = 10;
 const EXPORT_SECTION: u8 = 11;
-/// Maximum number of imports, and of exports, that are read in the host process: the largest value of
-/// `component_interfaces`.
+/// Maximum number of imports, and also of exports, that the host process reads from a component. This is the largest
+/// allowed value of `component_interfaces`.
 const MAX_NAMES: usize = 10_000;
 
 /// One section of a component's outermost level.
@@ -31,7 +31,8 @@ pub(crate) struct Sections<'a> {
 }
 
 impl<'a> Sections<'a> {
-    /// Creates the iterator. Fails if the bytes do not start with a component's header.
+    /// Creates an iterator over the sections of this component. Fails if the bytes do not start with a
+    /// component's header.
     pub(crate) fn of(component: &'a [u8]) -> Result<Self, NotAComponent> {
         crate::binary::scan::check_header(component)?;
         Ok(Self { reader: Some(BinaryReader::new(&component[HEADER_BYTES..], HEADER_BYTES)) })
@@ -57,8 +58,9 @@ fn read_section<'a>(reader: &mut BinaryReader<'a>) -> Result<Section<'a>, Binary
     Ok(Section { id, contents: reader.read_bytes(size as usize)? })
 }
 
-/// The result of the search for a manifest: the manifest's JSON, and the damage that ended the search early. If bytes
-/// were appended to the file, the manifest is still found, so that its name can be compared with the lock file.
+/// The result of the search for a manifest: the manifest's JSON, and the damage in the file that ended the search
+/// early. A manifest before the damage is still found, so that the plugin's name can be compared with the lock file
+/// even if bytes were appended to the file.
 pub(crate) struct FoundManifest<'a> {
     pub(crate) json: Option<&'a [u8]>,
     pub(crate) damage: Option<NotAComponent>,
@@ -76,7 +78,7 @@ pub(crate) fn find_manifest(component: &[u8]) -> Result<FoundManifest<'_>, NotAC
     Ok(found)
 }
 
-/// The manifest's JSON, if the section is a manifest section.
+/// The manifest's JSON if the section is a manifest section, or None.
 pub(crate) fn manifest_json(section: Section<'_>) -> Option<&[u8]> {
     if section.id != CUSTOM_SECTION {
         return None;
@@ -86,7 +88,8 @@ pub(crate) fn manifest_json(section: Section<'_>) -> Option<&[u8]> {
     is_manifest.then(|| &section.contents[reader.current_position()..])
 }
 
-/// The names of a component's imports and exports, in order. Fails if there are more than 10,000 imports or exports.
+/// The names of a component's imports and exports, in order. Fails if there are more than 10,000 imports or more than
+/// 10,000 exports.
 pub fn interfaces(component: &[u8]) -> Result<Interfaces, NotAComponent> {
     let (mut found, mut has_code, mut only_types) = (Interfaces::default(), false, true);
     for section in Sections::of(component)? {
@@ -110,7 +113,8 @@ pub fn interfaces(component: &[u8]) -> Result<Interfaces, NotAComponent> {
     Ok(found)
 }
 
-/// Whether a nested component contains a module or component. The encoding of a WIT package never contains them.
+/// Whether a nested component contains a module or component. A WIT package that is encoded as a component never
+/// contains such nested modules or components.
 fn contains_module(component: &[u8]) -> bool {
     let sections = Sections::of(component).into_iter().flatten();
     sections.map_while(Result::ok).any(|section| matches!(section.id, CORE_MODULE_SECTION | COMPONENT_SECTION))
@@ -150,7 +154,8 @@ mod tests {
         wat::parse_str(text).expect("valid text")
     }
 
-    // P15: bytes after the last section do not hide the manifest, so that the lock file can be checked first.
+    // P15: the manifest is found even if bytes were appended to the component, so that the lock file can be checked
+    // before the damage is reported.
     #[test]
     fn p15_manifest_is_found_before_appended_bytes() {
         let manifest = Manifest { name: "calc".to_owned(), ..Manifest::default() };
@@ -177,7 +182,7 @@ mod tests {
         assert_eq!((found.imports, found.exports), (vec!["a:b/c@1.0.0".to_owned()], vec!["d:e/f@1.0.0".to_owned()]));
     }
 
-    // Row 36: the number of names is limited while they are read.
+    // Row 36: reading stops with an error as soon as a component has too many imports or exports.
     #[test]
     fn row_36_too_many_names_are_refused() {
         let many: String = (0..=MAX_NAMES).map(|number| format!("(import \"a{number}\" (func))")).collect();

@@ -1,6 +1,6 @@
-//! Checks the structure of a component before a recursive parser reads the component (row 36): the nesting of
-//! components and types, and the number of types, imports and exports. The check uses an explicit stack and never
-//! recurses.
+//! Checks the structure of a component before a recursive parser reads the component (row 36). The check limits the
+//! nesting of components and types, and the number of types, imports and exports. The check uses an explicit stack and
+//! never recurses.
 
 use crate::limits::HostLimits;
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ impl HostLimits {
 
 /// Maximum total size of the names of all outermost imports and exports, in bytes.
 const NAME_BYTES: usize = 1024 * 1024;
-/// Maximum number of imports, and of exports, of one core module. The limit is large, because modules that share a
+/// Maximum number of imports, and also of exports, of one core module. The limit is large, because modules that share a
 /// library link thousands of symbols.
 const CORE_INTERFACES: usize = 100_000;
 
@@ -56,7 +56,7 @@ pub enum StructureProblem {
     /// There are too many imports or exports.
     #[error("it has more than {most} {what} at one level (`component_interfaces` under [host.limits])")]
     Interfaces {
-        /// The counted items: `imports` or `exports`.
+        /// The kind of items that are too many: `imports` or `exports`.
         what: String,
         /// The value of the exceeded limit.
         most: usize,
@@ -64,7 +64,7 @@ pub enum StructureProblem {
     /// A core module has too many imports or exports.
     #[error("one of its core modules has more than {most} {what}")]
     CoreInterfaces {
-        /// The counted items: `imports` or `exports`.
+        /// The kind of items that are too many: `imports` or `exports`.
         what: String,
         /// The value of the exceeded limit.
         most: usize,
@@ -89,8 +89,8 @@ impl From<BinaryReaderError> for StructureProblem {
     }
 }
 
-/// Checks the structure of a component or a core module. If the check succeeds, recursive parsers can safely read the
-/// bytes.
+/// Checks the structure of a component or a core module. If the check succeeds, parsers that recurse cannot overflow
+/// the stack when they read the bytes.
 pub(crate) fn check(bytes: &[u8], limits: StructureLimits) -> Result<(), StructureProblem> {
     let mut walk = Walk { bytes, limits, types: 0, name_bytes: 0, levels: vec![Level::default()] };
     for payload in Parser::new(0).parse_all(bytes) {
@@ -99,7 +99,7 @@ pub(crate) fn check(bytes: &[u8], limits: StructureLimits) -> Result<(), Structu
     Ok(())
 }
 
-/// The numbers of imports and of exports that were read so far in one component or module.
+/// The number of imports and the number of exports that were read so far in one component or module.
 #[derive(Default)]
 struct Level {
     imports: usize,
@@ -114,7 +114,7 @@ struct Walk<'b> {
     levels: Vec<Level>,
 }
 
-/// A list of declarations that has been read in part.
+/// A list of declarations in a component or instance type, some of which have been read.
 struct Declarations {
     kind: Kind,
     /// Number of declarations that have not been read yet.
@@ -167,10 +167,10 @@ impl Walk<'_> {
         }
     }
 
-    /// Checks the nesting depth. `types` is the depth of types inside the innermost component.
+    /// Checks the nesting depth. `types` is the nesting depth of the current type inside the innermost component.
     fn check_nesting(&self, types: usize) -> Result<(), StructureProblem> {
         let most = self.limits.nesting;
-        // The outermost component and the outermost list of a type section do not add to the nesting depth.
+        // The outermost component and the list of all items in a type section do not add to the nesting depth.
         if self.levels.len() - 1 + types > most { Err(StructureProblem::Nesting { most }) } else { Ok(()) }
     }
 
@@ -232,7 +232,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Reads the items of a type section. Uses an explicit stack, because these types can be nested to any depth.
+    /// Reads the items of a type section. Uses an explicit stack instead of recursion, because these types can be
+    /// nested to any depth.
     fn component_types(&mut self, section: Range<usize>) -> Result<(), StructureProblem> {
         let mut reader = BinaryReader::new(&self.bytes[section.clone()], section.start);
         let mut open = vec![Declarations::new(Kind::Section, reader.read_var_u32()?)];
@@ -254,15 +255,15 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Reads one type. If it is a component or instance type, reads only its start and returns the list of declarations
-    /// that follow.
+    /// Reads one type. If the type is a component or instance type, reads only its start and returns the list of
+    /// declarations that follow.
     fn component_type(&mut self, reader: &mut BinaryReader<'_>) -> Result<Option<Declarations>, StructureProblem> {
         self.count_types(1)?;
         let kind = match reader.clone().read_u8()? {
             0x41 => Kind::ComponentType,
             0x42 => Kind::InstanceType,
             _ => {
-                // All other types refer to types by index, so that reading them does not recurse.
+                // Types of all other forms refer to their inner types by index, so reading them does not recurse.
                 reader.read::<ComponentType<'_>>()?;
                 return Ok(None);
             }

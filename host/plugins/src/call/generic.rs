@@ -1,5 +1,5 @@
-//! Calls to generic functions: converts JSON arguments to values, calls the function in a new instance, and converts
-//! the result to JSON.
+//! Calls to generic functions: converts the JSON arguments to component values, calls the function in a new instance,
+//! and converts the result to JSON.
 
 use super::kinds::{ToolCallRequest, call_spec, capabilities};
 use super::plugin_setup::PluginSetup;
@@ -27,7 +27,7 @@ use wasmtime_wasi::I32Exit;
 
 type Answer = Result<ToolOutcome, ToolError>;
 
-/// The argument values for one call.
+/// The arguments of one call, converted from JSON.
 enum ArgumentValues {
     Function(Vec<Val>),
     /// `constructor` is the index of the constructor to call.
@@ -40,7 +40,8 @@ enum ArgumentValues {
 }
 
 impl Sandbox {
-    /// Calls the generic function for this tool. Returns None if the tool is not a generic function.
+    /// Calls the generic function that the plugin offers as this tool. Returns None if the tool is not a
+    /// generic function.
     pub(crate) async fn call_generic(
         &self,
         setup: &PluginSetup,
@@ -206,7 +207,7 @@ fn outcome(signature: &Signature, value: Option<Val>, bytes: usize) -> Result<Re
 }
 
 fn done_with_value(shape: &Shape, value: Val, bytes: usize) -> Result<ToolDone, Stop> {
-    // A string is returned as unquoted text, not as JSON, because the model reads it.
+    // If the result is a string, the model receives it as text without JSON quotes.
     if let Val::String(string) = value {
         return done_with_text(string, bytes);
     }
@@ -214,7 +215,8 @@ fn done_with_value(shape: &Shape, value: Val, bytes: usize) -> Result<ToolDone, 
     if json.to_string().len() > bytes {
         return Err(result_too_large(bytes));
     }
-    // A null is also returned as content, because a structured null alone would look like a missing result.
+    // A null result is returned both as content and as structured data, because structured data that is null would look
+    // like a missing result.
     let content = if json.is_null() { vec![Content::Json(Value::Null)] } else { Vec::new() };
     Ok(ToolDone { content, structured: Some(json) })
 }
@@ -223,7 +225,7 @@ fn done_with_text(text: String, bytes: usize) -> Result<ToolDone, Stop> {
     if text.len() > bytes { Err(result_too_large(bytes)) } else { Ok(ToolDone::text(text)) }
 }
 
-/// Converts the error value of a function to text for the model.
+/// Converts the error value that a function returned to text for the model.
 fn error_text(shape: Option<&Shape>, value: Option<Box<Val>>) -> Result<String, Stop> {
     match (shape, value.map(|value| *value)) {
         (_, Some(Val::String(text))) => Ok(text),

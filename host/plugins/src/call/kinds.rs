@@ -1,5 +1,5 @@
-//! The typed calls: one method for each exported function of the contract. Each method converts the request, runs the
-//! guest in a new instance, and checks and converts the result.
+//! The typed calls: one method for each function that the plugin contract lets plugins export. Each method converts the
+//! request, runs the guest in a new instance, and checks and converts the result.
 
 use super::plugin_setup::PluginSetup;
 use super::service_request;
@@ -32,7 +32,7 @@ pub struct ToolCallContext {
     pub id: CallId,
     /// Number of the attempt, starting at 1.
     pub attempt: u32,
-    /// Maximum wall time of the call. The plugin's own limit on wall time also applies.
+    /// Maximum wall time of the call. The wall-time limit of the plugin's setup also applies.
     pub time_limit: Duration,
     /// The agent, session and turn of the call.
     pub scope: Scope,
@@ -49,8 +49,8 @@ pub struct ToolCallRequest<'a> {
     pub context: ToolCallContext,
 }
 
-/// Evaluates to the setup. If the setup limits fuel, the setup's code counts fuel. If code that counts fuel cannot be
-/// loaded, the calling function returns a failure.
+/// Evaluates to the setup. If the setup limits fuel, its plugin is replaced with one whose compiled code counts fuel.
+/// If that code cannot be loaded, the function that contains the macro call returns a failure.
 macro_rules! with_metering {
     ($sandbox:expr, $setup:expr) => {
         match $sandbox.with_metering($setup).await {
@@ -61,8 +61,8 @@ macro_rules! with_metering {
 }
 
 impl Sandbox {
-    /// Loads the code that counts fuel if the setup limits fuel, so that the first call does not have to wait for
-    /// this code.
+    /// If the setup limits fuel, loads the compiled code that counts fuel, so that the first call does not have to wait
+    /// for it.
     pub async fn prepare(&self, setup: &PluginSetup) -> Result<(), CallFailure> {
         self.with_metering(setup).await.map(drop)
     }
@@ -80,7 +80,7 @@ impl Sandbox {
         }
     }
 
-    /// Calls a tool (P2). Stores new media in the result through the media port before it returns.
+    /// Calls a tool (P2). Stores the new media items in the tool's result through the media port before it returns.
     pub async fn call_tool(
         &self,
         setup: &PluginSetup,
@@ -200,7 +200,7 @@ impl Sandbox {
         let spec = call_spec(setup, (turn(scope), scope), setup.limits.builder_time, capabilities)
             .in_builder_lane()
             .with_request(request);
-        let request = requests::step_out(request);
+        let request = requests::step_request_out(request);
         self.shared
             .runner
             .run(spec, |mut store, record| async move {
@@ -286,12 +286,12 @@ impl Sandbox {
 }
 
 impl CallSpec {
-    /// Makes the call run in the lane of context builders.
+    /// Runs the call in the lane of context builders, which has no limit on the number of waiting calls.
     fn in_builder_lane(self) -> Self {
         Self { lane: LaneName::Builders, ..self }
     }
 
-    /// Sets the size that the request has when it is encoded as JSON.
+    /// Records the size of the request when it is encoded as JSON, in bytes.
     fn with_request(self, request: &impl Serialize) -> Self {
         Self { request_bytes: json_bytes(request), ..self }
     }
@@ -345,7 +345,7 @@ pub(crate) fn capabilities(setup: &PluginSetup, scope: &Scope, ports: &Ports) ->
     }
 }
 
-/// The text that the log shows as the id of calls without an id.
+/// The text that the log shows instead of a call id for calls that have no id.
 fn turn(scope: &Scope) -> String {
     format!("turn {}", scope.turn)
 }

@@ -13,8 +13,8 @@ pub struct PluginSetup {
     pub(crate) plugin: Arc<LoadedPlugin>,
     pub(crate) grants: Arc<Grants>,
     pub(crate) unmet: Arc<[UnmetNeed]>,
-    /// Needs that are not granted. For a component without a manifest, the needs are guessed from its imports. When the
-    /// plugin reports a denial, these needs are shown as advice.
+    /// The plugin's needs that are not granted. If the component has no manifest, its needs are guessed from its
+    /// imports. When a call of the plugin is denied something, these needs are shown as advice.
     pub(crate) guessed: Arc<[UnmetNeed]>,
     pub(crate) limits: CallLimits,
     pub(crate) trial: Option<Arc<Trial>>,
@@ -23,8 +23,8 @@ pub struct PluginSetup {
 }
 
 impl PluginSetup {
-    /// Creates a setup. The effective grants are the intersection of `grants` and the needs of the manifest. A limit
-    /// above its maximum value is lowered to the maximum.
+    /// Creates a setup. The effective grants are the intersection of `grants` and the needs of the manifest. Each limit
+    /// that exceeds its maximum is lowered to that maximum.
     pub fn new(plugin: Arc<LoadedPlugin>, grants: Grants, limits: CallLimits) -> Self {
         let unmet: Arc<[UnmetNeed]> = plugin.unmet(&grants).into();
         let guessed = match plugin.manifest() {
@@ -36,7 +36,7 @@ impl PluginSetup {
         Self { plugin, grants, unmet, guessed, limits: limits.bounded(), trial: None, secrets }
     }
 
-    /// Adds the other secrets of the agent, so that they are removed from the data that servers send to the plugin.
+    /// Adds these secrets of the agent to the secrets that are removed from the data that servers send to the plugin.
     #[must_use]
     pub fn with_secrets(self, secrets: &Arc<KnownSecrets>) -> Self {
         let secrets = match self.grants.secrets.is_empty() {
@@ -52,14 +52,14 @@ impl PluginSetup {
         Self { trial, ..self }
     }
 
-    /// Returns the setup with other grants.
+    /// Returns a copy of the setup with these grants instead of its own.
     #[must_use]
     pub fn with_grants(&self, grants: Grants) -> Self {
         Self::new(self.plugin.clone(), grants, self.limits).on_trial(self.trial.clone()).with_secrets(&self.secrets)
     }
 
-    /// Returns the setup with its grants limited to the current grants, so that a revocation takes effect at once
-    /// (P10).
+    /// Returns a copy of the setup whose grants are limited to the agent's current grants, so that a revocation takes
+    /// effect at once (P10).
     #[must_use]
     pub fn within(&self, current: &Grants) -> Self {
         let narrowed = Self::new(self.plugin.clone(), self.grants.within(current), self.limits);
@@ -76,7 +76,7 @@ impl PluginSetup {
         &self.grants
     }
 
-    /// The needs of the manifest that are not granted.
+    /// The needs in the plugin's manifest that are not granted.
     pub fn unmet(&self) -> &[UnmetNeed] {
         &self.unmet
     }

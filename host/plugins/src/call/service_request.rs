@@ -11,7 +11,8 @@ use agent_core::change::Denial;
 use agent_core::event_type::ServiceEventType;
 use agent_core::tool::{ServiceRequest, ToolError};
 
-/// Converts and checks a service request. If it is denied, records the denial and returns the tool's error.
+/// Converts and checks a service request. If the request is denied, records the denial and returns the error for the
+/// tool call.
 pub(crate) fn service_request_in(
     request: wit::ServiceRequest,
     (setup, tool): (&PluginSetup, &str),
@@ -40,8 +41,8 @@ pub(crate) fn service_request_in(
     }))
 }
 
-/// Returns the event type if the tool may send it. The error contains the description of the denial, and advice on how
-/// to allow the event.
+/// Returns the event type if the tool may send events of this type. The error contains the description of the denial,
+/// and advice on how to allow the event.
 fn check_event_type(
     event_type: &str,
     setup: &PluginSetup,

@@ -25,7 +25,7 @@ impl CallContext {
         value
     }
 
-    /// All granted configuration values.
+    /// The configuration values that are granted to the plugin.
     fn config_values(&self) -> Vec<(String, String)> {
         if self.authority == Authority::Inert {
             return Vec::new();

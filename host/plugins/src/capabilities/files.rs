@@ -1,6 +1,6 @@
-//! `wasi:filesystem` (P6, P13): the directories that are granted to the call. This module implements the functions that
-//! open, change, read or write. For all other functions, it checks and records the call, and then uses the
-//! implementation of wasmtime-wasi.
+//! `wasi:filesystem` (P6, P13): the directories that are granted to the call. This module implements the WASI functions
+//! that open, change, read or write files and directories. For the other functions of `wasi:filesystem`, it checks and
+//! records the call, and then calls the implementation of wasmtime-wasi.
 
 mod directory_listing;
 mod file_io;
@@ -31,7 +31,7 @@ use wasmtime_wasi::FsPerms;
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView};
 use wasmtime_wasi::p2::bindings::filesystem::types::{ErrorCode, PathFlags};
 
-/// Name of the interface in the linker of wasmtime-wasi.
+/// Name of the interface `wasi:filesystem/types`, with the version that wasmtime-wasi adds to the linker.
 const FILESYSTEM: &str = "wasi:filesystem/types@0.2.12";
 
 /// The result that a host function returns to the guest.
@@ -42,22 +42,22 @@ type OpenFile = std::result::Result<(Arc<CallTree>, Arc<File>), TreeRefusal>;
 /// The granted directories of one call.
 #[derive(Default)]
 pub(crate) struct FilesState {
-    /// The trees, in the order of the grants.
+    /// The granted directory trees, in the order of the grants.
     trees: Vec<Arc<CallTree>>,
-    /// The tree of each handle of the guest.
+    /// For each handle of the guest, the granted tree to which the open file or directory belongs.
     handles: TreeHandles,
 }
 
 type FilesView<'a> = CapabilityView<'a, FilesState>;
 
-/// Store data with granted directories, in addition to the filesystem of wasmtime-wasi.
+/// The data of a wasmtime store that contains the granted directories and the filesystem of wasmtime-wasi.
 pub(crate) trait HasFiles: HasCapability<FilesState> + WasiFilesystemView {}
 
 impl<T: HasCapability<FilesState> + WasiFilesystemView> HasFiles for T {}
 
 impl FilesState {
     /// Opens the granted directories, so that a missing directory is reported before the guest runs. In a replay,
-    /// `recorded` contains the trees as the original call found them.
+    /// `recorded` contains the state of the directory trees at the start of the original call.
     pub(crate) fn open(
         host: &TreeHost,
         call: &CallContext,
@@ -91,7 +91,7 @@ impl FilesView<'_> {
         Ok(self.state.handles.base(handle.rep(), self.table.get(handle)?))
     }
 
-    /// The open file or directory for a handle of the guest. Fails if the guest may not change it.
+    /// The open file or directory for a handle of the guest. Fails if the guest may not change this file or directory.
     fn open_object(&self, handle: &Handle) -> Result<OpenFile> {
         let (object, permissions) = match self.table.get(handle)? {
             Descriptor::File(file) => (&file.file, file.perms),
@@ -111,13 +111,14 @@ impl FilesView<'_> {
         }
     }
 
-    /// Whether the object of this handle may still be read.
+    /// Fails if the guest may no longer read the file or directory of this handle.
     fn check_readable(&self, handle: &Handle) -> Answer<()> {
         let tree = self.state.handles.tree(handle.rep()).ok_or(ErrorCode::NotPermitted)?;
         tree.check(Access::Read).map_err(|_| ErrorCode::NotPermitted)
     }
 
-    /// Converts the result of a change for the guest. If the change is not permitted, records a denial of the `action`.
+    /// Converts the result of a change to a file or directory to a result for the guest. If the change is not
+    /// permitted, records a denial that describes it as `action`.
     fn answer_change<T>(&self, done: std::result::Result<T, TreeRefusal>, action: String) -> Answer<T> {
         match done {
             Ok(done) => Ok(done),
@@ -132,8 +133,8 @@ impl FilesView<'_> {
         }
     }
 
-    /// Converts a refusal to an error code for the guest. Records the reason, unless the operating system returned the
-    /// error.
+    /// Converts a refusal to an error code for the guest. Records the refusal if a protected path or a quota is
+    /// the reason.
     fn error_code(&self, refusal: TreeRefusal, action: &str) -> ErrorCode {
         match refusal {
             TreeRefusal::System(error) => ErrorCode::from(&error),
@@ -153,7 +154,7 @@ impl FilesView<'_> {
 }
 
 impl CallContext {
-    /// Records that a path leads out of its tree. A grant of that tree does not allow such a path.
+    /// Records a denial for a path that leads out of its granted tree. A grant of the tree does not allow such a path.
     fn deny_path_escape(&self, path: &str) {
         let (thing, advice) = left_tree(&self.record.plugin.name, &clean(path, SHOWN_PATH_BYTES));
         self.record.deny(thing, advice);

@@ -1,5 +1,6 @@
-//! `wasi:http` (P6, P7): sends the granted requests of a plugin with their secrets. Each request is authorised by its
-//! URL and sent to an IP address that was checked. The host's name is not resolved a second time after the check.
+//! `wasi:http` (P6, P7): sends the granted requests of a plugin with their secrets. Each request is authorised by
+//! its URL and sent to an IP address that was checked. The name of the server is not resolved a second time after
+//! the check.
 
 mod body;
 mod connect;
@@ -28,7 +29,8 @@ pub(crate) struct HttpState {
     network: Arc<Network>,
     /// The port that responds to requests instead of the network. None: requests are sent to the network.
     port: Option<Arc<dyn HttpPort>>,
-    /// The context of wasmtime-wasi-http and its hooks. The context is created when the guest first uses `wasi:http`.
+    /// The context of wasmtime-wasi-http and the hooks that it calls. Both are created when the guest first
+    /// uses `wasi:http`.
     context: Option<Box<(WasiHttpCtx, Outgoing)>>,
 }
 
@@ -37,7 +39,7 @@ impl HttpState {
         Self { network, port, context: None }
     }
 
-    /// The view that the functions of wasmtime-wasi-http use.
+    /// The state that the functions of wasmtime-wasi-http use.
     pub(crate) fn view<'a>(
         &'a mut self,
         call: &CallContext,

@@ -1,5 +1,5 @@
 //! `wasi:keyvalue`: values that plugins store between calls, through the port that the runtime implements (P5). A call
-//! with the grant can access the buckets of its own agent and plugin.
+//! that has the grant can access only the buckets of its own agent and plugin.
 
 mod bindings;
 mod draft;
@@ -35,23 +35,24 @@ impl KeyValueState {
 }
 
 /// A bucket that a guest has opened.
-#[allow(unreachable_pub, reason = "the generated bindings re-export it")]
+#[allow(unreachable_pub, reason = "the generated bindings re-export this type")]
 pub struct OpenBucket {
     values: Arc<Values>,
-    /// The last key of each page that the guest has read. The numeric cursors of the first draft are positions in this
-    /// list.
+    /// The last key of each page that the guest has read. A numeric cursor of the interface's first draft is a position
+    /// in this list.
     pages: Vec<String>,
 }
 
 /// A value that a guest has read for a compare-and-swap operation.
-#[allow(unreachable_pub, reason = "the generated bindings re-export it")]
+#[allow(unreachable_pub, reason = "the generated bindings re-export this type")]
 pub struct CasValue {
     values: Arc<Values>,
     key: String,
     value: Option<Vec<u8>>,
 }
 
-/// The reason why an operation failed. Each draft of the interface converts it to its own error type.
+/// The reason why an operation failed. The host functions of each draft of the interface convert it to the error type
+/// of their draft.
 pub(crate) enum Problem {
     Denied,
     Other(String),

@@ -1,4 +1,4 @@
-//! `wasi:logging`: adds the messages that plugins log to the call's log.
+//! `wasi:logging`: adds the messages that a plugin logs during a call to the call's log.
 
 mod bindings;
 mod linker;

@@ -1,5 +1,5 @@
-//! The interface `media-store` of the contract: the media of the call's session, through the port that the runtime
-//! implements.
+//! The interface `media-store` of the plugin contract: access to the media items of the call's session, through the
+//! port that the runtime implements.
 
 mod bindings;
 mod host;
@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 /// The media capability of one call.
 pub(crate) struct MediaState {
-    /// The media of the session. None: the call has no media.
+    /// The media items of the session. None: the call cannot access media items.
     port: Option<Arc<dyn MediaPort>>,
-    /// Total size of the new media that the call has written so far, in bytes.
+    /// Total size of the new media items that the call has written so far, in bytes.
     new_media_bytes: usize,
 }
 
@@ -30,13 +30,13 @@ impl MediaState {
 }
 
 /// A media item of the session that the guest has opened.
-#[allow(unreachable_pub, reason = "the generated bindings re-export it")]
+#[allow(unreachable_pub, reason = "the generated bindings re-export this type")]
 pub struct OpenMediaItem {
     media: Media,
 }
 
 /// A new media item that the guest is writing.
-#[allow(unreachable_pub, reason = "the generated bindings re-export it")]
+#[allow(unreachable_pub, reason = "the generated bindings re-export this type")]
 pub struct MediaItemWriter {
     mime_type: String,
     name: Option<String>,
@@ -49,8 +49,8 @@ enum Growth {
 }
 
 impl MediaItemWriter {
-    /// Creates an empty media item. Cuts the guest's texts immediately, because a call may write many media items at
-    /// once.
+    /// Creates an empty media item. Cuts the texts from the guest to their maximum length immediately, because a call
+    /// may have many unfinished media items in memory.
     fn new(mime_type: &str, name: Option<&str>) -> Self {
         Self { mime_type: short(mime_type), name: name.map(short), state: Growth::Open(Vec::new()) }
     }
@@ -61,7 +61,8 @@ mod tests {
     use super::*;
     use crate::ports::media::MEDIA_ITEM_NAME_BYTES;
 
-    // P8: the texts that the guest passes for a new media item are limited in length and in memory.
+    // P8: the MIME type and the name that a guest passes for a new media item are cut, and use only as much memory as
+    // their cut length.
     #[test]
     fn p8_texts_of_a_new_media_item_are_cut() {
         let item = MediaItemWriter::new(&"x".repeat(4096), Some(&"ä".repeat(4096)));

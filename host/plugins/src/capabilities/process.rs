@@ -23,12 +23,12 @@ use stdio::GuestStream;
 use wasmtime_wasi::random::Deterministic;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder};
 
-/// The random bytes of a call without authority. The sequence of these bytes is repeated endlessly.
+/// The random bytes for calls without authority: this sequence is repeated endlessly.
 const REPEATED: [u8; 8] = *b"repeated";
 
 /// The process environment of one call.
 pub(crate) struct ProcessState {
-    /// The WASI context, which is created when the guest first needs it, because most calls never need a WASI context.
+    /// The WASI context. It is created when the guest first needs it, because most calls never need it.
     context: Option<Box<WasiCtx>>,
     inputs: ProcessInputs,
     /// Number of random bytes that the call may still read.
@@ -50,13 +50,14 @@ pub(crate) struct ProcessInputs {
 
 type ProcessView<'a> = CapabilityView<'a, ProcessState>;
 
-/// The W3C trace context of a call (P5) and how the guest receives it. The guest's HTTP requests always contain it.
+/// The W3C trace context of a call (P5), and the way in which the guest receives it. The guest's HTTP requests contain
+/// the trace context in each case.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Trace {
     /// The call has no trace context.
     #[default]
     None,
-    /// The guest receives the trace context in the request of the contract.
+    /// The guest receives the trace context in the request, as the plugin contract defines it.
     InRequest(TraceContext),
     /// The guest is a generic function or a program, and receives the trace context in the environment variables
     /// `TRACEPARENT` and `TRACESTATE`.
@@ -84,7 +85,7 @@ impl ProcessState {
         Self { context: None, inputs, random_left: call.record.limits.random, random_replayed: 0 }
     }
 
-    /// The trace context of the call, for its requests.
+    /// The trace context of the call, which is added to the call's HTTP requests.
     pub(crate) fn trace(&self) -> Option<&TraceContext> {
         self.inputs.trace.context()
     }
@@ -96,7 +97,8 @@ impl ProcessState {
     }
 }
 
-/// Builds a WASI context without directories. The capability `files` provides the granted directories.
+/// Builds a WASI context without preopened directories, because the capability `files` provides the
+/// granted directories.
 fn wasi_context(call: &CallContext, inputs: &ProcessInputs) -> WasiCtx {
     let ProcessInputs { granted, program, trace, replay } = inputs;
     let record = &call.record;
@@ -136,8 +138,8 @@ fn wasi_context(call: &CallContext, inputs: &ProcessInputs) -> WasiCtx {
     builder.build()
 }
 
-/// The seed for the guest's hash maps. Different calls have different seeds. All attempts of one call have the same
-/// seed, so that a retry iterates over maps in the same order.
+/// The seed for the guest's hash maps. Each call has a different seed, but all attempts of one call have the same seed,
+/// so that a retry iterates over hash maps in the same order.
 fn seed_of(session: &str, call: &str) -> u128 {
     let hash = Sha256::new().chain_update(session).chain_update("/").chain_update(call).finalize();
     hash.iter().take(16).fold(0, |seed, byte| seed << 8 | u128::from(*byte))

@@ -1,5 +1,5 @@
-//! `wasi:sockets`: sockets and name lookup. No grant allows their use, so every attempt is refused and recorded as a
-//! denial (P6, O3).
+//! `wasi:sockets`: sockets and name lookup. No grant allows plugins to use them, so every attempt is refused and
+//! recorded as a denial (P6, O3).
 
 use super::HasCall;
 use crate::grants::GrantAdvice;
@@ -11,15 +11,15 @@ use wasmtime_wasi::p2::bindings::sockets::network::{ErrorCode, IpAddressFamily, 
 use wasmtime_wasi::p2::bindings::sockets::tcp::TcpSocket;
 use wasmtime_wasi::p2::bindings::sockets::udp::UdpSocket;
 
-/// Maximum size of a host name in a denial, in bytes.
+/// Maximum number of bytes of a host name that a denial quotes.
 const SHOWN: usize = 128;
 
 /// The result that a host function returns to the guest.
 type Answer<T> = std::result::Result<Resource<T>, ErrorCode>;
 
-/// Replaces WASI's functions with functions that always return an error.
+/// Replaces the functions of `wasi:sockets` with functions that record a denial and return an error.
 pub(crate) fn add_to_linker<T: HasCall>(linker: &mut Linker<T>) -> Result<()> {
-    // wasmtime-wasi uses this version in the names of its interfaces.
+    // wasmtime-wasi adds its interfaces to the linker with this version in their names.
     linker.instance("wasi:sockets/tcp-create-socket@0.2.12")?.func_wrap(
         "create-tcp-socket",
         |mut store: StoreContextMut<'_, T>, (_,): (IpAddressFamily,)| {

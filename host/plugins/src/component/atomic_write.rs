@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::path::Path;
 
 /// Replaces the file at `path` with these bytes in one step. The bytes are first written to a hidden temporary file in
-/// the same folder. The name of the temporary file contains the process id, so that two processes do not write to the
-/// same file.
+/// the same directory. The name of the temporary file contains the process id, so that two processes do not write to
+/// the same file.
 pub fn write_file_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let unfinished = path.with_file_name(format!(".{name}.{}.unfinished", std::process::id()));
@@ -39,7 +39,7 @@ pub(crate) fn write_atomically(
     file.persist(path).map(drop).map_err(|error| error.error)
 }
 
-/// Whether the file's permissions allow writing to it.
+/// Whether the permissions of the written file allow changes to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutability {
     /// The owner may write to the file.

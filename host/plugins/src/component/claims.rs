@@ -1,5 +1,5 @@
-//! The claims that a component makes about itself in its manifest. The claims are read before the component is
-//! verified. Only the headers of the outermost sections and the manifest are parsed, and no code is compiled or run.
+//! The claims that a component makes about itself in its manifest. The host reads the claims before it verifies the
+//! component. Only the headers of the outermost sections and the manifest are parsed, and no code is compiled or run.
 
 use super::load_error::LoadError;
 use super::plugin_store::digest_of;
@@ -12,13 +12,14 @@ use agent_core::message::Digest;
 /// The name, the digest and the manifest of a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ComponentClaims {
-    /// Name and digest that the plugin will have when it is loaded.
+    /// The name and the digest that identify the plugin when it is loaded.
     pub identity: PluginIdentity,
-    /// The manifest. Components that were not built with the SDK may have none.
+    /// The manifest, or None. Components that were not built with the SDK may have no manifest.
     pub manifest: Option<Manifest>,
 }
 
-/// Reads the claims from the bytes of a component. `stem` is the name of the plugin if the component has no manifest.
+/// Reads the claims from the bytes of a component. `stem` is used as the name of the plugin if the component has
+/// no manifest.
 pub fn read_claims(stem: &str, component: &[u8]) -> Result<ComponentClaims, LoadError> {
     let claimed = UnverifiedClaims::read(stem, component, digest_of(component));
     if is_core_module(component) {
@@ -30,8 +31,8 @@ pub fn read_claims(stem: &str, component: &[u8]) -> Result<ComponentClaims, Load
     }
 }
 
-/// The claims in bytes that may not be a valid component. The name is always present, because the lock file is checked
-/// for the name before `problem` is reported.
+/// The claims that were read from bytes that may not be a valid component. The plugin's name is always present, because
+/// the name is looked up in the lock file before `problem` is reported.
 pub(crate) struct UnverifiedClaims {
     pub(crate) identity: PluginIdentity,
     pub(crate) manifest: Option<Manifest>,
@@ -47,7 +48,7 @@ impl UnverifiedClaims {
         };
         let found = match find_manifest(bytes) {
             Ok(found) => found,
-            // The compiler process determines the target of a core module and reports it.
+            // The target of a core module is not determined here: the compiler process determines and reports it.
             Err(_) if is_core_module(bytes) => return without_manifest(digest, None),
             Err(problem) => return without_manifest(digest, Some(problem.into())),
         };

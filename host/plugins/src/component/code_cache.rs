@@ -1,13 +1,13 @@
 //! The cache of compiled code on disk (P9). Loading compiled code means running it, so a file is used only if its keyed
-//! hash proves that this host wrote the file for exactly this component and engine. Other files are ignored, and the
+//! hash proves that this host wrote the file for exactly this component and engine. If there is no such file, the
 //! component is compiled again.
 //!
-//! The total size of the files is limited. The least recently used file is deleted first. A process holds a shared lock
-//! on each file that it uses, and locked files are not deleted.
+//! The total size of the files is limited. If space is needed, the least recently used file is deleted first. A process
+//! keeps a shared lock on each file that it uses, and locked files are not deleted.
 //!
-//! A file consists of the code, the record of the facts about the component, and a trailer. The code comes first so
-//! that it can be mapped into memory page by page. Mapping takes a tenth of the time of copying, and processes share
-//! the memory.
+//! A file consists of the compiled code, the record of the facts about the component, and a trailer. The compiled code
+//! comes first, so that it can be mapped into memory page by page. Mapping takes a tenth of the time that copying
+//! takes, and all processes that map a file share its memory.
 
 use super::atomic_write::{Mutability, make_private_directory, write_atomically};
 use crate::binary::scan::COMPILED_MAGIC;
@@ -26,7 +26,8 @@ const KEY_BYTES: usize = blake3::KEY_LEN;
 const MAC_BYTES: usize = blake3::OUT_LEN;
 const LENGTH_BYTES: usize = size_of::<u32>();
 
-/// Size of each read, in bytes. A chunk of this size stays in the processor's first-level cache while it is hashed.
+/// Number of bytes that are read and hashed at a time. So many bytes stay in the processor's first-level cache while
+/// they are hashed.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The compiled components for one engine.
@@ -34,9 +35,9 @@ pub(crate) struct CompiledCache {
     directory: PathBuf,
     engine: blake3::Hash,
     key: [u8; KEY_BYTES],
-    /// Maximum total size of all files, in bytes.
+    /// Maximum total size of all files in the cache, in bytes.
     max_bytes: u64,
-    /// The folder that contains a folder for each engine.
+    /// The directory of the cache, which contains one directory for each engine.
     root: PathBuf,
     /// Whether code must be copied into memory because it cannot be mapped from its file.
     must_copy: AtomicBool,
@@ -48,16 +49,16 @@ pub(crate) struct CacheEntry {
     pub(crate) record: Vec<u8>,
     /// The compiled code, as returned by `Component::serialize`.
     pub(crate) code: CompiledCode,
-    /// The file of the entry. While this file is open, the cache does not delete the entry.
+    /// The open file of the entry. While the file is open, the cache does not delete the entry.
     pub(crate) file: File,
 }
 
 /// Verified compiled code.
 #[derive(Debug)]
 pub(crate) enum CompiledCode {
-    /// The code is at the beginning of the entry's file, which does not change while it exists.
+    /// The code is at the beginning of the entry's file. The content of the file never changes.
     InFile,
-    /// The code was copied into memory.
+    /// The code was copied from the file into memory.
     Bytes(Vec<u8>),
 }
 
@@ -66,10 +67,10 @@ const TRAILER_BYTES: usize = MAC_BYTES + LENGTH_BYTES + COMPILED_MAGIC.len();
 
 impl CompiledCache {
     /// Opens the cache in `directory` for this engine. Creates the key if necessary. If two processes create the key at
-    /// the same time, both processes get the same key. Returns None if the folder belongs to another user.
+    /// the same time, both get the same key. Returns None if the directory belongs to another user.
     pub(crate) fn open(directory: &Path, engine: blake3::Hash, max_bytes: u64) -> io::Result<Option<Self>> {
         make_private_directory(directory)?;
-        // A new file belongs to the user under which this process runs.
+        // The owner of a new file is the user under which this process runs.
         let user = owner(&tempfile::tempfile_in(directory)?.metadata()?);
         let metadata = directory.metadata()?;
         if owner(&metadata) != user {
@@ -87,7 +88,7 @@ impl CompiledCache {
         Ok(Some(Self { directory, engine, key, max_bytes, root, must_copy: AtomicBool::new(false) }))
     }
 
-    /// Returns the verified entry for this component, or None if there is no valid entry.
+    /// Returns the verified entry for this component, or None if the cache has no valid entry for it.
     pub(crate) fn get(&self, component: &Digest) -> Option<CacheEntry> {
         let path = self.path(component);
         let metadata = std::fs::metadata(&path).ok()?;
@@ -105,13 +106,13 @@ impl CompiledCache {
         entry
     }
 
-    /// Makes the cache copy code into memory from now on instead of mapping it from its file.
+    /// From now on, the cache copies code into memory instead of mapping the code from its file.
     pub(crate) fn disable_mapping(&self) {
         self.must_copy.store(true, Ordering::Relaxed);
     }
 
     /// Stores compiled code. While the returned file is open, the cache does not delete the entry. Returns None if the
-    /// cache has no space for the code. If storing fails, the component is compiled again at the next start.
+    /// cache has no space for the code. If the code is not stored, the component is compiled again at the next start.
     pub(crate) fn put(&self, component: &Digest, record: &[u8], code: &[u8]) -> io::Result<Option<File>> {
         let size = (code.len() + record.len() + TRAILER_BYTES) as u64;
         if record.len() as u64 > MAX_RECORD_BYTES || !self.free_space(component, size)? {
@@ -132,8 +133,8 @@ impl CompiledCache {
         Ok(Some(file))
     }
 
-    /// Deletes the least recently used files of all engines until `size` more bytes fit. Files in use are not deleted.
-    /// Returns whether enough space is free now.
+    /// Deletes the least recently used files of all engines until `size` more bytes fit into the cache, but no files
+    /// that are in use. Returns whether `size` more bytes fit now.
     fn free_space(&self, component: &Digest, size: u64) -> io::Result<bool> {
         let replaced = self.path(component);
         let mut files = self.files()?;
@@ -173,8 +174,8 @@ impl CompiledCache {
         Ok(found)
     }
 
-    /// Reads and verifies a file. Reads first the trailer, then the record, then the code. Stops early if a length is
-    /// wrong.
+    /// Reads and verifies a cache file: first the trailer, then the record, then the code. Returns None as soon as a
+    /// length is wrong.
     fn read(&self, component: &Digest, mut file: File) -> Option<CacheEntry> {
         let length = file.metadata().ok()?.len().min(self.max_bytes);
         let record_end = length.checked_sub(TRAILER_BYTES as u64)?;
@@ -212,7 +213,7 @@ impl CompiledCache {
                 Err(_) => return None,
             }
         }
-        // The comparison takes constant time. Truncated code has a different hash.
+        // Hashes are compared in constant time. If the code in the file is truncated, its hash differs.
         let code = if can_map { CompiledCode::InFile } else { CompiledCode::Bytes(code) };
         (hasher.finalize() == stored).then_some(CacheEntry { record, code, file })
     }
@@ -225,15 +226,15 @@ impl CompiledCache {
         hasher.finalize()
     }
 
-    /// A keyed hasher that has already hashed the engine and the component. The engine and the component's digest have
-    /// fixed lengths, so the hash is unambiguous.
+    /// A keyed hasher that has already hashed the engine's hash and the component's digest. Both have fixed lengths, so
+    /// different inputs cannot be confused.
     fn hasher(&self, component: &Digest) -> blake3::Hasher {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher.update(self.engine.as_bytes()).update(component.as_str().as_bytes());
         hasher
     }
 
-    /// Path of the file that is locked while a component is compiled for this cache.
+    /// Path of the file that a process locks while it compiles this component for this cache.
     pub(crate) fn lock_path(&self, component: &Digest) -> PathBuf {
         self.directory.join(format!("{}.lock", component.hex()))
     }
@@ -250,26 +251,26 @@ struct CachedFile {
     used: SystemTime,
 }
 
-/// Deletes a file unless a process uses it. Returns whether the file was deleted.
+/// Deletes a cache file unless a process is using it. Returns whether the file was deleted.
 fn delete_unused(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
-    // A process that uses the file holds a shared lock, which the system releases when the process ends.
+    // Each process that uses the file has a shared lock on it, which the system releases when the process ends.
     matches!(file.try_lock(), Ok(())) && std::fs::remove_file(path).is_ok()
 }
 
-/// The users who could write to the folder before it was opened.
+/// Who could write to the cache directory before this process opened the cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FolderAccess {
-    /// Only the owner could write to the folder.
+    /// Only the owner could write to the directory.
     Private,
-    /// Other users could also write to the folder.
+    /// Other users could also write to the directory.
     Open,
 }
 
-/// Whether the file does not change while its code runs. The file must be read-only, so that no program writes to it by
-/// mistake, and it must be on a local file system, so that no other machine changes it. This host replaces its files
-/// and never writes to them. The folder belongs to the user, so malicious programs of the same user are not considered:
-/// they do not need this file to do harm.
+/// Whether the file cannot change while its code runs. The file must be read-only, so that no program writes to it by
+/// mistake, and it must be on a local file system, so that no other machine changes it. This host only replaces its
+/// cache files and never writes to existing ones. The directory belongs to the user. A malicious program of the same
+/// user could change the file, but it could do the same harm without the file.
 #[cfg(target_os = "linux")]
 fn is_immutable(file: &File) -> bool {
     /// Magic numbers of statfs(2): ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS, bcachefs.
@@ -279,7 +280,7 @@ fn is_immutable(file: &File) -> bool {
     is_read_only && rustix::fs::fstatfs(file).is_ok_and(|system| LOCAL.contains(&(system.f_type as u32)))
 }
 
-/// On other systems, code is always copied into memory.
+/// On systems other than Linux, code is always copied into memory.
 #[cfg(not(target_os = "linux"))]
 fn is_immutable(_: &File) -> bool {
     false
@@ -287,7 +288,7 @@ fn is_immutable(_: &File) -> bool {
 
 fn open_key(directory: &Path, user: u32, access: FolderAccess) -> io::Result<[u8; KEY_BYTES]> {
     let path = directory.join("key");
-    // This check comes first, because a key that appears later was just created by another process.
+    // Checked first, because a key file that appears only after this check was just created by another process.
     let existed = path.symlink_metadata().is_ok();
     if access == FolderAccess::Private
         && let Some(key) = read_key(&path, user)
@@ -308,7 +309,7 @@ fn open_key(directory: &Path, user: u32, access: FolderAccess) -> io::Result<[u8
     match file.persist_noclobber(&path) {
         Ok(_) => Ok(key),
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
-            read_key(&path, user).ok_or_else(|| io::Error::other(format!("{} is not a key", path.display())))
+            read_key(&path, user).ok_or_else(|| io::Error::other(format!("{} contains no valid key", path.display())))
         }
         Err(error) => Err(error.error),
     }
@@ -340,7 +341,7 @@ fn make_private(directory: &Path) -> io::Result<()> {
     std::fs::set_permissions(directory, std::os::unix::fs::PermissionsExt::from_mode(0o700))
 }
 
-/// On other systems, other users cannot access the user's folders.
+/// On systems other than Unix, the host assumes that other users cannot access the user's folders.
 #[cfg(not(unix))]
 fn owner(_: &Metadata) -> u32 {
     0
@@ -421,7 +422,7 @@ mod tests {
         assert!(foreign.read(&component, file_with(&file)).is_none(), "another host's code");
     }
 
-    // P9: code of more than one chunk is read completely.
+    // P9: code that is larger than one read is read completely.
     #[test]
     fn p9_code_of_several_chunks_is_read_completely() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -457,9 +458,9 @@ mod tests {
         drop(put(&cache, 3));
         assert!(older.get(&digests[0]).is_none(), "the oldest entry is deleted, even if it is for another engine");
         wait();
-        assert!(cache.get(&digests[2]).is_some(), "reading the second entry counts as a use");
+        assert!(cache.get(&digests[2]).is_some(), "entry 2 can be read, which counts as a use");
         drop(put(&cache, 4));
-        assert!(cache.get(&digests[3]).is_none(), "the third entry is deleted instead");
+        assert!(cache.get(&digests[3]).is_none(), "the least recently used unused entry is deleted");
         assert!(
             cache.get(&digests[1]).is_some() && cache.get(&digests[2]).is_some() && cache.get(&digests[4]).is_some()
         );
@@ -472,7 +473,7 @@ mod tests {
         assert!(cache.get(&digests[5]).is_some(), "nothing is deleted for an entry that is larger than the cache");
     }
 
-    // P9: code in a writable file is copied before it runs, and the copy is verified.
+    // P9: code in a writable file is copied into memory before it runs, and the copy is verified.
     #[cfg(unix)]
     #[test]
     fn p9_code_in_a_writable_file_is_copied() {

@@ -1,6 +1,6 @@
 //! Examines and compiles a component in the compiler process, a child process of the same program (P9, P15, rows 11 and
-//! 36). If the bytes make a parser or the compiler misbehave, only this process is affected. The compiler process has
-//! its own limits, and the host reads only a limited amount of its output.
+//! 36). If the component's bytes make a parser or the compiler misbehave, only the compiler process is affected. The
+//! compiler process has its own limits, and the host reads only a limited amount of its output.
 
 mod child;
 mod confinement;
@@ -28,26 +28,27 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdout, Command};
 
-/// Maximum size of the child's error output that the host stores, in bytes. Further output is discarded.
+/// Maximum number of bytes of the child's error output that the host keeps. Further error output is discarded.
 const MAX_ERROR_OUTPUT: u64 = 4 * 1024;
-/// The limit on wall time, as a multiple of the limit on processor time. On a busy machine, the child gets only a part
-/// of each second.
+/// The limit on wall time, as a multiple of the limit on processor time. On a busy machine, the child runs only for a
+/// part of each second.
 const CLOCK_FACTOR: u32 = 10;
-/// Size in bytes of a component whose time limit is twice the limit for the smallest components. The time limit grows
-/// linearly with the size.
+/// A component of this size, in bytes, has twice the time limit of the smallest components. The time limit grows
+/// linearly with the component's size.
 const BYTES_PER_TIME_LIMIT: u64 = 10 * MIB as u64;
-/// Memory limit of a child for the smallest components, in bytes.
+/// Memory limit of a compiler process for the smallest components, in bytes.
 const MIN_MEMORY: usize = 512 * MIB;
 /// Number of bytes that are added to the memory limit for each byte of the component. Cranelift needs about 20 times
 /// the size of a component.
 const MEMORY_PER_BYTE: usize = 48;
-/// Maximum memory limit of one child, and of all children together, in bytes.
+/// Maximum memory limit of one compiler process, and maximum sum of the memory limits of all compiler processes,
+/// in bytes.
 pub(crate) const MAX_MEMORY: usize = 2048 * MIB;
-/// Limit on compiled code for the smallest components, in bytes.
+/// Maximum size of the compiled code of the smallest components, in bytes.
 const MIN_CODE: u64 = 16 * MIB as u64;
 
-/// The error if the output of the child shows that another version has replaced the program file.
-const OTHER_VERSION: &str = "another version of this program has written it; restart this program";
+/// The error if the child's output shows that the program file has been replaced with another version.
+const OTHER_VERSION: &str = "the program file was replaced with another version; restart this program";
 
 /// The command that starts the compiler process: this program, with arguments that make it call [`serve_compiler`].
 #[derive(Clone, Debug)]
@@ -76,10 +77,10 @@ pub(crate) enum CompilerError {
     /// The child exceeded its time limit.
     #[error(transparent)]
     Time(#[from] CompileTimeout),
-    /// A signal ended the child, for example because the child exceeded its memory limit.
+    /// A signal ended the child process, for example because it exceeded its memory limit.
     #[error("the process that compiles it was stopped ({status}); its memory limit is {} MiB", memory / MIB)]
     Stopped { status: ExitStatus, memory: usize },
-    /// The child's output is damaged, or another version has replaced the program file.
+    /// The child's output is damaged, or the program file has been replaced with another version.
     #[error("the output of the process that compiles it cannot be used: {0}")]
     Output(&'static str),
     /// The child cannot be started, or its pipes failed.
@@ -88,8 +89,9 @@ pub(crate) enum CompilerError {
 }
 
 impl CompilerError {
-    /// Whether the component itself caused the child to end. In this case, the child would end in the same way at every
-    /// start. Signals that users and the system send to whole process groups are not caused by the component.
+    /// Whether the component itself caused the child to end, so that the child would end in the same way each time the
+    /// component is compiled. Signals that users and the system send to whole process groups do not count as caused by
+    /// the component.
     pub(crate) fn is_caused_by_component(&self) -> bool {
         match self {
             Self::Time(CompileTimeout::Processor(_)) => true,
@@ -112,20 +114,20 @@ pub struct CodeTooLarge {
     pub most: u64,
 }
 
-/// The error if compiling exceeded a time limit. The error contains the limit.
+/// The error if compiling a component exceeded a time limit. The duration is the exceeded limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileTimeout {
-    /// The limit on the total processor time of all threads.
+    /// Compiling exceeded the limit on the total processor time of all threads.
     #[error(
         "compiling it takes more than {0:?} of processor time; make it smaller, or raise `compile_ms` under [host.limits]"
     )]
     Processor(Duration),
-    /// The limit on wall time.
+    /// Compiling exceeded the limit on wall time.
     #[error("it was not compiled within {0:?}, because the machine is busy; try again later")]
     Clock(Duration),
 }
 
-/// Limits for examining and compiling one component.
+/// The limits on examining and compiling one component.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CompileLimits {
     time: Duration,
@@ -155,7 +157,7 @@ impl CompileLimits {
         self.time
     }
 
-    /// Fails if code of this size is too large.
+    /// Fails if `size`, in bytes, exceeds the limit on the compiled code.
     pub(crate) fn check_code(&self, size: u64) -> Result<(), CodeTooLarge> {
         if size > self.code { Err(CodeTooLarge { size, most: self.code }) } else { Ok(()) }
     }
@@ -178,12 +180,12 @@ fn time_for(time: Duration, bytes: usize) -> Duration {
     time + Duration::from_millis(u64::try_from(extra).unwrap_or(u64::MAX))
 }
 
-/// The limit on compiled code for a component of `bytes` bytes (row 37).
+/// Maximum size of the compiled code of a component of `bytes` bytes (row 37).
 fn code_for(limits: &HostLimits, bytes: u64) -> u64 {
     bytes.saturating_mul(limits.compiled_ratio).max(MIN_CODE).min(limits.compiled)
 }
 
-/// The result of a child: the facts about the component and its compiled code.
+/// The result of a compiler process: the facts about the component, and its compiled code.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) facts: BytesFacts,
@@ -192,23 +194,24 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// The compiled code, which is empty if the component was not compiled because of its imports or exports.
+    /// The compiled code. It is empty if the component was not compiled, because this host does not have one of its
+    /// imports or exports.
     pub(crate) fn code(&self) -> &[u8] {
         &self.output_bytes[self.code_offset..]
     }
 }
 
-/// Examines a component in this process. This function is used in tests, and by hosts that compile only
-/// trusted components.
-pub(crate) fn examine_here(bytes: &[u8], limits: &CompileLimits) -> Result<BytesFacts, CompilerError> {
+/// Examines a component in the host process, without a compiler process. This function is used in tests, and in hosts
+/// that compile only trusted components.
+pub(crate) fn examine_without_child(bytes: &[u8], limits: &CompileLimits) -> Result<BytesFacts, CompilerError> {
     BytesFacts::read(bytes, limits.structure).map_err(|verdict| refusal(verdict, limits))
 }
 
-/// Compiles a component in a child and returns its verified result. Dropping the future ends the child.
+/// Compiles a component in a child process and returns the child's verified result. Dropping the future ends the child.
 ///
-/// The limit applies to the processor time of all threads of the child. The child runs with low priority, so its wall
-/// time is much longer than its processor time on a busy machine. The limit on wall time is therefore a multiple of the
-/// limit on processor time.
+/// The time limit applies to the total processor time of all threads of the child. The child runs with low priority, so
+/// its wall time is much longer than its processor time on a busy machine. The limit on wall time is therefore a
+/// multiple of the limit on processor time.
 pub(crate) async fn compile(
     command: &CompilerCommand,
     context: &EngineContext,
@@ -237,8 +240,8 @@ async fn compile_in_child(
     let request = serde_json::to_vec(&limits.request(context.code_options())).map_err(io::Error::other)?;
     let output = exchange(&mut child, [&(request.len() as u32).to_le_bytes(), &request, component], limits).await?;
     let error_output = clean(String::from_utf8_lossy(&output.errors).trim(), MAX_ERROR_OUTPUT as usize);
-    // If the host refuses to read the output, the closed pipe ends the child. The component is not the cause in
-    // this case.
+    // If the host refuses to read the output, it closes the pipe, which ends the child. In this case the component is
+    // not the cause.
     let was_cut_off = Header::parse(&output.header).is_some_and(|header| !header.fits(limits));
     match output.status.code() {
         _ if was_cut_off => Err(CompilerError::Output(OTHER_VERSION)),
@@ -250,18 +253,18 @@ async fn compile_in_child(
 }
 
 impl Header {
-    /// Whether the output is small enough for the host to read.
+    /// Whether the child's output is small enough for the host to read it.
     fn fits(&self, limits: &CompileLimits) -> bool {
         self.report <= MAX_REPORT as u64 && self.code <= limits.code
     }
 }
 
-/// The exit status and the output of a child.
+/// The exit status and the output of a compiler process.
 struct ChildOutput {
     status: ExitStatus,
     header: Vec<u8>,
     output_bytes: Vec<u8>,
-    /// The first bytes of the error output.
+    /// The beginning of the child's error output.
     errors: Vec<u8>,
 }
 
@@ -280,7 +283,7 @@ fn is_external_signal(status: ExitStatus) -> bool {
 #[cfg(unix)]
 fn signal_of(status: ExitStatus) -> Option<i32> {
     use std::os::unix::process::ExitStatusExt;
-    // If a shell ran the child, the shell's exit code contains the signal.
+    // If the child ran in a shell, the exit code of the shell contains the signal.
     status.signal().or_else(|| status.code().filter(|code| *code > 128).map(|code| code - 128))
 }
 
@@ -294,15 +297,15 @@ fn is_external_signal(_: ExitStatus) -> bool {
     false
 }
 
-/// Writes the request to the child and reads the output of the child.
+/// Writes the request to the child's input and reads the child's output.
 async fn exchange(child: &mut Child, parts: [&[u8]; 3], limits: &CompileLimits) -> io::Result<ChildOutput> {
-    let no_pipe = || io::Error::other("its pipes are missing");
+    let no_pipe = || io::Error::other("the pipes of the child process are missing");
     let mut input = child.stdin.take().ok_or_else(no_pipe)?;
     let output = child.stdout.take().ok_or_else(no_pipe)?;
     let mut errors = child.stderr.take().ok_or_else(no_pipe)?;
     let write_input = async move {
-        // A child that ends early writes the reason to its error output, which is more useful than the error of the
-        // broken pipe.
+        // A child that ends early writes the reason to its error output. The reason is more useful than the error about
+        // the broken pipe.
         for part in parts {
             if input.write_all(part).await.is_err() {
                 break;
@@ -321,8 +324,8 @@ async fn exchange(child: &mut Child, parts: [&[u8]; 3], limits: &CompileLimits) 
     Ok(ChildOutput { status: child.wait().await?, header, output_bytes, errors: errors? })
 }
 
-/// Reads the header and then the number of bytes that the header announces. If the number is too large, reads only the
-/// header. The pipe is closed after reading, even if the child writes more.
+/// Reads the header and then the number of bytes that the header announces. If this number is too large, only the
+/// header is read. The pipe is closed after reading, even if the child still writes output.
 async fn read_output(mut output: ChildStdout, limits: &CompileLimits) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let mut header = Vec::with_capacity(HEADER_BYTES);
     (&mut output).take(HEADER_BYTES as u64).read_to_end(&mut header).await?;
@@ -353,7 +356,7 @@ fn parse_output(
         return Err(CompilerError::Output("it is damaged"));
     }
     let Report { verdict, confinement } =
-        serde_json::from_slice(report).map_err(|_| CompilerError::Output("its report cannot be read"))?;
+        serde_json::from_slice(report).map_err(|_| CompilerError::Output("the report in it cannot be read"))?;
     report_missing_confinement(confinement);
     match verdict {
         Verdict::Compiled(facts) | Verdict::UnsupportedInterface(facts) => {
@@ -370,19 +373,19 @@ fn refusal(verdict: Verdict, limits: &CompileLimits) -> CompilerError {
         Verdict::NotCompiled(reason) => CompilerError::NotCompiled(clean(&reason, MAX_ERROR_OUTPUT as usize)),
         Verdict::CodeTooLarge { size } => CodeTooLarge { size, most: limits.code }.into(),
         Verdict::Compiled(_) | Verdict::UnsupportedInterface(_) => {
-            CompilerError::Output("its report contradicts itself")
+            CompilerError::Output("the report in it contradicts itself")
         }
     }
 }
 
-/// Logs the confinement features that the kernel does not have. The message is logged only once per process.
+/// Logs which parts of the confinement this kernel does not support. The message is logged only once per process.
 fn report_missing_confinement(confinement: Confinement) {
     static REPORTED: AtomicBool = AtomicBool::new(false);
     if let Some(missing) = confinement.missing()
         && !REPORTED.swap(true, Ordering::Relaxed)
     {
         tracing::info!(
-            "this system has no {missing}: the process that compiles components has limits on memory and time, but weaker confinement"
+            "this kernel has no {missing}: the process that compiles components is limited in memory and time, but less confined"
         );
     }
 }

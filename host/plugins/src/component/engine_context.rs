@@ -1,6 +1,7 @@
-//! An engine with the objects that depend on it: the linkers, the cache of compiled code and the thread that advances
-//! epochs. A sandbox has one context. When a plugin needs fuel, it creates a second context, whose engine counts fuel.
-//! The first engine does not count fuel, because counting slows down every loop.
+//! A wasmtime engine and the objects that depend on it: the linkers, the cache of compiled code and the thread
+//! that advances epochs. A sandbox starts with one context, whose engine does not count fuel, because counting
+//! slows down every loop. When the fuel of a plugin must be counted, the sandbox creates a second context, whose
+//! engine counts fuel.
 
 use super::code_cache::CompiledCache;
 use super::quarantine::ExaminerId;
@@ -16,18 +17,18 @@ use wasmtime::Engine;
 /// The reason why a sandbox cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// The engine refused its settings, or the system did not provide enough address space.
+    /// wasmtime refused the settings for the engine, or the system did not provide enough address space.
     #[error("the WebAssembly engine cannot start: {reason}")]
     Engine {
         /// The engine's error message.
         reason: String,
     },
-    /// The cache directory cannot be used.
+    /// The directory for compiled code cannot be used.
     #[error("the directory for compiled code, {}, cannot be used: {source}", path.display())]
     Cache {
         /// Path of the directory.
         path: PathBuf,
-        /// The system's error.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// The thread that interrupts guests cannot start.
@@ -35,14 +36,14 @@ pub enum SandboxError {
     Ticker(std::io::Error),
 }
 
-/// An engine and the objects that were created for it.
+/// A wasmtime engine and the objects that were created for it.
 pub(crate) struct EngineContext {
     pub(crate) engine: Engine,
     pub(crate) metering: Metering,
     pub(crate) space: AddressSpace,
     pub(crate) linkers: Linkers,
     pub(crate) cache: Option<CompiledCache>,
-    /// The id by which entries of the quarantine refer to this engine, the host version and the limits.
+    /// The id that entries of the quarantine contain to refer to this engine, the host version and the limits.
     pub(crate) examiner: ExaminerId,
     _ticker: Ticker,
 }
@@ -58,7 +59,7 @@ pub(crate) struct EngineContexts {
 }
 
 impl EngineContext {
-    /// The options with which code for this engine is compiled.
+    /// The options for compiling code for this engine.
     pub(crate) fn code_options(&self) -> CodeOptions {
         CodeOptions { metering: self.metering, space: self.space }
     }
@@ -107,7 +108,7 @@ impl EngineContexts {
         Ok(Self { unmetered, metered: Mutex::default(), limits, cache_directory, scheduler })
     }
 
-    /// Returns the context for plugins with or without fuel counting.
+    /// Returns the engine context for this kind of metering, that is, with or without fuel counting.
     pub(crate) fn get(&self, metering: Metering) -> Result<Arc<EngineContext>, SandboxError> {
         if metering == Metering::Off {
             return Ok(Arc::clone(&self.unmetered));

@@ -1,6 +1,7 @@
 //! Components of any WIT world (P3). Each exported function that takes and returns data becomes a tool, whose schema is
-//! derived from the function's WIT types. Such functions are called generic functions. A method becomes a tool if one
-//! call can construct the resource and call the method. A command-line program becomes one tool.
+//! derived from the function's WIT types. Functions that become tools in this way are called generic functions. A
+//! method becomes a tool if a single call can construct the method's resource and then call the method. A command-line
+//! program becomes one tool.
 
 pub(crate) mod arguments;
 mod command;
@@ -26,11 +27,11 @@ pub(crate) use discovery::{KnownFacts, discover};
 
 /// The argument of a method that contains the constructor's arguments. No parameter of a WIT method can have this name.
 pub(crate) const SELF_ARGUMENT: &str = "self";
-/// The error if an export is missing that was found when the component was first loaded.
+/// The error if an export that was found when the component was first loaded is now missing or has another type.
 pub(crate) const EXPORT_CHANGED: &str = "an export has changed since the component was first loaded";
 
-/// The facts about the exports that are not part of the contract. The facts depend only on the component's bytes and on
-/// this host.
+/// The facts about a component's exports that are not part of the plugin contract. The facts depend only on the
+/// component's bytes and on this host.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct GenericFacts {
@@ -39,7 +40,7 @@ pub(crate) struct GenericFacts {
     pub(crate) skipped: Vec<SkippedExport>,
 }
 
-/// An exported function that is a tool.
+/// An exported function that is offered as a tool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct GenericFunction {
     /// Name of the tool.
@@ -51,12 +52,12 @@ pub(crate) struct GenericFunction {
     pub(crate) form: Form,
 }
 
-/// The way in which a function is called.
+/// The form of an exported function, which determines how the function is called.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Form {
     Function,
-    /// A method. For each call, one of the functions in `constructors` constructs the resource.
+    /// A method of a resource. For each call, one of the functions in `constructors` constructs the resource.
     Method {
         #[serde(rename = "makers")]
         constructors: Vec<String>,
@@ -81,8 +82,8 @@ impl fmt::Display for SkippedExport {
 }
 
 impl GenericFacts {
-    /// If the component is a command-line program, names its tool after the plugin. The name of the plugin may come
-    /// from the file, so it is not part of the stored facts.
+    /// If the component is a command-line program, names its tool after the plugin. The plugin may be named after its
+    /// file, so the tool's name is not part of the stored facts.
     pub(crate) fn name_command(&mut self, plugin: &str, tools: &mut [ToolDefinition]) {
         let Some(function) = self.functions.iter_mut().find(|function| function.form == Form::Command) else { return };
         let Some(index) = tools.iter().position(|tool| tool.name == function.tool) else { return };
@@ -94,13 +95,13 @@ impl GenericFacts {
     }
 }
 
-/// The component, linked with the authority of tools, and its generic functions.
+/// A component that is linked with the authority of tools, and its generic functions.
 pub(crate) struct GenericLinks {
     instance: InstancePre<CallState>,
     pub(crate) exports: Vec<GenericExport>,
 }
 
-/// The functions to call for a tool.
+/// The exported functions that the host calls for a tool.
 pub(crate) enum GenericExport {
     Function(Callable),
     Method { constructors: Vec<(String, Callable)>, method: Callable },
@@ -113,7 +114,7 @@ pub(crate) struct Callable {
     pub(crate) signature: Signature,
 }
 
-/// Finds the functions that the facts describe in the compiled component.
+/// Finds the functions that `facts` describes in the compiled component.
 pub(crate) fn link(facts: &GenericFacts, instance: InstancePre<CallState>) -> Result<GenericLinks, String> {
     let component = instance.component();
     let changed = || EXPORT_CHANGED.to_owned();

@@ -45,7 +45,7 @@ pub enum LoadEvent {
         /// Size of the component in bytes.
         size: u64,
     },
-    /// The component could not be compiled, or the host refused it after compiling.
+    /// The component could not be compiled, or the host refused the compiled component.
     Refused {
         /// Name of the plugin.
         name: String,
@@ -70,7 +70,7 @@ pub enum CodeSource {
     Memory,
 }
 
-/// A callback for the progress of loading. Any thread may call this callback.
+/// A callback that is told the progress of loading a component. It may be called from any thread.
 pub type Progress<'a> = dyn Fn(LoadEvent) + Send + Sync + 'a;
 
 impl Sandbox {
@@ -84,8 +84,8 @@ impl Sandbox {
         self.load_path(path, &Origin::Named, progress).await.map(|(plugin, _)| plugin)
     }
 
-    /// Loads a component from a file of a plugin folder and reports the progress. Before any of its code runs, the
-    /// verifier must allow the component to be used from that folder.
+    /// Loads a component from a file of a plugin folder and reports the progress. The verifier must allow the component
+    /// to be used from that folder; otherwise the component is not run and loading fails.
     pub async fn load_verified_file_with(
         &self,
         path: &Path,
@@ -95,8 +95,8 @@ impl Sandbox {
     }
 
     /// Loads a component from a file. The result also contains the bytes of the file if they had to be read into
-    /// memory. If the compiled code is available and the plugin store has a copy, the file is only hashed, because
-    /// reading the file into memory would double the time.
+    /// memory. If the compiled code is available and the plugin store has a copy of the component, the file is only
+    /// hashed and not kept in memory, because that would double the time for loading.
     pub(crate) async fn load_path(
         &self,
         path: &Path,
@@ -133,25 +133,25 @@ impl Sandbox {
         self.load_with_context(self.engine_context()?, (name, &Origin::Named), Arc::new(bytes), progress).await
     }
 
-    /// Loads a component that was read from the plugin store, if the verifier allows it.
+    /// Loads a component that was read from the plugin store. Fails if the verifier does not allow it to be used.
     pub(crate) async fn load_stored_bytes(&self, name: &str, bytes: Vec<u8>) -> Result<Arc<LoadedPlugin>, LoadError> {
         self.load_with_context(self.engine_context()?, (name, &Origin::Store), Arc::new(bytes), &|_| {}).await
     }
 
-    /// Checks with the verifier that an already loaded plugin of the store may be used.
+    /// Asks the verifier whether a plugin that was loaded from the plugin store may still be used.
     pub(crate) async fn verify_stored(&self, plugin: &LoadedPlugin) -> Result<(), LoadError> {
         self.verify(&Origin::Store, plugin.identity(), None).await
     }
 
-    /// Loads a component with code that counts fuel.
+    /// Loads a component in a form whose compiled code counts fuel.
     pub(crate) async fn load_metered(&self, name: &str, bytes: Arc<Vec<u8>>) -> Result<Arc<LoadedPlugin>, LoadError> {
         let context = self.shared.engines.get(Metering::Fuel);
         let context = context.map_err(|error| LoadError::Stopped(error.to_string()))?;
-        // The same component is already loaded without metering, so it has been verified.
+        // The component is already loaded without metering and was verified then, so it is not verified again.
         self.load_with_context(context, (name, &Origin::Named), bytes, &|_| {}).await
     }
 
-    /// The context for plugins whose fuel is not counted.
+    /// The engine context for plugins whose fuel is not counted.
     fn engine_context(&self) -> Result<Arc<EngineContext>, LoadError> {
         self.shared.engines.get(Metering::Off).map_err(|error| LoadError::Stopped(error.to_string()))
     }
@@ -202,7 +202,7 @@ impl Sandbox {
         }
     }
 
-    /// Returns the plugin for a component whose code is loaded or in the cache.
+    /// Returns the plugin for a component whose compiled code is loaded or in the cache.
     fn available_plugin(
         &self,
         known: AvailablePlugin,
@@ -251,9 +251,9 @@ impl Sandbox {
         let mut links = link(&context, &component, &facts)?;
         let new = NewComponent::of(identity, context);
         links.generic = match self.introspect(&new, (&component, &docs), &links, &mut facts).await {
-            // The component needs more memory than the default limits allow. The component is loaded anyway, because
-            // its agent may configure larger limits. If the agent does not configure larger limits, each call fails
-            // with an error that names the limit.
+            // The component needs more memory than the default limits allow. It is loaded anyway, because its agent may
+            // configure larger limits. If the agent does not configure larger limits, each call fails with an error
+            // that names the limit.
             Err(LoadError::Start(CallFailure::Limit { limit, .. })) if limit.is_memory_limit() => {
                 let generous = NewComponent { limits: new.limits.with_maximum_memory(), ..new.clone() };
                 self.introspect(&generous, (&component, &docs), &links, &mut facts).await?
@@ -266,7 +266,7 @@ impl Sandbox {
     }
 }
 
-/// A component whose code does not have to be compiled.
+/// A component that does not have to be compiled, because its compiled code is loaded or in the cache.
 enum AvailablePlugin {
     Loaded(Arc<LoadedPlugin>),
     Cached {
@@ -295,16 +295,16 @@ impl AvailablePlugin {
     }
 }
 
-/// The information about a component before it is verified.
+/// What the host knows about a component before the verifier is called.
 enum KnownOrNew {
     /// The compiled code is available.
     Known(AvailablePlugin),
-    /// The compiled code is not available. Only the claims in the bytes are known.
+    /// The compiled code is not available. The host knows only the claims in the component's bytes.
     New(Box<UnverifiedClaims>),
 }
 
-/// Finds the plugin and the size of a file whose compiled code is available. Returns None if there is a plugin store
-/// that has no copy of the file.
+/// If the compiled code for a file is available, returns the plugin and the size of the file. Returns None if the code
+/// is not available, or if the sandbox has a plugin store without a copy of the file.
 fn find_available_file(
     shared: &Shared,
     context: &EngineContext,

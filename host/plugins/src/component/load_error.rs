@@ -30,7 +30,7 @@ pub enum LoadError {
     /// The bytes are not a WebAssembly component.
     #[error(transparent)]
     NotAComponent(#[from] NotAComponent),
-    /// The structure of the component exceeds the limits of the parser.
+    /// The structure of the component exceeds the limits on nesting, types, imports or exports.
     #[error(transparent)]
     Structure(#[from] StructureProblem),
     /// The component imports or exports an interface that this host does not have.
@@ -49,10 +49,10 @@ pub enum LoadError {
         /// The exported functions, each with the reason why it is not a tool.
         skipped: Vec<SkippedExport>,
     },
-    /// The compiler refused the component or did not finish.
+    /// The compiler refused the component, or the compiler process ended without a result.
     #[error("it cannot be compiled: {reason}")]
     Compile {
-        /// The compiler's message.
+        /// The error message of the compiler or of the compiler process.
         reason: String,
     },
     /// Compiling took longer than allowed.
@@ -92,12 +92,12 @@ pub enum LoadError {
     /// The component returned invalid tool definitions.
     #[error("the tool definitions of {plugin} are not valid: {reason}")]
     Definitions {
-        /// The plugin that returned the definitions.
+        /// The plugin that returned the tool definitions.
         plugin: Arc<PluginIdentity>,
-        /// The tool, and the problem with its definition.
+        /// The name of the tool, and the problem with its definition.
         reason: String,
     },
-    /// Another plugin in the directory has the same name.
+    /// Another plugin in the plugin directory has the same name.
     #[error("its name `{name}` is already used by {}; rename one of them in its plugin.toml", other.display())]
     DuplicateName {
         /// The name that both plugins have.
@@ -108,7 +108,7 @@ pub enum LoadError {
     /// The verifier does not allow the component to be used.
     #[error("{0}")]
     Refused(String),
-    /// The plugin store cannot read or store the component.
+    /// The component cannot be read from or written to the plugin store.
     #[error(transparent)]
     Store(#[from] PluginStoreError),
     /// A task of the host failed while it loaded the component.
@@ -117,7 +117,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// Whether this host will always refuse these bytes. False if a later attempt may succeed.
+    /// Whether this host refuses these bytes at every attempt. False if a later attempt to load them may succeed.
     pub fn is_permanent(&self) -> bool {
         match self {
             LoadError::TooLarge { .. }
@@ -134,7 +134,7 @@ impl LoadError {
             LoadError::Start(failure) => {
                 matches!(failure, CallFailure::Trap { .. } | CallFailure::InvalidResult { .. })
             }
-            // The system may have stopped the compiler because it ran out of memory.
+            // The operating system may have ended the compiler process because the machine ran out of memory.
             LoadError::Compile { .. }
             | LoadError::CompileTimeout(_)
             | LoadError::Quarantined { .. }

@@ -22,7 +22,7 @@ pub struct LoadedPlugin {
     pub(crate) size: u64,
     pub(crate) links: Links,
     pub(crate) engine_context: Arc<EngineContext>,
-    /// The same plugin with code that counts fuel, which is loaded when it is first needed.
+    /// The same plugin with compiled code that counts fuel. It is loaded when it is first needed.
     pub(crate) metered: OnceCell<Arc<LoadedPlugin>>,
     /// Prevents the cache from deleting the compiled code while it is in use.
     pub(crate) _pin: Option<File>,
@@ -34,7 +34,7 @@ pub struct LoadedPlugin {
 pub(crate) struct Facts {
     pub(crate) manifest: Option<Manifest>,
     pub(crate) kinds: Vec<Kind>,
-    /// Imports that need an implementation.
+    /// Names of the imports that need an implementation. Imports that contain only types need none.
     pub(crate) imports: Vec<String>,
     /// Names of all imports and exports.
     pub(crate) interfaces: Interfaces,
@@ -44,7 +44,7 @@ pub(crate) struct Facts {
     pub(crate) generic: GenericFacts,
 }
 
-/// The handles for calling the functions of each exported kind.
+/// The objects with which the host calls the functions of each exported plugin kind.
 #[derive(Default)]
 pub(crate) struct Links {
     pub(crate) tool: Option<ExportHandle<exports::tool::GuestIndices>>,
@@ -55,14 +55,15 @@ pub(crate) struct Links {
     pub(crate) generic: Option<GenericLinks>,
 }
 
-/// A component that is linked with the authority of one kind, and the indices of that kind's functions.
+/// A component that is linked with the authority of one plugin kind, and the export indices of the functions of
+/// that kind.
 pub(crate) struct ExportHandle<Indices> {
     pub(crate) instance: InstancePre<CallState>,
     pub(crate) indices: Indices,
 }
 
 impl LoadedPlugin {
-    /// Name and digest of the plugin.
+    /// The name and the digest that identify the plugin.
     pub fn identity(&self) -> &PluginIdentity {
         &self.identity
     }
@@ -77,7 +78,7 @@ impl LoadedPlugin {
         &self.identity.digest
     }
 
-    /// The manifest in the component. Components that were not built with the SDK may have none.
+    /// The manifest in the component, or None. Components that were not built with the SDK may have no manifest.
     pub fn manifest(&self) -> Option<&Manifest> {
         self.facts.manifest.as_ref()
     }
@@ -105,13 +106,13 @@ impl LoadedPlugin {
     }
 
     /// Exported functions that are not tools, each with the reason. At most 64 functions are listed. If there are more
-    /// functions, a last entry states how many are not listed.
+    /// such functions, the last entry of the list states how many are not listed.
     pub fn skipped_exports(&self) -> &[SkippedExport] {
         &self.facts.generic.skipped
     }
 
-    /// Names of the imports that need an implementation. An import does not ask for a grant. Only the manifest asks for
-    /// grants.
+    /// Names of the imports that need an implementation. An import is not a request for a grant: plugins ask for grants
+    /// only in their manifests.
     pub fn imports(&self) -> &[String] {
         &self.facts.imports
     }
@@ -131,12 +132,13 @@ impl LoadedPlugin {
         &self.facts.tools
     }
 
-    /// The needs of the manifest that these grants do not meet (P6).
+    /// The needs in the plugin's manifest that these grants do not cover (P6). A need for write access is one of them
+    /// even if read access is granted.
     pub fn unmet(&self, grants: &Grants) -> Vec<UnmetNeed> {
         grants::unmet(self.manifest(), grants)
     }
 
-    /// The needs of the manifest that these grants meet only in part (P6).
+    /// The needs in the plugin's manifest that these grants cover only in part (P6).
     pub fn partially_met(&self, grants: &Grants) -> Vec<PartialGrant> {
         grants::partial_grants(self.manifest(), grants)
     }

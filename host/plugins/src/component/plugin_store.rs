@@ -15,7 +15,7 @@ const COMPARED_BYTES: usize = 64 * 1024;
 /// Maximum total size of the vouching statements for a component, in bytes.
 const VOUCHED_BYTES: usize = 64 * 1024;
 
-/// A directory of components. The name of each file is the digest of its bytes.
+/// A directory of components. Each component is a file whose name is the digest of its bytes.
 #[derive(Clone, Debug)]
 pub struct PluginStore {
     directory: PathBuf,
@@ -39,12 +39,12 @@ pub enum PluginStoreError {
         /// Path of the damaged file.
         path: PathBuf,
     },
-    /// Reading or writing failed.
+    /// A file or directory of the store cannot be read or written.
     #[error("the plugin store cannot use {}: {source}", path.display())]
     Io {
         /// Path of the file or directory.
         path: PathBuf,
-        /// The system's error.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -66,8 +66,8 @@ impl PluginStore {
         Self { directory }
     }
 
-    /// Stores these bytes under their digest. Replaces a damaged copy. Does nothing if the same bytes are already
-    /// stored.
+    /// Stores these bytes under their digest. If a damaged copy is stored, replaces it. If the same bytes are already
+    /// stored, does nothing.
     pub fn put(&self, digest: &Digest, bytes: &[u8]) -> Result<(), PluginStoreError> {
         let path = self.path(digest);
         if File::open(&path).is_ok_and(|stored| are_equal(stored, bytes)) {
@@ -82,7 +82,8 @@ impl PluginStore {
         File::open(self.path(digest)).is_ok_and(|stored| are_equal(stored, file))
     }
 
-    /// Stores a statement that vouches for a component, in addition to the stored statements.
+    /// Stores a statement that vouches for a component, in addition to the component's statements that are
+    /// already stored.
     pub fn vouch(&self, digest: &Digest, statement: &str) -> Result<(), PluginStoreError> {
         let stored = self.vouched(digest)?.unwrap_or_default();
         if stored.contains(statement) {
@@ -95,8 +96,8 @@ impl PluginStore {
             .map_err(|source| PluginStoreError::Io { path, source })
     }
 
-    /// The stored vouching statements for a component. Returns None if there are no statements. The user's own plugins
-    /// have no statements.
+    /// The stored vouching statements for a component. Returns None if no statement is stored for the component, which
+    /// is the case for the user's own plugins.
     pub fn vouched(&self, digest: &Digest) -> Result<Option<String>, PluginStoreError> {
         let path = self.vouched_path(digest);
         match std::fs::read_to_string(&path) {
@@ -106,7 +107,7 @@ impl PluginStore {
         }
     }
 
-    /// Reads the bytes with this digest and verifies them.
+    /// Reads the component with this digest, and checks that its bytes have this digest.
     pub fn get(&self, digest: &Digest) -> Result<Vec<u8>, PluginStoreError> {
         let path = self.path(digest);
         let bytes = match std::fs::read(&path) {
@@ -120,7 +121,7 @@ impl PluginStore {
         if digest_of(&bytes) == *digest { Ok(bytes) } else { Err(PluginStoreError::Damaged { path }) }
     }
 
-    /// Lists all stored components in no particular order. Other files in the directory are ignored.
+    /// Lists all stored components in no particular order. Files in the directory that are not components are ignored.
     pub fn list(&self) -> Result<Vec<StoredComponent>, PluginStoreError> {
         let failed = |source| PluginStoreError::Io { path: self.directory.clone(), source };
         let entries = match std::fs::read_dir(&self.directory) {
@@ -142,7 +143,7 @@ impl PluginStore {
         Ok(stored)
     }
 
-    /// Deletes a component. Returns whether it was stored.
+    /// Deletes a component from the store. Returns false if the component was not stored.
     pub fn remove(&self, digest: &Digest) -> Result<bool, PluginStoreError> {
         let path = self.path(digest);
         // The statements are deleted last, because a component without statements counts as the user's own plugin.
@@ -165,8 +166,8 @@ impl PluginStore {
     }
 }
 
-/// Whether two files have the same content. The files are compared in chunks, because the host compares one file for
-/// each plugin when it starts.
+/// Whether two files have the same content. The files are compared in chunks instead of being read into memory, because
+/// the host makes such a comparison for each plugin when it starts.
 fn are_equal(left: impl Read, right: impl Read) -> bool {
     let mut left_reader = BufReader::with_capacity(COMPARED_BYTES, left);
     let mut right_reader = BufReader::with_capacity(COMPARED_BYTES, right);

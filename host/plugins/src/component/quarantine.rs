@@ -1,6 +1,6 @@
 //! The quarantine: components that crashed the compiler process and are therefore not compiled again at every start. An
-//! entry applies to the exact bytes of a component, one version of the host and its limits. If any of these changes,
-//! the host compiles the component again.
+//! entry applies to exact bytes of a component, to one version of the host and to certain limits. If any of these
+//! changes, the host compiles the component again.
 
 use super::atomic_write::{Mutability, make_private_directory, write_atomically};
 use crate::limits::HostLimits;
@@ -11,15 +11,15 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Name of the quarantine's folder inside the folder for compiled code.
+/// Name of the quarantine's directory inside the directory for compiled code.
 const FOLDER: &str = "quarantine";
-/// Maximum size of an entry that is read, in bytes.
+/// Maximum size of the file of an entry, in bytes. Larger files are not read.
 const ENTRY_BYTES: u64 = 16 * 1024;
 /// Maximum number of entries. When the limit is reached, the oldest entry is deleted, so that its component is compiled
 /// again.
 const MAX_ENTRIES: usize = 1_000;
 
-/// The quarantine in one cache folder.
+/// The quarantine in one directory for compiled code.
 #[derive(Clone, Debug)]
 pub struct Quarantine {
     directory: PathBuf,
@@ -32,7 +32,7 @@ pub struct QuarantineEntry {
     pub digest: Digest,
     /// Name that the component's manifest claims, or the name of its file.
     pub name: String,
-    /// The error that put the component in quarantine.
+    /// The error because of which the component was put in quarantine.
     pub reason: String,
     /// Time at which the component was put in quarantine, in seconds since 1970.
     pub since: u64,
@@ -56,8 +56,8 @@ impl ExaminerId {
 }
 
 impl Quarantine {
-    /// The quarantine inside this folder for compiled code. The quarantine's own folder is created with the first
-    /// entry.
+    /// Opens the quarantine inside this directory for compiled code. The quarantine's own directory is created with the
+    /// first entry.
     pub fn new(cache: &Path) -> Self {
         Self { directory: cache.join(FOLDER) }
     }
@@ -86,7 +86,8 @@ impl Quarantine {
         found
     }
 
-    /// Removes a component from quarantine, so that the host compiles it again. Returns whether it was in quarantine.
+    /// Removes a component from quarantine, so that the host compiles it again. Returns false if the component was not
+    /// in quarantine.
     pub fn release(&self, digest: &Digest) -> io::Result<bool> {
         match std::fs::remove_file(self.path(digest)) {
             Ok(()) => Ok(true),
@@ -127,7 +128,7 @@ mod tests {
         ExaminerId::new(&blake3::hash(engine), limits)
     }
 
-    // Row 36: a host with another version or other limits compiles the component again.
+    // Row 36: a host with another version or other limits compiles a component again that is in quarantine.
     #[test]
     fn row_36_entry_applies_until_component_engine_or_limits_change() {
         let directory = tempfile::tempdir().expect("a directory");

@@ -1,13 +1,13 @@
 //! Reads files that users write, such as configuration files. Only regular files up to a size limit are read. A pipe, a
-//! device or an endless file is refused at once (row 47).
+//! device or an endless file is refused without reading it (row 47).
 
 use rustix::fs::{Mode, OFlags, open};
 use std::fs::File;
 use std::io::{Error, Read, Result};
 use std::path::Path;
 
-/// Opens a regular file for reading. Fails if the path is not a regular file. The call never waits for the other end of
-/// a pipe.
+/// Opens a regular file for reading. Fails if the path is not a regular file. Never waits for the other end of a
+/// named pipe.
 pub fn open_regular_file(path: &Path) -> Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let metadata = std::fs::metadata(path)?;
@@ -15,7 +15,7 @@ pub fn open_regular_file(path: &Path) -> Result<File> {
         return Err(not_a_file(&metadata));
     }
     let file = File::from(open(path, flags, Mode::empty())?);
-    // The file may have been replaced since the first check.
+    // The type is checked again, because the file may have been replaced since the first check.
     let metadata = file.metadata()?;
     if metadata.is_file() { Ok(file) } else { Err(not_a_file(&metadata)) }
 }
@@ -39,7 +39,7 @@ fn not_a_file(metadata: &std::fs::Metadata) -> Error {
 mod tests {
     use super::*;
 
-    // Row 47: pipes, devices, folders and endless files must be refused without blocking.
+    // Row 47: pipes, devices, directories and endless files are refused without blocking.
     #[test]
     fn row_47_only_regular_files_within_the_size_limit_are_read() {
         let folder = tempfile::tempdir().expect("a temporary folder");

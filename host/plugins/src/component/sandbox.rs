@@ -29,18 +29,19 @@ const CONCURRENT_COMPILATIONS: usize = 2;
 /// The configuration of a sandbox.
 #[derive(Clone, Debug, Default)]
 pub struct SandboxOptions {
-    /// Directory for compiled code. If None, every start compiles all components again.
+    /// Directory for compiled code. If None, all components are compiled again at every start.
     pub cache_directory: Option<PathBuf>,
     /// Directory of the plugin store. If None, a suspended turn cannot continue after one of its plugins has changed.
     pub store_directory: Option<PathBuf>,
-    /// Command that starts the compiler process. If None, components are compiled in this process, where a malicious
-    /// component can attack the parser and the compiler. Use None only if all components are trusted.
+    /// Command that starts the compiler process. If None, components are compiled in the host process, so that a
+    /// malicious component can attack the parser and the compiler there. Use None only if all components are trusted.
     pub compiler: Option<CompilerCommand>,
-    /// Limits that apply to all calls together.
+    /// Limits that all calls share.
     pub limits: HostLimits,
     /// Resolver of host names for `wasi:http`. If None, the system's resolver is used.
     pub resolver: Option<Arc<dyn NameResolver>>,
-    /// Verifier that decides whether a file of a plugin folder may be used. If None, all files may be used.
+    /// Verifier that decides whether a component in a plugin folder or in the plugin store may be used. If None, all
+    /// components may be used.
     pub verifier: Option<Arc<dyn ComponentVerifier>>,
 }
 
@@ -98,7 +99,7 @@ pub(crate) struct Shared {
     pub(crate) engines: EngineContexts,
     pub(crate) runner: CallRunner,
     pub(crate) compiling: Arc<Semaphore>,
-    /// Permits for the memory of all concurrent compilations. Each permit is for one MiB of memory.
+    /// Permits for the memory of all compilations that run at the same time. Each permit allows one MiB of memory.
     pub(crate) compile_memory: Arc<Semaphore>,
     pub(crate) limits: HostLimits,
     pub(crate) quarantine: Option<Quarantine>,
@@ -114,7 +115,7 @@ pub(crate) struct Shared {
 type LoadedKey = (Digest, String, Metering);
 
 impl Sandbox {
-    /// Starts the engine. One sandbox per process is enough.
+    /// Starts the engine of a new sandbox. A process needs only one sandbox.
     pub fn new(options: SandboxOptions) -> Result<Self, SandboxError> {
         let scheduler = Scheduler::new(options.limits.epoch_tick);
         let quarantine = options.cache_directory.as_deref().map(Quarantine::new);
@@ -153,23 +154,24 @@ impl Sandbox {
         Self { shared: Arc::clone(&self.shared), verifier: Some(verifier) }
     }
 
-    /// Adds protected paths. No grant covers a protected path (P13).
+    /// Adds protected paths. Even a grant of a directory that contains a protected path does not allow access to
+    /// it (P13).
     pub fn protect(&self, paths: impl IntoIterator<Item = ProtectedPath>) {
         self.shared.runner.trees.protected.add(paths);
     }
 
-    /// The protected paths, which no grant covers.
+    /// The protected paths, which plugins cannot access even if a containing directory is granted.
     pub fn protected(&self) -> Vec<ProtectedPath> {
         self.shared.runner.trees.protected.all().to_vec()
     }
 
     /// Opens granted trees before any guest runs, so that no guest can redirect their paths. Returns the trees that
-    /// cannot be opened. This call blocks the thread.
+    /// cannot be opened. This function blocks the current thread.
     pub fn open_trees(&self, trees: &[TreeGrant]) -> Vec<TreeProblem> {
         self.shared.runner.trees.open_all(trees)
     }
 
-    /// Opens a granted tree for the host's own tools. This call blocks the thread.
+    /// Opens a granted tree for the host's own tools. This function blocks the current thread.
     pub fn host_tree(&self, tree: &TreeGrant) -> Result<HostTree, TreeProblem> {
         self.shared.runner.trees.tree(tree)
     }
@@ -181,8 +183,8 @@ impl Sandbox {
 }
 
 impl ReplayTrees {
-    /// Creates the recorded trees in a temporary folder. Files that were not recorded are copied from the granted trees
-    /// with the same names. Returns None if no trees were recorded.
+    /// Creates the recorded directory trees in a temporary directory, for a replay. Files that are missing from the
+    /// recording are copied from the granted trees with the same names. Returns None if no trees were recorded.
     pub fn create(
         recorded: &HostCallLog,
         granted: &[TreeGrant],
@@ -198,7 +200,7 @@ impl Shared {
         lock(&self.loaded).get(&(digest.clone(), file_name.to_owned(), metering))?.upgrade()
     }
 
-    /// Stores a plugin until its last reference is dropped, so that it is not loaded again.
+    /// Remembers a loaded plugin until its last reference is dropped, so that it is not loaded a second time.
     pub(crate) fn remember(&self, file_name: &str, plugin: &Arc<LoadedPlugin>) {
         let mut loaded = lock(&self.loaded);
         loaded.retain(|_, plugin| plugin.strong_count() > 0);

@@ -7,11 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A function that reads the bytes of the component. A verifier calls this function only if it needs the bytes, so that
-/// a start with many plugins does not read all components.
+/// a host with many plugins does not have to read all components when it starts.
 pub type ReadComponent<'r> = dyn Fn() -> io::Result<Arc<Vec<u8>>> + 'r;
 
 /// Decides whether a component may be used. The name in `plugin` is the component's own claim, which is not verified.
-/// The methods are called before any code of the component has run.
+/// The host calls these methods before it runs any code of the component.
 pub trait ComponentVerifier: Send + Sync + std::fmt::Debug {
     /// Checks a file of a plugin folder.
     ///
@@ -34,8 +34,8 @@ pub trait ComponentVerifier: Send + Sync + std::fmt::Debug {
         component: &ReadComponent<'_>,
     ) -> Result<(), String>;
 
-    /// Name of the file in the plugin folder on which the decision depends. When this file changes, refused components
-    /// are checked again.
+    /// Name of the file in the plugin folder on which the verifier's decisions depend. When this file changes,
+    /// components that were refused are checked again.
     fn lock_file(&self) -> &'static str;
 }
 

@@ -1,4 +1,4 @@
-//! The error for results of plugins that the host rejects.
+//! The error that the host returns when it rejects the result of a plugin's function.
 
 use crate::limits::Limit;
 

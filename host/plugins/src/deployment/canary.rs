@@ -1,5 +1,5 @@
-//! The canary: one call that must succeed before a new version of a plugin is used (P10). The call has no grants, and
-//! it has the same limits as the agent's calls.
+//! The canary: one call that must succeed before a new version of a plugin is used (P10). The canary call gets no
+//! grants, and its limits are those of the agent's other calls.
 
 use crate::call::kinds::{ToolCallContext, ToolCallRequest};
 use crate::call::plugin_setup::PluginSetup;
@@ -14,18 +14,19 @@ use agent_core::tool::{CallCost, ToolOutcome};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum wall time of a canary call. This time is short because the other plugins wait for the canary call.
+/// Maximum wall time of a canary call. The time is short, because changes to other plugins wait until the canary call
+/// has ended.
 const CANARY_TIME: Duration = Duration::from_secs(10);
 
 impl Sandbox {
-    /// Makes the canary call from the plugin's manifest with these limits. Succeeds without a call if the manifest has
-    /// no canary. The caller shows the error after the file name: "`file`: …".
+    /// Makes the canary call that the plugin's manifest defines, with these limits. If the manifest defines no canary,
+    /// succeeds without a call. The caller shows the error after the file name: "`file`: …".
     pub async fn canary(&self, plugin: &Arc<LoadedPlugin>, limits: CallLimits) -> Result<(), String> {
         self.canary_cost(plugin, limits).await.unwrap_or(Ok(CallCost::default())).map(|_| ())
     }
 
-    /// Makes the canary call from the plugin's manifest and returns its cost. Returns None if the manifest has no
-    /// canary.
+    /// Makes the canary call that the plugin's manifest defines, and returns the cost of the call. Returns None if the
+    /// manifest defines no canary.
     pub async fn canary_cost(
         &self,
         plugin: &Arc<LoadedPlugin>,

@@ -1,5 +1,5 @@
 //! A generation: the immutable set of plugins that an agent has at one moment, identified by its digest (P10). Each
-//! turn pins one generation.
+//! turn uses one generation from its start to its end.
 
 use crate::component::load::stored::GenerationError;
 use crate::component::load::{Origin, Progress};
@@ -22,7 +22,7 @@ const CONCURRENT_LOADS: usize = 8;
 pub struct Generation {
     digest: Digest,
     plugins: BTreeMap<String, Arc<LoadedPlugin>>,
-    /// The file of each plugin that was loaded from a file.
+    /// For each plugin that was loaded from a file, the path of that file.
     origins: BTreeMap<String, PathBuf>,
 }
 
@@ -38,8 +38,8 @@ pub struct LoadProblem {
 }
 
 impl Generation {
-    /// Loads all components (`*.wasm`) of a directory without its subdirectories, and stores each component in the
-    /// plugin store. Files that cannot be loaded are returned as problems.
+    /// Loads all components (`*.wasm`) in a directory, but not in its subdirectories, and stores each component in the
+    /// plugin store. Also returns the files that cannot be loaded, each with the reason.
     pub async fn load(
         sandbox: &Sandbox,
         directory: &Path,
@@ -70,7 +70,8 @@ impl Generation {
         Ok((Self::of_files(plugins.into_values()), problems))
     }
 
-    /// Creates a generation of plugins with their files. If two plugins have the same name, the last of them is used.
+    /// Creates a generation of these plugins and the files from which they were loaded. If two plugins have the same
+    /// name, the last of them is used.
     pub fn of_files(plugins: impl IntoIterator<Item = (PathBuf, Arc<LoadedPlugin>)>) -> Self {
         let files: Vec<_> = plugins.into_iter().collect();
         let origins = files.iter().map(|(path, plugin)| (plugin.name().to_owned(), path.clone())).collect();
@@ -86,7 +87,7 @@ impl Generation {
         Self { origins, ..Self::new(remaining) }
     }
 
-    /// Loads a pinned generation from the plugin store. Fails if one of its plugins cannot be loaded.
+    /// Loads the generation that a turn has pinned from the plugin store. Fails if one of its plugins cannot be loaded.
     pub async fn from_digests(sandbox: &Sandbox, pinned: &[(String, Digest)]) -> Result<Self, GenerationError> {
         // The items are cloned, because a future that borrows them could not be sent to another task.
         let loads =
@@ -106,7 +107,7 @@ impl Generation {
         Self { digest: digest_of(names.as_bytes()), plugins, origins: BTreeMap::new() }
     }
 
-    /// Digest of the generation. Generations with the same plugins under the same names have the same digest.
+    /// Digest of the generation. Two generations with the same plugins under the same names have the same digest.
     pub fn digest(&self) -> &Digest {
         &self.digest
     }
@@ -146,14 +147,14 @@ async fn components_in(directory: &Path) -> Result<Vec<PathBuf>, GenerationError
     Ok(files)
 }
 
-/// Loads a plugin from a file that the verifier allows, and stores the component in the plugin store.
+/// Loads a plugin from a file, if the verifier allows the file, and stores the component in the plugin store.
 pub(crate) async fn load_and_store(
     sandbox: &Sandbox,
     path: &Path,
     progress: &Progress<'_>,
 ) -> Result<Arc<LoadedPlugin>, LoadError> {
     let (plugin, bytes) = sandbox.load_path(path, &Origin::Folder(path.to_owned()), progress).await?;
-    // If `bytes` is None, the store already contains the component.
+    // If `bytes` is None, the plugin store already contains the component.
     if let (Some(store), Some(bytes)) = (sandbox.store(), bytes) {
         let (store, digest) = (store.clone(), plugin.digest().clone());
         let stored = tokio::task::spawn_blocking(move || store.put(&digest, &bytes)).await;

@@ -1,7 +1,7 @@
-//! A watched plugin directory: reports its plugins when every file is complete and no longer changes (P10).
+//! A watched plugin directory. It reports its plugins only while no file in the directory is changing (P10).
 //!
-//! The directory is polled. Polling works on every file system, and only a second scan shows whether a file
-//! still changes.
+//! The directory is polled. Polling works on every file system, and a second scan is needed in any case to find out
+//! whether a file is still changing.
 
 use super::generation::load_and_store;
 use crate::component::load::stored::GenerationError;
@@ -15,8 +15,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Time for which a file must remain unchanged before it is read.
 const QUIET_PERIOD: Duration = Duration::from_millis(250);
-/// Time for which a file that cannot be loaded must remain unchanged before it is reported. A program may still be
-/// writing to it.
+/// Time for which a file that cannot be loaded must remain unchanged before it is reported, because a program may still
+/// be writing the file.
 const FAILURE_DELAY: Duration = Duration::from_secs(2);
 
 /// A watched plugin directory.
@@ -24,14 +24,14 @@ pub struct PluginDirectory {
     sandbox: Sandbox,
     path: PathBuf,
     files: BTreeMap<PathBuf, WatchedFile>,
-    /// Stamp of the lock file, which lists the plugins that may be used.
+    /// Stamp of the lock file at the last scan. The lock file lists the plugins that may be used.
     lock: Option<Stamp>,
 }
 
 /// The result of one scan of the directory.
 #[derive(Debug)]
 pub enum DirectoryScan {
-    /// A file is changing. The directory must be scanned again soon.
+    /// At least one file is changing, so the directory must be scanned again soon.
     Changing,
     /// Every file is either loaded or has failed to load, and no file is changing.
     Settled(DirectoryContents),
@@ -42,16 +42,17 @@ pub enum DirectoryScan {
 pub struct DirectoryContents {
     /// All component files, including those that cannot be loaded.
     pub files: BTreeSet<PathBuf>,
-    /// The loaded plugins with their files.
+    /// The loaded plugins and the files from which they were loaded.
     pub plugins: Vec<(PathBuf, Arc<LoadedPlugin>)>,
-    /// Files that cannot be loaded. A file is reported again only after it has changed.
+    /// The files that cannot be loaded and were not reported before. A file is reported again only after it
+    /// has changed.
     pub problems: Vec<(PathBuf, LoadError)>,
 }
 
-/// One component file.
+/// A component file and the result of loading it.
 struct WatchedFile {
     stamp: Stamp,
-    /// Time of the file's last change.
+    /// Time at which the host last noticed a change that concerns this file.
     since: Instant,
     status: FileStatus,
 }
@@ -59,25 +60,26 @@ struct WatchedFile {
 enum FileStatus {
     Unread,
     Loaded(Arc<LoadedPlugin>),
-    /// The file cannot be loaded, but it may be incomplete.
+    /// The file cannot be loaded, perhaps because it is still being written.
     Unconfirmed(LoadError),
-    /// The file cannot be loaded, and this problem was reported.
+    /// The file cannot be loaded, and this was reported.
     Failed,
     Deleted,
 }
 
-/// Metadata that shows whether a file has changed, so that the file does not have to be read.
+/// Metadata of a file. If the metadata has not changed, the host assumes that the file has not changed and does not
+/// read it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     length: u64,
     modified: Option<SystemTime>,
-    /// Inode, and time of the last status change in seconds and nanoseconds. The values are zero on systems that do not
-    /// provide them.
+    /// The inode number, and the time of the last status change in seconds and nanoseconds. All three are zero on
+    /// systems that do not provide them.
     node: (u64, i64, i64),
 }
 
 impl PluginDirectory {
-    /// Watches the directory at `path`. The files are first read by [`PluginDirectory::scan`].
+    /// Starts to watch the directory at `path`. No file is read before the first call of [`PluginDirectory::scan`].
     pub fn new(sandbox: Sandbox, path: PathBuf) -> Self {
         Self { sandbox, path, files: BTreeMap::new(), lock: None }
     }
@@ -87,7 +89,8 @@ impl PluginDirectory {
         &self.path
     }
 
-    /// Scans the directory once and loads the files that no longer change. An unchanged file keeps its loaded plugin.
+    /// Scans the directory once and loads each new or changed file that has stopped changing. Files that have not
+    /// changed are not loaded again.
     pub async fn scan(&mut self) -> Result<DirectoryScan, GenerationError> {
         self.refresh_stamps().await?;
         let now = Instant::now();
@@ -130,7 +133,8 @@ impl PluginDirectory {
         Ok(())
     }
 
-    /// If the lock file has changed, loads all failed files again, because the new lock file may allow them.
+    /// If the lock file has changed, tries to load all files again that could not be loaded, because the new lock file
+    /// may allow them.
     async fn retry_after_lock_change(&mut self, now: Instant) {
         let Some(verifier) = &self.sandbox.verifier else { return };
         let path = self.path.join(verifier.lock_file());
@@ -173,7 +177,8 @@ impl PluginDirectory {
     }
 }
 
-/// The stamps of the component files in a directory. [`crate::Generation::load`] uses the same files.
+/// The stamps of the component files in a directory. [`crate::Generation::load`] uses this function to find the files
+/// to load.
 fn stamps_in(directory: &Path) -> std::io::Result<BTreeMap<PathBuf, Stamp>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(directory)? {

@@ -1,6 +1,6 @@
-//! Admission of calls (P8). A call runs only when it gets a permit of its lane together with its guest memory. Other
-//! calls wait in a bounded queue. Because every instance needs a permit first, the pool of instances is never
-//! exhausted. Agents share the permits, the memory and the queue, as described in [`queue`].
+//! Admission of calls (P8). A call runs only when it has a permit of its lane, which includes the memory for its guest.
+//! Calls without a permit wait in a queue of limited length. Every instance needs a permit, so the instance pool of the
+//! engine is never exhausted. Agents share the permits, the memory and the queue, as described in [`queue`].
 
 mod queue;
 
@@ -11,12 +11,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot::{self, Receiver, Sender};
 
-/// The lane of a call. Output validators and media policies have their own lane, so that they do not wait for tools.
+/// The lane of a call. Output validators and media policies have their own lane, so that they never wait until tool
+/// calls have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LaneName {
     Calls,
-    /// The same lane as `Calls`, but a call may wait even if the queue is full, because a turn cannot continue without
-    /// its context. There is at most one such call for each turn.
+    /// Calls of context builders, which use the permits of `Calls`. They may wait even if the queue is full, because a
+    /// turn cannot continue without its context. Each turn has at most one such call at a time.
     Builders,
     Pure,
     Loading,
@@ -25,9 +26,9 @@ pub(crate) enum LaneName {
 /// The reason why a call cannot wait in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueFull {
-    /// The queue is full. Contains the capacity of the queue in calls.
+    /// The queue is full. The value is the maximum number of calls in the queue.
     All(usize),
-    /// The agent has used its share of the queue. Contains the number of the agent's waiting calls.
+    /// The agent has used its share of the queue. The value is the number of the agent's waiting calls.
     OfAgent(usize),
 }
 
@@ -50,8 +51,8 @@ pub(crate) struct Admission {
 
 struct Lane(Mutex<Queue<Sender<Permit>>>);
 
-/// The permission to run one call in a lane with a certain amount of memory. Dropping the permit allows other calls to
-/// use its slot in the lane and its memory.
+/// The permission to run one call in a lane with a certain amount of memory. Dropping the permit lets another call run
+/// in its place with that memory.
 pub(crate) struct Permit {
     lane: Arc<Lane>,
     agent: Arc<str>,
@@ -76,8 +77,8 @@ impl Admission {
         Self {
             calls: lane(calls, memory, limits.queue, Sharing::ByAgent),
             pure: lane(MAX_PURE_CALLS, reserved, limits.queue, Sharing::ByAgent),
-            // The queue of this lane needs no limit, because the loader limits the number of calls. The lane has no
-            // shares, because these calls belong to no agent.
+            // The queue of the loading lane needs no limit, because the loader limits the number of its calls. The lane
+            // is not shared between agents, because these calls belong to no agent.
             loading: lane(MAX_LOADING_INSTANCES, reserved, usize::MAX, Sharing::Whole),
         }
     }
@@ -98,7 +99,7 @@ impl Admission {
             };
             let permit = receiver.await;
             drop(queued);
-            // Receiving cannot fail, because the sender remains in the queue until it sends a permit.
+            // The receiver cannot fail, because the queue keeps the sender until a permit is sent.
             if let Ok(permit) = permit {
                 return Ok(permit);
             }
@@ -106,7 +107,7 @@ impl Admission {
     }
 }
 
-/// The permit, or the queued call with the receiver for its permit.
+/// Requests a permit. Returns the permit, or the queued call and the receiver for its permit if the call has to wait.
 type EnterResult<'a> = Result<Permit, (QueuedCall<'a>, Receiver<Permit>)>;
 
 impl Lane {
@@ -134,8 +135,8 @@ impl Lane {
         Permit { lane: Arc::clone(self), agent: Arc::clone(agent), memory }
     }
 
-    /// Sends permits to admitted calls. The caller must not hold the lock: if the receiver is gone, the permit is
-    /// dropped, which takes the lock.
+    /// Sends permits to the calls that were admitted. The caller must not hold the lock of the lane: if a receiver has
+    /// been dropped, its permit is dropped here, and dropping a permit acquires that lock.
     fn admit(self: &Arc<Self>, admitted: Vec<Admitted<Sender<Permit>>>) {
         for Admitted { agent, memory, notifier } in admitted {
             drop(notifier.send(self.permit(&agent, memory)));
@@ -183,7 +184,7 @@ mod tests {
         second.await.expect("the permit is free again");
     }
 
-    // P8: an agent cannot use more than its share of the queue, and a cancelled call leaves the queue at once.
+    // P8: an agent cannot use more than its share of the queue, and a cancelled call is removed from the queue at once.
     #[tokio::test]
     async fn p8_queue_is_shared_by_agents() {
         let (many, one): (Arc<str>, Arc<str>) = ("many".into(), "one".into());
@@ -204,7 +205,7 @@ mod tests {
         other.await.expect("the other agent is next");
     }
 
-    // P8: a turn does not fail if the queue is full, because its context builder may always wait.
+    // P8: a turn does not fail if the queue is full, because the call of its context builder may always wait.
     #[tokio::test]
     async fn p8_context_builder_may_join_a_full_queue() {
         let agent: Arc<str> = "a".into();
@@ -217,7 +218,7 @@ mod tests {
         builder.await.expect("the permit is free again");
     }
 
-    // Row 35: validators have their own lane.
+    // Row 35: output validators do not wait for tool calls, because they have their own lane.
     #[tokio::test]
     async fn row_35_validators_run_while_the_tool_lane_is_full() {
         let agent: Arc<str> = "a".into();
@@ -227,7 +228,7 @@ mod tests {
         admission.enter(LaneName::Pure, MIB, &agent).await.expect("the other lane is empty");
     }
 
-    // Row 10: if a permit was sent to a call that is being cancelled, the next call gets the permit.
+    // Row 10: if a permit is sent to a call that is being cancelled, the next waiting call gets the permit.
     #[tokio::test]
     async fn row_10_permit_of_a_cancelled_call_is_used_by_the_next_call() {
         let agent: Arc<str> = "a".into();

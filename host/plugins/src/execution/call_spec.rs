@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use wasmtime::Engine;
 
-/// The services that the runtime provides to plugins during a call. If the port for media, key-value data or the model
-/// is None, the use of that port is denied.
+/// The services that the runtime provides to plugins during a call. If the port for media items, key-value data or the
+/// model is None, the plugin cannot use that service.
 #[derive(Clone, Default)]
 pub struct Ports {
     /// Access to the session's media.
@@ -30,21 +30,22 @@ pub struct Ports {
     pub key_value: Option<Arc<dyn KeyValuePort>>,
     /// Access to the agent's model.
     pub model: Option<Arc<dyn ModelPort>>,
-    /// Responds to HTTP requests instead of the network. If None, requests are sent to the network.
+    /// A port that responds to HTTP requests instead of the network. If None, requests are sent to the network.
     pub http: Option<Arc<dyn HttpPort>>,
     /// In a replay, the recorded time, random numbers and files of the original call.
     pub replay: Option<Arc<ReplayInputs>>,
-    /// The agent's current grants. If None, the grants do not change during the call.
+    /// The agent's current grants, which may change during the call. If None, the grants from the start of the call
+    /// apply until its end.
     pub grants: Option<Arc<dyn CurrentGrants>>,
-    /// Collects the denials of calls that are stopped before they can report their denials. If None, these denials
-    /// are lost.
+    /// Collects the denials of calls whose futures are dropped before they return a report. If None, these
+    /// denials are lost.
     pub stopped: Option<Arc<StoppedCalls>>,
 }
 
-/// The properties of a call except the function that is called.
+/// All properties of a call, except for the function that is called.
 pub(crate) struct CallSpec {
     pub(crate) plugin: Arc<PluginIdentity>,
-    /// The engine that the plugin is compiled for.
+    /// The engine for which the plugin is compiled.
     pub(crate) engine: Engine,
     pub(crate) metering: Metering,
     /// Id of the call, shown in the log.
@@ -55,9 +56,9 @@ pub(crate) struct CallSpec {
     pub(crate) request_bytes: usize,
     pub(crate) lane: LaneName,
     pub(crate) wall: Duration,
-    /// Limits of the call. The fuel limit applies only if `metering` counts fuel.
+    /// Limits of the call. The limit on fuel applies only if `metering` is `Fuel`.
     pub(crate) limits: CallLimits,
-    /// Maximum number of bytes that the guest may pass to the host at once.
+    /// Maximum number of bytes that the guest may pass to the host in one call of a host function or as its result.
     pub(crate) lifted_bytes: usize,
     pub(crate) capabilities: CallCapabilities,
     /// Needs of the plugin that are not granted. For a component without a manifest, the needs are guessed from
@@ -65,7 +66,7 @@ pub(crate) struct CallSpec {
     pub(crate) unmet: Arc<[UnmetNeed]>,
     /// Needs of the plugin's manifest that are not granted.
     pub(crate) declared: Arc<[UnmetNeed]>,
-    /// The trial that counts the call. None: the plugin's version is not on trial.
+    /// The trial in which the call is counted. None: the plugin's version is not on trial.
     pub(crate) trial: Option<Arc<Trial>>,
 }
 
@@ -86,7 +87,7 @@ pub(crate) struct CallCapabilities {
     pub(crate) replay: Option<Arc<ReplayInputs>>,
     /// The agent's current grants, so that a revocation takes effect during the call.
     pub(crate) current_grants: Option<Arc<dyn CurrentGrants>>,
-    /// Collects the call's denials if it is stopped.
+    /// Collects the call's denials if the call's future is dropped before it returns a report.
     pub(crate) stopped_calls: Option<Arc<StoppedCalls>>,
     /// Number of the turn in its session.
     pub(crate) turn: u32,

@@ -9,22 +9,24 @@ use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Strategy, WasmBacktraceDetails,
 };
 
-/// Number of bytes of each memory that stay resident between calls. These bytes stay resident only if the kernel can
-/// report which pages were touched. Without such reports, resident memory costs more time than it saves.
+/// Number of bytes of each WebAssembly memory that stay resident between calls, if the kernel can report which pages
+/// were changed. Without such reports, keeping memory resident costs more time than it saves.
 const KEEP_RESIDENT: usize = limits::MIB;
-/// Number of bytes of each table that stay resident between calls. This number is enough for the default number
-/// of elements.
+/// Number of bytes of each WebAssembly table that stay resident between calls: enough for a table with the default
+/// maximum number of elements.
 const KEEP_TABLE_RESIDENT: usize = 10_000 * size_of::<usize>();
 
-/// Maximum size of a memory that is always compiled into one image, in bytes. A larger memory gets an image only if its
-/// data segments fill at least half of it, so that a few bytes of data cannot produce gigabytes of code (row 37).
+/// Maximum size of a memory whose initial content is always compiled into one image, in bytes. A larger memory gets an
+/// image only if its data segments fill at least half of it, so that a component with a few bytes of data cannot
+/// produce an image of gigabytes (row 37).
 const SPARSE_IMAGE: u64 = limits::MIB as u64;
 
-/// Version of the code cache. Increment it when this crate changes how it uses compiled code or which facts it stores
-/// about a component.
+/// Version of the code cache. It must be incremented when this crate changes how it uses compiled code or which facts
+/// about a component it stores.
 const CACHE_LAYOUT: u32 = 5;
 
-/// The WIT text of the contract. The facts that are stored with compiled code were checked against this text.
+/// The WIT text of the plugin contract, which is part of the engine's hash because the facts that are stored with
+/// compiled code depend on it.
 const CONTRACT: [&str; 8] = [
     include_str!("../../../../wit/types.wit"),
     include_str!("../../../../wit/tool.wit"),
@@ -48,21 +50,23 @@ pub(crate) enum Metering {
 /// Whether the engine reserves address space for all instances that may exist at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum AddressSpace {
-    /// The engine reserves several TiB. Calls start quickly, and the code needs no bounds checks.
+    /// The engine reserves several TiB of address space. Calls start quickly, and the compiled code needs no
+    /// bounds checks.
     Reserved,
     /// The engine reserves no address space, because the process may not have enough. Memories are allocated for each
-    /// call, and the code checks bounds.
+    /// call, and the compiled code checks bounds.
     Small,
 }
 
-/// The options on which compiled code depends, in addition to the limits.
+/// The options of the engine on which compiled code depends, in addition to the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CodeOptions {
     pub(crate) metering: Metering,
     pub(crate) space: AddressSpace,
 }
 
-/// Creates an engine with a slot for each instance that may exist at the same time: one for each permit of each lane.
+/// Creates an engine with enough slots for all instances that may exist at the same time: one slot for each permit of
+/// each lane.
 pub(crate) fn engine(limits: HostLimits, options: CodeOptions) -> wasmtime::Result<Engine> {
     engine_with_slots(
         limits.concurrent_calls.max(1) + limits::MAX_PURE_CALLS + limits::MAX_LOADING_INSTANCES,
@@ -98,8 +102,8 @@ pub(crate) fn engine_with_slots(slots: usize, limits: HostLimits, options: CodeO
         .max_wasm_stack(limits.wasm_stack)
         .async_stack_size(limits.async_stack)
         .memory_guaranteed_dense_image_size(SPARSE_IMAGE)
-        // Except on Windows, only debuggers use the unwind information. Unwind information makes up a sixth of the code
-        // that each load must read.
+        // Except on Windows, only debuggers use unwind information. It is omitted, because it would be a sixth of the
+        // bytes that must be read each time a component is loaded.
         .native_unwind_info(cfg!(windows))
         .generate_address_map(false)
         .wasm_backtrace_details(WasmBacktraceDetails::Disable);
@@ -143,8 +147,8 @@ pub(crate) fn compatibility_hash(engine: &Engine) -> blake3::Hash {
     hasher.0.finalize()
 }
 
-/// A hasher for the engine's compatibility hash. The resulting hash does not change between program starts, and is long
-/// enough to identify an engine in a directory name.
+/// A hasher for the engine's compatibility hash. For the same engine, the hash is the same at every start of the
+/// program. It is long enough to identify the engine in a directory name.
 struct Blake3Hasher(blake3::Hasher);
 
 impl Hasher for Blake3Hasher {
@@ -165,7 +169,7 @@ pub(crate) struct Ticker {
 }
 
 impl Ticker {
-    /// Starts the thread, which calls `on_tick` after each tick.
+    /// Starts the thread. It advances the epoch in a fixed interval and calls `on_tick` each time.
     pub(crate) fn start(engine: Engine, tick: Duration, on_tick: impl Fn() + Send + 'static) -> std::io::Result<Self> {
         let (stop, stopped) = channel::<()>();
         let thread = std::thread::Builder::new().name("plugin-epochs".into()).spawn(move || {

@@ -1,5 +1,6 @@
-//! The ways in which a call can end without a result: a trap, a limit, a violation of the contract, a full queue, or a
-//! failure of the host. A typed error of the guest is a result and not a failure.
+//! The reasons why a call can end without a result: for example a trap, a limit, a violation of the plugin
+//! contract, a full queue, or a failure of the host. An error that the guest's function returns counts as a
+//! result and not as a failure.
 
 use super::admission::QueueFull;
 use crate::contract::RejectedResult;
@@ -21,7 +22,7 @@ pub enum CallFailure {
     Trap {
         /// The plugin that was called.
         plugin: Arc<PluginIdentity>,
-        /// The trap, and the end of the guest's output on standard error.
+        /// Describes the trap or the exit code, and quotes the end of the guest's output on standard error.
         message: String,
     },
     /// A limit stopped the guest.
@@ -29,7 +30,7 @@ pub enum CallFailure {
     Limit {
         /// The plugin that was called.
         plugin: Arc<PluginIdentity>,
-        /// The limit with its value.
+        /// The limit that was reached, with its value.
         limit: Limit,
     },
     /// The guest's result violates the contract.
@@ -70,7 +71,7 @@ pub enum CallFailure {
     NoSuchTool {
         /// The plugin that was called.
         plugin: Arc<PluginIdentity>,
-        /// The tool name that was called.
+        /// The tool name in the call, which the component does not define.
         name: String,
         /// The names of the component's tools, which the message lists.
         available: String,
@@ -122,8 +123,8 @@ impl From<Limit> for Stop {
 }
 
 impl Stop {
-    /// Converts the reason to a failure. If a limit was reached before a trap, returns the limit, because it explains
-    /// the trap.
+    /// Converts the reason to a failure of the call. If a limit was reached before the guest trapped, the failure names
+    /// the limit, because it explains the trap.
     pub(crate) fn into_failure(self, record: &CallRecord, (lifted, wasm_stack): (usize, usize)) -> CallFailure {
         let plugin = Arc::clone(&record.plugin);
         match self {
@@ -143,8 +144,8 @@ impl Stop {
     }
 }
 
-/// Recognises the errors of limits that wasmtime enforces itself. Some of these errors have no public type, so they are
-/// recognised by their text.
+/// Recognises the errors that wasmtime returns when a limit is reached that wasmtime enforces itself. Some of these
+/// errors have no public type, so they are recognised by their text.
 fn limit_of(error: &wasmtime::Error, record: &CallRecord, (lifted, wasm_stack): (usize, usize)) -> Option<Limit> {
     let limits = &record.limits;
     if error.downcast_ref::<Trap>() == Some(&Trap::StackOverflow) {

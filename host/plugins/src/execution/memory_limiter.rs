@@ -1,15 +1,15 @@
-//! Enforces the limits on the memories and tables of a call. The functions correspond to the methods of
-//! `wasmtime::ResourceLimiter`.
+//! Enforces the limits on the memories and tables of a call. Each function implements a method
+//! of `wasmtime::ResourceLimiter`.
 
 use crate::limits::Limit;
 use crate::recording::CallRecord;
 
-/// The memory use of one call.
+/// The total size of the memories of one call.
 #[derive(Debug, Default)]
 pub(super) struct MemoryLimiter {
-    /// Total size of all memories in bytes.
+    /// Total size of all memories of the call's instance, in bytes.
     bytes: usize,
-    /// The last growth that was allowed and may still fail, in bytes.
+    /// Size of the last growth that was allowed but may still fail, in bytes.
     growth: usize,
 }
 
@@ -27,7 +27,7 @@ impl MemoryLimiter {
             record.record_refused_growth(Limit::Memory(limit));
             return false;
         }
-        // The engine never grows a memory beyond the memory's own maximum.
+        // wasmtime never grows a memory beyond the maximum that the memory declares.
         if maximum.is_some_and(|maximum| desired > maximum) {
             return false;
         }
@@ -39,8 +39,9 @@ impl MemoryLimiter {
     }
 
     pub(super) fn memory_grow_failed(&mut self, error: &wasmtime::Error) {
-        // Growth that the operating system refused was counted in `memory_growing`. Growth beyond the maximum of the
-        // memory's type is not passed to `memory_growing`, so it was not counted.
+        // If the operating system refused the growth, `memory_growing` has counted it, and the count is corrected
+        // here. If the growth exceeded the maximum of the memory's type, `memory_growing` was not called and has
+        // not counted it.
         if error.is::<std::io::Error>() {
             self.bytes -= std::mem::take(&mut self.growth);
         }

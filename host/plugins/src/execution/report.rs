@@ -8,25 +8,27 @@ use agent_core::tool::CallCost;
 use serde::Serialize;
 use std::io;
 
-/// The result of a call with its cost and its side effects. The cost is known even if the call failed (P8).
+/// The result of a call, with the cost and the side effects of the call. The cost is reported even if the call
+/// failed (P8).
 #[derive(Debug)]
 pub struct CallReport<T> {
     /// The result of the call, or the reason why the call failed.
     pub result: Result<T, CallFailure>,
-    /// The time, memory and other resources that the call used.
+    /// The time, the memory and the other resources that the call used.
     pub cost: CallCost,
-    /// The accesses that the guest was denied.
+    /// The denials of the call: what the guest tried to use without permission.
     pub denials: Vec<Denial>,
-    /// The amount of the guest's log that was dropped.
+    /// How much of the guest's log was dropped.
     pub lost_log: LostLog,
-    /// The recorded results of the guest's host calls. None if the guest made no host call that is recorded.
+    /// The recorded results of the host functions that the guest called. None if the guest called no host function
+    /// whose results are recorded.
     pub answers: Option<Box<HostCallLog>>,
-    /// In a replay, the differences between the files after the replay and the files after the original call.
+    /// In a replay, the differences between the files after the replayed call and the files after the original call.
     pub effects: Vec<String>,
 }
 
 impl<T> CallReport<T> {
-    /// The report of a call for which the host returned a result before the guest ran.
+    /// Creates the report of a call for which the host has a result without running the guest.
     pub(crate) fn returned_early(answer: T) -> Self {
         Self {
             result: Ok(answer),
@@ -38,7 +40,7 @@ impl<T> CallReport<T> {
         }
     }
 
-    /// The report of a call that was refused before the guest ran.
+    /// Creates the report of a call that was refused before the guest ran.
     pub(crate) fn refused(failure: CallFailure) -> Self {
         Self {
             result: Err(failure),
@@ -52,7 +54,7 @@ impl<T> CallReport<T> {
 }
 
 impl<A: Serialize, E: Serialize> CallReport<Result<A, E>> {
-    /// Adds the size of the result, encoded as JSON, to the cost.
+    /// Records in the call's cost how large the result is when it is encoded as JSON.
     pub(crate) fn with_result_bytes(mut self) -> Self {
         let bytes = match &self.result {
             Ok(Ok(answer)) => json_bytes(answer),
@@ -64,7 +66,7 @@ impl<A: Serialize, E: Serialize> CallReport<Result<A, E>> {
     }
 }
 
-/// The size of a value encoded as JSON, in bytes.
+/// The size of a value when it is encoded as JSON, in bytes.
 pub(crate) fn json_bytes(value: &impl Serialize) -> usize {
     struct Count(usize);
     impl io::Write for Count {
@@ -78,7 +80,7 @@ pub(crate) fn json_bytes(value: &impl Serialize) -> usize {
         }
     }
     let mut count = Count(0);
-    // All types of this crate can be written as JSON, so this does not fail.
+    // Encoding never fails, because all types of this crate can be written as JSON.
     let _ = serde_json::to_writer(&mut count, value);
     count.0
 }

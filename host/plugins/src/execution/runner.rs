@@ -1,5 +1,5 @@
-//! Runs one call of any kind: waits for a permit, creates a new store, runs the guest within its limits, and returns
-//! the report.
+//! Runs one call of any plugin kind: waits for a permit, creates a new wasmtime store, runs the guest within its
+//! limits, and returns the report.
 
 use super::admission::Admission;
 use super::call_spec::CallSpec;
@@ -21,7 +21,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use wasmtime::{AsContext, AsContextMut, Engine, Store, StoreContext, StoreContextMut};
 
-/// Runs calls, and contains the state that all calls of a sandbox share.
+/// Runs the calls of a sandbox, and contains the state that all these calls share.
 pub(crate) struct CallRunner {
     pub(crate) admission: Admission,
     pub(crate) scheduler: Arc<Scheduler>,
@@ -29,12 +29,12 @@ pub(crate) struct CallRunner {
     pub(crate) trees: TreeHost,
     /// Time between two interruptions of a running guest.
     pub(crate) epoch_tick: Duration,
-    /// Size of a guest's stack in bytes, for the error message after an overflow.
+    /// Size of a guest's stack in bytes. The error message after a stack overflow contains it.
     pub(crate) wasm_stack: usize,
 }
 
 impl CallRunner {
-    /// Runs a guest. Dropping the future at any time stops the guest and frees its instance and its permit.
+    /// Runs the guest of a call. Dropping the future stops the guest and frees its instance and its permit.
     pub(crate) async fn run<T, Run>(
         &self,
         spec: CallSpec,
@@ -76,7 +76,7 @@ impl CallRunner {
         record.finish_warnings();
         let lost_log = record.finish_log();
         let mut cost = record.cost(queued);
-        // A guest that was stopped for another reason has not stored its latest fuel count.
+        // If the guest was stopped for another reason, its latest fuel count is not in the store.
         if !matches!(result, Ok(_) | Err(CallFailure::Limit { limit: Limit::Fuel(_), .. })) {
             cost.fuel = None;
         }
@@ -86,9 +86,9 @@ impl CallRunner {
     }
 }
 
-/// Runs a guest until it ends or reaches its wall-time limit. Each poll needs a turn from the scheduler, and the turn
-/// ends with the poll. The guest has no turn while it waits for the host. The time that it waits for a turn does not
-/// count as wall time.
+/// Runs a guest until it ends or reaches its wall-time limit. Each poll of the guest needs a turn from the scheduler,
+/// which ends with the poll. While the guest waits for the host, it has no turn. The time for which the guest waits for
+/// a turn does not count as wall time.
 async fn run_in_turns<F: Future>(guest: F, record: &CallRecord, mut waiter: Waiter<'_>) -> Result<F::Output, Limit> {
     let (mut guest, mut alarm) = (pin!(guest), pin!(tokio::time::sleep(record.time_left())));
     let mut waiting: Option<Instant> = None;
@@ -133,10 +133,10 @@ fn new_store(state: CallState, (engine, metering): (&Engine, Metering), lifted: 
     store
 }
 
-/// The store of a guest. When the store is dropped, it records the used fuel.
+/// The wasmtime store of a guest. When it is dropped, it records how much fuel the guest has used.
 pub(crate) struct GuestStore {
     store: Store<CallState>,
-    /// The fuel at the start of the call, if fuel is counted.
+    /// The fuel that the guest had at the start of the call. None: fuel is not counted.
     fuel: Option<u64>,
 }
 

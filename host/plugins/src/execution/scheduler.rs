@@ -1,6 +1,6 @@
-//! The scheduler of guests (P8). A guest needs a turn for each poll and returns the turn afterwards. There are fewer
-//! turns than threads, so that a thread is always free for the host's own work. If no turn is free, the guest waits.
-//! The module [`order`] selects the guest that gets the next turn.
+//! The scheduler of guests (P8). A guest needs a turn each time that it is polled, and returns the turn afterwards.
+//! There are fewer turns than worker threads, so that a thread is always free for the host's own work. If no turn is
+//! free, the guest waits. The module [`order`] selects the guest that gets the next turn.
 
 mod order;
 
@@ -12,14 +12,14 @@ use std::task::{Context, Poll, Waker};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-/// Number of epoch ticks for which a turn is reserved for a guest that was woken. A future that is not polled in this
-/// time must not block the other guests.
+/// Number of epoch ticks for which a turn is reserved for a guest that was woken. If the guest's future is not polled
+/// within this time, other guests get the turn.
 const OFFER_TICKS: u32 = 10;
 /// Number of threads that remain free for the host's own work when all guests are busy.
 const HOST_THREADS: usize = 2;
 
-/// The turns of each lane. Because of the lanes, output validators and media policies never wait for tools or for the
-/// loading of plugins.
+/// The turns of each lane. Each lane has its own turns, so that output validators and media policies never wait for
+/// tools or for the loading of plugins.
 pub(crate) struct Scheduler {
     calls: TurnPool,
     pure: TurnPool,
@@ -29,19 +29,19 @@ pub(crate) struct Scheduler {
 /// The number of worker threads that an async runtime needs, so that threads remain free for the host when all turns
 /// are in use.
 pub fn worker_threads() -> usize {
-    let (calls, short) = counts();
+    let (calls, short) = turn_counts();
     calls + 2 * short + HOST_THREADS
 }
 
-/// The number of turns of the lane for calls, and the number of turns of each other lane.
-fn counts() -> (usize, usize) {
+/// The number of turns of the lane `calls`, and the number of turns of each of the other two lanes.
+fn turn_counts() -> (usize, usize) {
     let calls = available_parallelism().map_or(1, |processors| processors.get().saturating_sub(1).max(1));
     (calls, calls.div_ceil(4))
 }
 
 impl Scheduler {
     pub(crate) fn new(tick: Duration) -> Arc<Self> {
-        let (calls, short) = counts();
+        let (calls, short) = turn_counts();
         let turns = |count| TurnPool::new(count, tick);
         Arc::new(Self { calls: turns(calls), pure: turns(short), loading: turns(short) })
     }
@@ -54,7 +54,8 @@ impl Scheduler {
         }
     }
 
-    /// Gives the turns of woken guests that were not polled in time to other guests.
+    /// Withdraws each turn that was offered to a woken guest which has not been polled in time, and offers the turn to
+    /// another guest.
     pub(crate) fn expire_offers(&self) {
         let now = Instant::now();
         for turns in [&self.calls, &self.pure, &self.loading] {
@@ -74,20 +75,20 @@ pub(crate) struct TurnPool {
 pub(crate) struct Waiter<'a> {
     turns: &'a TurnPool,
     agent: Arc<str>,
-    /// Id of the guest in the order while it waits for a turn.
+    /// The id under which the guest waits for a turn. None: the guest does not wait.
     queue_id: Option<u64>,
 }
 
 /// Whether a guest needs another turn at the end of its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextTurn {
-    /// The guest can continue at once.
+    /// The guest was interrupted and can continue at once.
     Wanted,
     /// The guest waits for the host or has ended.
     NotWanted,
 }
 
-/// A turn in use. Dropping this value ends the turn, even if the guest panics.
+/// A turn that a guest is using. Dropping this value ends the turn, even if the guest panics.
 struct Turn<'w, 'a> {
     waiter: &'w mut Waiter<'a>,
     started: Instant,
@@ -112,7 +113,7 @@ impl TurnPool {
 }
 
 impl Waiter<'_> {
-    /// Calls `run` in a turn. If no turn is free, returns `Poll::Pending` and wakes the guest later.
+    /// Calls `run` if the guest gets a turn. If no turn is free, returns `Poll::Pending` and wakes the guest later.
     ///
     /// `run` also returns whether the guest needs another turn. If the guest needs another turn, it is queued again
     /// before the next guest is woken, so that an agent with many guests has no advantage.
@@ -157,7 +158,8 @@ impl Drop for Turn<'_, '_> {
     }
 }
 
-/// Wakes guests. The caller must not hold the lock of the order, because a woken guest may request a turn at once.
+/// Wakes these guests. The caller must not hold the lock of the `Order`, because a woken guest may request a turn
+/// at once.
 fn wake(wakers: Vec<Waker>) {
     for waker in wakers {
         waker.wake();
@@ -172,7 +174,7 @@ mod tests {
 
     const TICK: Duration = Duration::from_millis(10);
 
-    /// Keeps a processor busy in turns until `stop` is set. Returns the total time of the turns.
+    /// Keeps a processor busy, using turns, until `stop` is set. Returns the total duration of the turns.
     async fn spin(turns: &TurnPool, agent: &Arc<str>, (busy, stop): (&AtomicUsize, &AtomicBool)) -> Duration {
         let (mut waiter, mut served) = (turns.waiter(agent), Duration::ZERO);
         std::future::poll_fn(|context| {
@@ -197,8 +199,8 @@ mod tests {
         served
     }
 
-    // P8, row 35: this test uses real threads. It also checks that no wake-up is lost and that the number of polled
-    // guests never exceeds the number of turns.
+    // P8, row 35: guests on real threads share the time fairly. No wake-up is lost, and never are more guests polled at
+    // the same time than there are turns.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn p8_row_35_agent_with_many_loops_gets_only_its_share() {
         let turns = Arc::new(TurnPool::new(2, TICK));
@@ -213,12 +215,13 @@ mod tests {
         let mut served: BTreeMap<&str, Duration> = BTreeMap::new();
         for task in loops {
             tokio::task::yield_now().await;
-            // A guest that ends wakes the next waiting guest.
+            // When a guest ends, the next waiting guest is woken.
             let (agent, time) = task.await.expect("no more than two at once");
             *served.entry(agent).or_default() += time;
         }
         let total: Duration = served.values().sum();
-        // Each agent should get a third of the time. The check is less exact, because the machine may be busy.
+        // Each agent should get a third of the time. The test accepts larger differences, because the machine may
+        // be busy.
         for agent in ["one", "two"] {
             assert!(served[agent] * 6 > total, "{served:?}");
         }

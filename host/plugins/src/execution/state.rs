@@ -1,4 +1,4 @@
-//! The data in the store of one call: the states of all its capabilities.
+//! The data in the wasmtime store of one call: the states of all capabilities.
 
 use super::call_spec::CallCapabilities;
 use super::memory_limiter::{MemoryLimiter, table_growing};
@@ -21,7 +21,7 @@ use wasmtime_wasi_http::{WasiHttpCtxView, WasiHttpView};
 
 pub(crate) struct CallState {
     call: CallContext,
-    /// The resources to which the guest has handles.
+    /// The table of the resources to which the guest has handles.
     table: ResourceTable,
     process: ProcessState,
     files: FilesState,
@@ -33,7 +33,7 @@ pub(crate) struct CallState {
 }
 
 impl CallState {
-    /// Creates the state and opens the granted directories. Returns an error if a directory cannot be opened.
+    /// Creates the state of a call and opens the granted directories. Fails if a granted directory cannot be opened.
     pub(crate) fn new(
         record: Arc<CallRecord>,
         capabilities: CallCapabilities,

@@ -1,4 +1,4 @@
-//! The trial of a new version of a plugin. Counts how many of its first calls fail (P10).
+//! The trial of a new version of a plugin: counts how many of the first calls to the new version fail (P10).
 
 use super::failure::CallFailure;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use tokio::sync::Notify;
 
 /// Number of calls in a trial.
 pub const TRIAL_CALLS: u32 = 10;
-/// Number of failed calls after which the trial has failed. A call fails if it crashes, reaches a limit or breaks the
-/// contract.
+/// The trial has failed after this number of failed calls. A call fails if it crashes, reaches a limit or breaks
+/// the contract.
 pub const TRIAL_TRAPS: u32 = 3;
 
-/// The numbers of calls in a trial.
+/// The number of calls in a trial, and how many of them failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrialCounts {
-    /// Number of counted calls.
+    /// Number of calls that were counted in the trial.
     pub calls: u32,
     /// Number of calls that crashed, reached a limit or broke the contract.
     pub traps: u32,
@@ -26,18 +26,18 @@ impl TrialCounts {
         self.traps >= TRIAL_TRAPS
     }
 
-    /// Whether the trial has failed or all of its calls have been made.
+    /// Whether the trial is over, because it has failed or because all of its calls have been made.
     pub fn is_over(self) -> bool {
         self.is_failed() || self.calls >= TRIAL_CALLS
     }
 }
 
-/// The trial of one version, which counts the calls of all callers. Counting takes no lock.
+/// The trial of one plugin version. All callers count their calls in the same trial, without a lock.
 #[derive(Debug)]
 pub struct Trial {
     /// The number of calls in the upper 32 bits, and the number of failed calls in the lower 32 bits.
     counts: AtomicU64,
-    /// The part of `counts` that is already stored, in the same format.
+    /// The part of `counts` that is already stored, in the format of `counts`.
     written: AtomicU64,
     trapped: Arc<Notify>,
 }
@@ -49,37 +49,38 @@ impl Trial {
         Self { counts: AtomicU64::new(stored), written: AtomicU64::new(stored), trapped }
     }
 
-    /// The counts so far.
+    /// The calls that were counted so far.
     pub fn counts(&self) -> TrialCounts {
         split(self.counts.load(Ordering::Acquire))
     }
 
-    /// The part of the counts that is not stored yet.
+    /// The calls that were counted and are not stored yet.
     pub fn unwritten(&self) -> TrialCounts {
         let (all, written) = (self.counts(), split(self.written.load(Ordering::Acquire)));
         TrialCounts { calls: all.calls.saturating_sub(written.calls), traps: all.traps.saturating_sub(written.traps) }
     }
 
-    /// Takes the part of the counts that is not stored yet, so that no other task also stores this part. The caller
-    /// must store this part, or return it with [`Trial::give_back`].
+    /// Returns the counts that are not stored yet and marks them as stored, so that no other task also stores them. The
+    /// caller must store these counts, or return them with [`Trial::give_back`].
     pub fn take_unwritten(&self) -> TrialCounts {
         let now = self.counts.load(Ordering::Acquire);
         let (all, written) = (split(now), split(self.written.swap(now, Ordering::AcqRel)));
         TrialCounts { calls: all.calls.saturating_sub(written.calls), traps: all.traps.saturating_sub(written.traps) }
     }
 
-    /// Returns counts from [`Trial::take_unwritten`] that could not be stored.
+    /// Marks counts as not stored that were returned by [`Trial::take_unwritten`] and could not be stored.
     pub fn give_back(&self, counts: TrialCounts) {
         self.written.fetch_sub(join(counts), Ordering::AcqRel);
     }
 
-    /// Counts a call for which the guest ran. A typed error of the guest does not count as a failure. A full queue or a
-    /// missing directory is not caused by the guest, so such a call is not counted.
+    /// Counts a call for which the guest ran. An error that the guest's function returns does not count as a
+    /// failure. A call that was refused before the guest ran, for example because of a full queue or a missing
+    /// directory, is not counted.
     pub(crate) fn note<T>(&self, result: &Result<T, CallFailure>) {
         let traps = match result {
             Ok(_) => 0,
-            // The guest reported that a request reached a limit. This does not count as a failure, because the guest
-            // does not control external servers.
+            // The guest handled the error for a request that had reached a limit. This does not count as a failure,
+            // because the guest does not control external servers.
             Err(CallFailure::Limit { limit, .. }) if limit.is_request_limit() => 0,
             Err(CallFailure::Trap { .. } | CallFailure::Limit { .. } | CallFailure::InvalidResult { .. }) => 1,
             Err(_) => return,
@@ -125,7 +126,7 @@ mod tests {
         trial
     }
 
-    /// P10: calls after the first ten do not count.
+    /// P10: calls after the first ten are not counted.
     #[test]
     fn p10_trial_fails_after_three_traps_in_ten_calls() {
         let (works, traps) = (true, false);
@@ -137,7 +138,8 @@ mod tests {
         assert!(!trial_fails(&too_late), "the eleventh call does not count");
     }
 
-    /// P10: all processes share one trial. Each process stores the calls that it has added.
+    /// P10: all processes share the trial of a plugin version. Each process adds the calls that it has counted to the
+    /// stored counts.
     #[test]
     fn p10_trial_continues_from_the_counts_of_another_process() {
         let (works, traps) = (true, false);

@@ -1,4 +1,5 @@
-//! The granted trees of one call. Finds the tree of a guest's handle and checks whether the tree is still granted.
+//! The granted trees of one call. Finds the tree to which a guest's handle belongs, and checks whether the tree is
+//! still granted.
 
 use super::operations::OpenDirectory;
 use super::quota::{TreeLimits, TreeUsage};
@@ -66,7 +67,7 @@ impl CallTree {
     }
 }
 
-/// The tree of each handle of a guest.
+/// For each handle of a guest, the tree to which the open file or directory belongs.
 #[derive(Default)]
 pub(crate) struct TreeHandles(HashMap<u32, Arc<CallTree>>);
 
@@ -79,8 +80,8 @@ impl TreeHandles {
         self.0.get(&handle).cloned()
     }
 
-    /// The directory to which an open handle of the guest refers, and the tree that contains the directory. Fails if
-    /// the handle is not a directory of a tree.
+    /// The open directory to which a handle of the guest refers, and the tree that contains the directory. Fails if the
+    /// handle does not refer to a directory in a granted tree.
     pub(crate) fn base(&self, handle: u32, descriptor: &Descriptor) -> Result<OpenDirectory, TreeRefusal> {
         let tree = self.tree(handle).ok_or(TreeRefusal::NotPermitted)?;
         match descriptor {

@@ -24,13 +24,13 @@ pub(crate) struct TreeHost {
 
 impl TreeHost {
     /// Opens granted trees before any guest runs, so that no guest can redirect their paths. Returns the trees that
-    /// cannot be opened. This call blocks the thread.
+    /// cannot be opened. This function blocks the current thread.
     pub(crate) fn open_all(&self, trees: &[TreeGrant]) -> Vec<TreeProblem> {
         let opened = self.roots.open(trees).into_iter().zip(trees);
         opened.filter_map(|(opened, tree)| Some(TreeProblem::new(tree, &opened.err()?))).collect()
     }
 
-    /// Opens a granted tree so that the host can read it. This call blocks the thread.
+    /// Opens a granted tree so that the host can read it. This function blocks the current thread.
     pub(crate) fn tree(&self, tree: &TreeGrant) -> Result<HostTree, TreeProblem> {
         let opened = self.roots.open(std::slice::from_ref(tree)).into_iter().next();
         let missing = || TreeProblem::new(tree, &io::Error::from(io::ErrorKind::NotFound).into());
@@ -46,20 +46,20 @@ pub struct HostTree {
     protected: Arc<ProtectedPaths>,
 }
 
-/// A file or directory of a granted tree, opened by the host.
+/// A file or directory that the host has opened in a granted tree.
 #[derive(Debug)]
 pub enum HostTreeEntry {
     /// A regular file, open for reading.
     File(File),
     /// A directory.
     Directory(Dir),
-    /// A pipe, a socket or a device, which was not opened.
+    /// A pipe, a socket or a device, which the host does not open.
     Special,
 }
 
 impl HostTree {
-    /// Opens a file or directory of the tree, without blocking on a pipe. Fails if the path leads out of the tree or
-    /// into a folder that plugins must not read.
+    /// Opens a file or directory of the tree. Does not block, even if the path names a pipe. Fails if the path leads
+    /// out of the tree or into a folder that plugins must not read.
     pub fn open(&self, path: &str) -> io::Result<HostTreeEntry> {
         self.opened(path).map_err(|refusal| match refusal {
             TreeRefusal::System(error) => error,
@@ -83,7 +83,7 @@ impl HostTree {
             _ if names_directory => Err(Errno::NOTDIR.into()),
             FileType::RegularFile => {
                 let file = openat(&parent, &name, flags, Mode::empty())?;
-                // The file may have been replaced since the check.
+                // The type is checked again, because the file may have been replaced since the first check.
                 let is_file = FileType::from_raw_mode(fstat(&file)?.st_mode).is_file();
                 Ok(if is_file { HostTreeEntry::File(File::from(file)) } else { HostTreeEntry::Special })
             }
@@ -92,7 +92,7 @@ impl HostTree {
         }
     }
 
-    /// The tree's directory.
+    /// The root directory of the tree.
     pub(crate) fn directory(&self) -> io::Result<Dir> {
         Ok(Dir::from_std_file(self.root.directory.try_clone()?))
     }

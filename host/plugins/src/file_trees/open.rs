@@ -14,7 +14,7 @@ use wasmtime_wasi::FsPerms;
 use wasmtime_wasi::filesystem::{Descriptor, Dir, File as GuestFile, OpenMode};
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, OpenFlags};
 
-/// Number of attempts to open a file that other processes create and remove at the same time.
+/// Maximum number of attempts to open a file while other processes create and remove it.
 const OPEN_ATTEMPTS: usize = 8;
 
 /// A guest's arguments of `open-at`.
@@ -27,7 +27,7 @@ pub(crate) struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// Whether opening the file or using the handle later could change anything.
+    /// Whether opening the file, or later using its handle, could change the file or its directory.
     fn writes(&self) -> bool {
         self.open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE) || self.access.contains(DescriptorFlags::WRITE)
     }
@@ -40,7 +40,7 @@ impl OpenRequest {
         mode
     }
 
-    /// Opens the file or directory. This call blocks the thread, but never because of a pipe or a device.
+    /// Opens the file or directory. This function blocks the current thread, but it never waits for a pipe or a device.
     pub(crate) fn perform(self) -> Result<Descriptor, TreeRefusal> {
         self.check_flags()?;
         if self.writes() {
@@ -60,7 +60,7 @@ impl OpenRequest {
         match FileType::from_raw_mode(fstat(&opened)?.st_mode) {
             FileType::Directory => Ok(Descriptor::Dir(Dir::new(File::from(opened), permissions, mode, false))),
             FileType::RegularFile => self.file(File::from(opened), permissions, mode),
-            // A pipe or a device has replaced the file since the check.
+            // The file has been replaced with a pipe or a device since its type was checked.
             _ => Err(TreeRefusal::NotPermitted),
         }
     }
@@ -79,7 +79,7 @@ impl OpenRequest {
         Ok(())
     }
 
-    /// Opens the directory of `entry` itself, because the path names no entry in that directory.
+    /// Opens the parent directory of `entry`, because the path ends at this directory and names no entry in it.
     fn open_parent(&self, entry: &Entry) -> Result<OwnedFd, TreeRefusal> {
         if self.writes() {
             return Err(Errno::ISDIR.into());

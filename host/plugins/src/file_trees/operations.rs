@@ -1,5 +1,5 @@
 //! Changes to granted trees. Each change applies to one name in an open parent directory, so that no guest can redirect
-//! the name between the check and the change. The check ensures that no protected file depends on the name.
+//! the name between the check and the change. The check refuses a change of a name on which a protected file depends.
 
 use super::protected::Protection;
 use super::quota::Counted;
@@ -25,7 +25,7 @@ pub(crate) struct OpenDirectory {
     pub(crate) tree: Arc<CallTree>,
 }
 
-/// A change to a tree.
+/// A change to one granted tree, or to two of them.
 pub(crate) enum TreeChange {
     MakeDirectory { base: OpenDirectory, path: String },
     RemoveDirectory { base: OpenDirectory, path: String },
@@ -52,7 +52,7 @@ impl Times {
 }
 
 impl TreeChange {
-    /// Performs the change. This call blocks the thread.
+    /// Performs the change. This function blocks the current thread.
     pub(crate) fn make(self) -> Result<(), TreeRefusal> {
         match self {
             TreeChange::MakeDirectory { base, path } => {
@@ -75,7 +75,8 @@ impl TreeChange {
                 Ok(())
             }
             TreeChange::Symlink { base, target: to, path } => {
-                // A link whose target contains `..` could lead out of the tree, at once or after the link was moved.
+                // A link whose target contains `..` could lead out of the tree, immediately or after the link has
+                // been moved.
                 if to.starts_with('/') || to.split('/').any(|component| component == "..") {
                     return Err(TreeRefusal::NotPermitted);
                 }
@@ -118,14 +119,15 @@ fn rename((from, from_path): (&OpenDirectory, &str), (to, to_path): (&OpenDirect
     if (source.entry.names_directory || target.entry.names_directory) && !is_directory {
         return Err(Errno::NOTDIR.into());
     }
-    // A file may be protected code in one of the two directories and not in the other, so the whole content of a moved
-    // directory would have to be checked. After this error, libraries copy the directory instead.
+    // A moved directory may contain files that are protected code in one of the two parent directories and not in
+    // the other, so its whole content would have to be checked. The error `EXDEV` makes guest libraries copy the
+    // directory instead.
     let has_same_code =
         |protection: &Protection| protection.has_same_code(source.entry.parent.as_fd(), target.entry.parent.as_fd());
     if is_directory && !has_same_code(&to.tree.protected.now())? {
         return Err(Errno::XDEV.into());
     }
-    // If both names refer to the same file, the operating system keeps both names.
+    // If both names refer to the same file, the operating system keeps both names, so that nothing has to be counted.
     let is_same =
         target.stat().is_some_and(|target| Some(FileId::from(&target)) == source.stat().as_ref().map(FileId::from));
     if is_same {
@@ -139,7 +141,7 @@ fn rename((from, from_path): (&OpenDirectory, &str), (to, to_path): (&OpenDirect
         return Ok(());
     }
     // If a directory were moved to another tree, its whole content would have to be counted for the quota of that tree.
-    // After this error, libraries copy the directory instead.
+    // The error `EXDEV` makes guest libraries copy the directory instead.
     if is_directory {
         return Err(Errno::XDEV.into());
     }
@@ -165,7 +167,8 @@ fn rename((from, from_path): (&OpenDirectory, &str), (to, to_path): (&OpenDirect
     Ok(())
 }
 
-/// Returns a removed entry to the quota. If the entry was the last name of a file, also returns the file's bytes.
+/// Returns a removed directory entry to the quota. If the entry was the last name of a file, also returns the file's
+/// bytes to the quota.
 fn count_removal(counted: &mut Counted, before: Option<Stat>) {
     let Some(stat) = before else { return };
     counted.remove_entry();
@@ -174,7 +177,7 @@ fn count_removal(counted: &mut Counted, before: Option<Stat>) {
     }
 }
 
-/// Size of a regular file in bytes. 0 for other entries.
+/// Size of a regular file in bytes, or 0 for an entry that is not a regular file.
 fn size(stat: &Stat) -> u64 {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => u64::try_from(stat.st_size).unwrap_or_default(),
@@ -189,8 +192,9 @@ struct Target {
 }
 
 impl Target {
-    /// Finds the entry that a path names. If the path names the directory itself instead of an entry in it, as `.`
-    /// does, this function fails with the error `without_name`. The system call returns the same error.
+    /// Finds the entry that a path names. If the path names the directory itself instead of an entry in it, as
+    /// `.` does, fails with the error `without_name`, which must be the error that the system call would return
+    /// for such a path.
     fn find(base: &OpenDirectory, path: &str, without_name: Errno) -> Result<Self, TreeRefusal> {
         base.check_writable()?;
         let entry = resolve::resolve(&base.directory, path, FinalLink::Keep)?;
@@ -199,12 +203,12 @@ impl Target {
         Ok(Self { entry, name })
     }
 
-    /// Fails for a path that ends with a slash and therefore names a directory.
+    /// Fails if the path ends with a slash, because such a path names a directory.
     fn require_non_directory(self) -> Result<Self, TreeRefusal> {
         if self.entry.names_directory { Err(Errno::NOTDIR.into()) } else { Ok(self) }
     }
 
-    /// The metadata of the entry. None: the entry does not exist.
+    /// The metadata of the entry, or None if the entry does not exist.
     fn stat(&self) -> Option<Stat> {
         statat(&self.entry.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW).ok()
     }
@@ -227,7 +231,7 @@ impl OpenDirectory {
 }
 
 impl CallTree {
-    /// Writes to an open file if the quota allows it. This call blocks the thread.
+    /// Writes to an open file if the quota allows it. This function blocks the current thread.
     pub(crate) fn write_at(
         &self,
         file: &File,
@@ -252,7 +256,7 @@ impl CallTree {
         Ok(written?)
     }
 
-    /// Changes the size of an open file. This call blocks the thread.
+    /// Changes the size of an open file. This function blocks the current thread.
     pub(super) fn set_size(&self, file: &File, size: u64) -> Result<(), TreeRefusal> {
         self.check(Access::ReadWrite)?;
         let mut counted = self.usage.lock();
@@ -270,7 +274,7 @@ impl CallTree {
         }
     }
 
-    /// Sets the times of an open file or directory. This call blocks the thread.
+    /// Sets the times of an open file or directory. This function blocks the current thread.
     fn set_times(&self, file: &File, times: Times) -> Result<(), TreeRefusal> {
         self.check(Access::ReadWrite)?;
         let protection = self.protected.now();

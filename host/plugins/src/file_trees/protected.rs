@@ -1,6 +1,6 @@
-//! Protected files: configurations, plugin folders, the lock file, the data folder and the outbox. No grant covers
-//! them, because agent-host reads them to decide what plugins may do (P13). A guest may not change any directory entry
-//! on the way to a protected path either, so that the guest cannot redirect the path.
+//! Protected files: configurations, plugin folders, the lock file, the data folder and the outbox. No grant allows
+//! plugins to change them, because agent-host reads them to decide what plugins may do (P13). A guest may not change
+//! any directory entry on the way to a protected path either, so that the guest cannot redirect the path.
 
 use super::resolve::SEARCH;
 use super::{FileId, TreeRefusal};
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 /// File names that are protected in every folder, with their descriptions.
 const PROTECTED_NAMES: [(&str, &str); 2] =
     [("agent.toml", "an agent's configuration"), ("plugins.lock", "the lock file of a plugin folder")];
-/// Names of TOML files of other programs, which are never agent files.
+/// Names of TOML files that belong to other programs and therefore never define an agent.
 const OTHER_PROGRAMS: [&str; 8] = [
     "cargo.toml",
     "pyproject.toml",
@@ -27,15 +27,16 @@ const OTHER_PROGRAMS: [&str; 8] = [
     "deny.toml",
     "netlify.toml",
 ];
-/// Maximum number of links in one protected path.
+/// Maximum number of symbolic links that are followed in one protected path.
 const MAX_LINKS: u32 = 40;
-/// Maximum number of parent directories of a directory.
+/// Maximum number of parent directories of a directory that are checked.
 const MAX_DEPTH: usize = 1024;
-/// Maximum number of entries of protected folders that are compared with a file that has several names.
+/// Maximum number of files in protected folders that are compared with a file that has hard links.
 const MAX_COMPARED: usize = 50_000;
 
-/// A special ending in [`ProtectedKind::CodeFiles`] that matches names without an ending, such as `tool`. This ending
-/// matches existing files, and new files that would be loaded instead of another file (`tool` instead of `tool.js`).
+/// A special ending in [`ProtectedKind::CodeFiles`] that matches names without an ending, such as `tool`. It protects
+/// existing files without an ending, and forbids new ones that an interpreter would load instead of another file, for
+/// example `tool` instead of `tool.js`.
 pub const NO_EXTENSION: &str = "/";
 
 /// A file or folder that plugins must not change.
@@ -45,11 +46,11 @@ pub struct ProtectedPath {
     pub path: PathBuf,
     /// Description for users, for example `the agent's configuration`.
     pub what: String,
-    /// The part of the path that is protected.
+    /// Whether a file, a folder or certain files in a folder are protected.
     pub kind: ProtectedKind,
 }
 
-/// The part of a path that is protected.
+/// What is protected at a path: a file, a folder or certain files in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtectedKind {
     /// The file at the path.
@@ -67,7 +68,7 @@ pub enum ProtectedKind {
 }
 
 impl ProtectedKind {
-    /// Whether the kind protects files by their names instead of the whole folder.
+    /// Whether this kind protects files with certain names instead of a whole folder.
     pub fn protects_by_name(self) -> bool {
         matches!(self, Self::AgentFiles | Self::CodeFiles(_))
     }
@@ -80,7 +81,8 @@ impl ProtectedPath {
     }
 }
 
-/// The protected paths of this process. The list only grows: a path that was used for a decision stays protected.
+/// The protected paths of this process. Paths are added and never removed, because a path that was used for a decision
+/// must stay protected.
 #[derive(Debug, Default)]
 pub(crate) struct ProtectedPaths(Mutex<Arc<Vec<ProtectedPath>>>);
 
@@ -100,22 +102,23 @@ impl ProtectedPaths {
         Arc::clone(&lock(&self.0))
     }
 
-    /// Locates all protected paths in their current state.
+    /// Resolves all protected paths to the files and directories that they refer to now.
     pub(super) fn now(&self) -> Protection {
         Protection::of(self.all().iter())
     }
 
-    /// Locates the folders that guests must not even read.
+    /// Resolves the paths of the folders that guests must not even read.
     pub(super) fn private_now(&self) -> Protection {
         Protection::of(self.all().iter().filter(|path| path.kind == ProtectedKind::PrivateFolder))
     }
 }
 
-/// The files that are protected at one moment, identified by device and inode. The user may replace folders at any
-/// time, so a value of this type is not kept for long.
+/// The files and directories that are protected at one moment, identified by device and inode. The user may replace
+/// folders at any time, so a value of this type must not be kept for long.
 #[derive(Debug, Default)]
 pub(super) struct Protection {
-    /// Directory entries that must not change, each with a description. Some of the entries do not exist yet.
+    /// The directory entries that guests must not change, each with a description. Some of the entries do not
+    /// exist yet.
     entries: HashMap<(FileId, String), String>,
     folders: HashMap<FileId, (String, PathBuf)>,
     files: HashMap<FileId, String>,
@@ -125,19 +128,20 @@ pub(super) struct Protection {
     code_folders: HashMap<FileId, Vec<CodeFiles>>,
 }
 
-/// Open directories on the way to protected paths. Many protected paths share their first directories.
+/// The open directories on the way to protected paths. They are kept open because many protected paths begin with the
+/// same directories.
 type Opened = HashMap<PathBuf, Arc<OwnedFd>>;
-/// Maximum number of directories that are open at once.
+/// Maximum number of directories that are open at the same time.
 const MAX_OPENED: usize = 64;
 
-/// Endings of names, and the description of the files for users.
+/// The endings of the names of code files, and a description of these files for users.
 type CodeFiles = (&'static [&'static str], String);
 
 impl Protection {
     fn of<'p>(paths: impl Iterator<Item = &'p ProtectedPath>) -> Self {
         let (mut protection, mut opened) = (Self::default(), Opened::new());
         for path in paths {
-            // A path that cannot be resolved is protected as far as it exists.
+            // If a path cannot be resolved completely, the part that exists is protected.
             let _ = protection.trace(path, &mut opened);
         }
         protection
@@ -171,7 +175,7 @@ impl Protection {
             if !protected.kind.protects_by_name() {
                 self.entries.entry((directory, folded(&name))).or_insert_with(|| protected.what.clone());
             }
-            // If the entry does not exist yet, the missing entry is protected.
+            // The entry does not exist yet, so guests must not create it.
             let stat = statat(&current, &name, AtFlags::SYMLINK_NOFOLLOW)?;
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Symlink => {
@@ -188,8 +192,8 @@ impl Protection {
                 FileType::Directory => {
                     let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
                     current = Arc::new(openat(&current, &name, flags, Mode::empty())?);
-                    // `opened` contains only directories whose path is completely protected. Kinds that protect by name
-                    // do not protect the entries on the path.
+                    // `opened` contains only directories whose path is completely protected. Paths of kinds that
+                    // protect files by name are left out, because the entries on the way to them are not protected.
                     if let Some(walked) = walked.as_mut().filter(|_| !protected.kind.protects_by_name()) {
                         walked.push(&name);
                         if opened.len() < MAX_OPENED {
@@ -229,7 +233,8 @@ impl Protection {
         if let Some(what) = listed.or(everywhere).or(is_agents.then_some("an agent's configuration")) {
             return Err(protected(&name.to_string_lossy(), what));
         }
-        // On a case-insensitive file system, or with hard links, one file can have several names.
+        // The file itself is checked too, because on a case-insensitive file system, or with hard links, one file can
+        // have several names.
         if let Ok(stat) = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
             self.check_identity(FileId::from(&stat))?;
         }
@@ -237,7 +242,7 @@ impl Protection {
         self.check_directory(parent)
     }
 
-    /// Refuses to change code that an interpreter could load.
+    /// Refuses to change a file that an interpreter could load as code.
     fn check_code(&self, parent: BorrowedFd<'_>, name: &OsStr) -> Result<(), TreeRefusal> {
         let hides = |endings: &[&str]| {
             let exists = |ending: &&str| {
@@ -272,7 +277,7 @@ impl Protection {
             || ancestors_where(one, is_code_folder)? == ancestors_where(other, is_code_folder)?)
     }
 
-    /// Refuses a directory that is a protected folder or is below one.
+    /// Fails if the directory is a protected folder or is below a protected folder.
     pub(super) fn check_directory(&self, directory: BorrowedFd<'_>) -> Result<(), TreeRefusal> {
         if self.folders.is_empty() {
             return Ok(());
@@ -283,7 +288,7 @@ impl Protection {
         }
     }
 
-    /// Refuses to change an open file that is protected under another name.
+    /// Fails if an open file is protected under another name.
     pub(super) fn check_file(&self, file: BorrowedFd<'_>) -> Result<(), TreeRefusal> {
         let stat = fstat(file)?;
         let id = FileId::from(&stat);
@@ -329,7 +334,8 @@ fn protected(name: &str, what: &str) -> TreeRefusal {
     TreeRefusal::Protected(format!("`{}` is {what}", crate::text::clean(name, 256)))
 }
 
-/// Whether a file with this name belongs to another program, such as `Cargo.toml`, so that it never defines an agent.
+/// Whether a file with this name belongs to another program and therefore never defines an agent, for
+/// example `Cargo.toml`.
 pub fn is_foreign_toml(name: &OsStr) -> bool {
     OTHER_PROGRAMS.contains(&folded(name).as_str())
 }
@@ -338,8 +344,8 @@ fn is_agent_file(folded: &str) -> bool {
     folded.ends_with(".toml") && !OTHER_PROGRAMS.contains(&folded)
 }
 
-/// Whether a folder contains a file under any name. Returns true if more than `remaining` entries would have to be
-/// compared.
+/// Whether a folder contains a file, whatever the file's name is. Returns true if more than `remaining` entries would
+/// have to be compared.
 fn contains_file(folder: &Path, file: FileId, remaining: &mut usize) -> bool {
     let mut open_folders = vec![folder.to_owned()];
     while let Some(folder) = open_folders.pop() {
@@ -370,8 +376,8 @@ fn components(path: &Path) -> VecDeque<OsString> {
     components.map(|component| component.as_os_str().to_owned()).collect()
 }
 
-/// A name as case-insensitive file systems compare it. On other file systems, slightly more names than necessary are
-/// protected.
+/// The name in the form in which case-insensitive file systems compare it. On case-sensitive file systems, slightly
+/// more names than necessary are therefore protected.
 fn folded(name: &OsStr) -> String {
     name.to_string_lossy().to_uppercase().to_lowercase()
 }
@@ -390,8 +396,8 @@ mod tests {
         protection.check_entry(folder.as_fd(), name.as_ref()).is_err()
     }
 
-    // Row 40, P13: the file, every directory and link on the way to it, and entries that do not exist yet are
-    // protected.
+    // Row 40, P13: a protected file and every directory and link on the way to it are protected, even if they do not
+    // exist yet.
     #[test]
     fn row_40_every_entry_on_the_way_to_a_protected_path_is_protected() {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -434,7 +440,8 @@ mod tests {
         assert!(!is_refused(&protection, &root.join("agents"), "Cargo.toml"), "a file of another program");
     }
 
-    // Row 40: code below a folder is protected at any depth and regardless of case, and other files are not.
+    // Row 40: code files below a folder are protected at any depth and in upper and lower case, and other files there
+    // are not protected.
     #[test]
     fn row_40_code_is_protected_at_any_depth() {
         let folder = tempfile::tempdir().expect("a temporary folder");

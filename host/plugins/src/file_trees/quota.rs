@@ -1,5 +1,5 @@
 //! The quota of a turn in a writable tree: how many bytes and entries all calls of a turn may add together (row 44).
-//! Removing files returns their bytes and entries to the quota.
+//! When files are removed, their bytes and entries are returned to the quota.
 
 use super::{FileId, TreeRefusal};
 use crate::limits::Limit;
@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-/// Number of stored usages at which the usages that no running call needs are dropped.
+/// Number of stored usages above which usages that no running call needs are dropped.
 const MAX_TURNS: usize = 1024;
 
-/// Identifies a turn of an agent's session.
+/// Identifies a turn in a session of an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct TurnKey {
     pub(crate) agent: String,
@@ -19,7 +19,7 @@ pub(crate) struct TurnKey {
     pub(crate) turn: u32,
 }
 
-/// An agent's session and one of its trees.
+/// A session of an agent, and one of the trees that are granted to the agent's plugins.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct TreeOfSession {
     agent: String,
@@ -32,7 +32,7 @@ struct TreeOfSession {
 pub(crate) struct Quotas(Mutex<HashMap<TreeOfSession, (u32, Arc<TreeUsage>)>>);
 
 impl Quotas {
-    /// The usage of this turn in the tree so far. The usage of a new turn starts at zero.
+    /// How much this turn has added to the tree so far. The usage of a new turn starts at zero.
     pub(super) fn of(&self, turn: &TurnKey, tree: FileId) -> Arc<TreeUsage> {
         let mut usages = lock(&self.0);
         if usages.len() >= MAX_TURNS {
@@ -54,8 +54,8 @@ pub(super) struct TreeLimits {
     pub(super) entries: u64,
 }
 
-/// The number of bytes and entries that a turn has added to a tree. These numbers are negative if the turn has removed
-/// more than it added.
+/// The number of bytes and entries that a turn has added to a tree. The numbers are negative if the turn has removed
+/// more than it has added.
 #[derive(Debug, Default)]
 pub(super) struct TreeUsage(Mutex<Counted>);
 
@@ -63,14 +63,15 @@ pub(super) struct TreeUsage(Mutex<Counted>);
 pub(super) struct Counted {
     bytes: i64,
     entries: i64,
-    /// Files that guests may have open. A removed file uses disk space until it is closed.
+    /// The files that guests have opened. A removed file uses disk space until the last guest closes it.
     open: HashMap<FileId, Vec<Weak<File>>>,
     /// Bytes of removed files that are still open.
     removed: Vec<(Vec<Weak<File>>, i64)>,
 }
 
 impl TreeUsage {
-    /// Locks the counters. Callers keep the lock while they change a file's size, so that no growth is counted twice.
+    /// Locks the counters. Callers keep the lock while they change the size of a file, so that two calls do not count
+    /// the same growth.
     pub(super) fn lock(&self) -> MutexGuard<'_, Counted> {
         lock(&self.0)
     }
@@ -90,7 +91,7 @@ impl Counted {
         Ok(())
     }
 
-    /// Returns bytes to the quota.
+    /// Returns `bytes` bytes to the quota.
     pub(super) fn shrink(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_sub(signed(bytes));
     }
@@ -119,8 +120,8 @@ impl Counted {
         handles.push(Arc::downgrade(file));
     }
 
-    /// Records that the last name of a file was removed. The file's bytes return to the quota when no guest has the
-    /// file open.
+    /// Records that the last name of a file was removed. The file's bytes are returned to the quota when no guest has
+    /// the file open any more.
     pub(super) fn removed(&mut self, id: FileId, bytes: u64) {
         let handles = self.open.remove(&id).unwrap_or_default();
         if handles.iter().any(is_open) {
@@ -130,7 +131,7 @@ impl Counted {
         }
     }
 
-    /// Subtracts the bytes of removed files that are now closed from the usage.
+    /// For each removed file that is now closed, subtracts the bytes of the file from the usage.
     fn release_closed(&mut self) {
         let removed = std::mem::take(&mut self.removed);
         for (handles, bytes) in removed {
@@ -161,7 +162,7 @@ mod tests {
         FileId { device: 1, inode }
     }
 
-    // Row 44: the additions of all calls of a turn are counted together.
+    // Row 44: all calls of a turn share one quota.
     #[test]
     fn row_44_additions_use_quota_and_removals_return_it() {
         let quotas = Quotas::default();
@@ -182,7 +183,7 @@ mod tests {
         usage.lock().add_entry(LIMITS).expect("a removal has freed quota");
     }
 
-    // Row 44: a file that is removed while it is open uses disk space until it is closed.
+    // Row 44: a file that is removed while a guest has it open counts towards the quota until the guest closes it.
     #[test]
     fn row_44_removed_open_file_counts_until_closed() {
         let usage = TreeUsage::default();

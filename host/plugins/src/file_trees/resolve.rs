@@ -1,6 +1,6 @@
 //! Resolves a path below an open directory, one component at a time. Links inside the directory are followed, but no
-//! path can lead out of the directory. The result is an open parent directory and one name, so that a later rename
-//! cannot redirect the path.
+//! path can lead out of the directory. The result is an open parent directory and the name of an entry in it, so that a
+//! later rename cannot redirect the path.
 
 use super::TreeRefusal;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,19 +11,20 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 
-/// Maximum number of links in one path, as in Linux.
+/// Maximum number of symbolic links that are followed in one path, as in Linux.
 const MAX_LINKS: u32 = 40;
 /// Maximum size of a path that the operating system accepts, in bytes.
 const MAX_PATH_BYTES: usize = 4096;
 
-/// Flags that open a directory to access its entries. These flags do not require the permission to list the directory.
+/// Flags that open a directory to access its entries. With these flags, the directory can be opened even without the
+/// permission to list it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) const SEARCH: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// Flags that open a directory to access its entries.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) const SEARCH: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC);
 
-/// Whether a link at the end of a path is followed.
+/// Whether a symbolic link at the end of a path is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FinalLink {
     Follow,
@@ -101,7 +102,7 @@ fn push_front(todo: &mut VecDeque<OsString>, path: &[u8]) -> Result<(), TreeRefu
 struct Walk<'b> {
     base: BorrowedFd<'b>,
     current: OwnedFd,
-    /// The names from the base to the current directory. None of these names is a link.
+    /// The names on the way from the base directory to the current directory. None of them is a symbolic link.
     trail: Vec<OsString>,
     links: u32,
 }
@@ -113,7 +114,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Returns to the previous directory of this walk. The operating system's `..` could lead elsewhere after a rename.
+    /// Goes back to the parent directory, as `..` requires, by walking from the base directory again. The `..` of the
+    /// operating system could lead elsewhere after a rename.
     fn leave(&mut self) -> Result<(), TreeRefusal> {
         if self.trail.pop().is_none() {
             return Err(TreeRefusal::NotPermitted);
@@ -126,7 +128,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The target of a link. None: the entry is not a link.
+    /// The target of a symbolic link. None: the entry does not exist or is not a link.
     fn read_link(&mut self, name: &OsString) -> Result<Option<Vec<u8>>, TreeRefusal> {
         let target = match readlinkat(&self.current, name, Vec::new()) {
             Ok(target) => target.into_bytes(),
@@ -158,7 +160,7 @@ mod tests {
         resolve(base, path, final_link).map(|entry| entry.name).map_err(|refusal| refusal.to_string())
     }
 
-    // Rows 12 and 39: links inside the directory are followed.
+    // Rows 12 and 39: links inside the base directory are followed, and no path leads out of it.
     #[test]
     fn row_12_row_39_no_path_leads_out_of_the_directory() {
         let folder = tempfile::tempdir().expect("a temporary folder");

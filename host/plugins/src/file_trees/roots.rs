@@ -1,5 +1,5 @@
 //! The root directories of granted trees. Each root is opened once, by a path in which no guest can have placed a link.
-//! The grant keeps referring to this directory even if a guest renames or replaces it (row 39).
+//! The grant keeps referring to the opened directory even if a guest renames or replaces it (row 39).
 
 use super::FileId;
 use super::resolve::SEARCH;
@@ -17,23 +17,23 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// Maximum number of links in one path.
+/// Maximum number of symbolic links that are followed in one path.
 const MAX_LINKS: u32 = 40;
 
-/// The reason why a granted folder cannot be opened.
+/// The reason why a granted directory cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
-    /// The operating system refused to open the folder.
+    /// The operating system refused to open the directory.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// A guest may have created a link on the way to the folder.
+    /// The path contains a symbolic link that a guest may have created.
     #[error(
         "`{}` is a symbolic link in a folder that a plugin may write to, so a plugin may have created it; put the folder itself there, \
          or grant the folder that the link leads to",
         .0.display()
     )]
     LinkBelowWriteGrant(PathBuf),
-    /// The path contains too many links.
+    /// The path leads through too many symbolic links.
     #[error("its path leads through more than {MAX_LINKS} symbolic links")]
     TooManyLinks,
 }
@@ -46,16 +46,16 @@ pub(crate) struct OpenTree {
     control: PathControl,
 }
 
-/// Whether guests can change the path of a tree.
+/// Whether guests can change the path that leads to a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PathControl {
-    /// Guests may write to some directory on the path.
+    /// Guests may write to at least one directory on the path.
     InWritableTree,
     Outside,
 }
 
 impl OpenTree {
-    /// Whether the path currently leads to this directory.
+    /// Whether the path leads to this open directory now.
     fn is_at(&self, path: &Path) -> bool {
         stat(path).is_ok_and(|stat| FileId::from(&stat) == self.id)
     }
@@ -65,8 +65,8 @@ impl OpenTree {
         fstat(&self.directory).is_ok_and(|stat| stat.st_nlink == 0) || self.is_marked_removed()
     }
 
-    /// Whether the kernel marks the directory as deleted. This check is needed because not every file system counts the
-    /// links of directories.
+    /// Whether the kernel marks the directory as deleted. This mark is needed because the link count of a directory is
+    /// not reliable on every file system.
     #[cfg(target_os = "linux")]
     fn is_marked_removed(&self) -> bool {
         use std::os::fd::AsRawFd;
@@ -88,17 +88,18 @@ pub(crate) struct TreeRoots(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     open: HashMap<PathBuf, Arc<OpenTree>>,
-    /// Directories that were ever granted to guests for writing.
+    /// All directories that have been granted to guests for writing since the process started.
     writable: HashSet<FileId>,
 }
 
 impl TreeRoots {
-    /// Opens trees that are granted together and returns them in order. Links below any tree that is granted for
-    /// writing are refused.
+    /// Opens trees that are granted together and returns them in the same order. Paths with links inside a tree that is
+    /// granted for writing are refused.
     pub(crate) fn open(&self, trees: &[TreeGrant]) -> Vec<Result<Arc<OpenTree>, TreeError>> {
         let mut state = lock(&self.0);
         let mut writable: Vec<_> = trees.iter().filter(|tree| tree.access == Access::ReadWrite).collect();
-        // Outer trees come first, so that links in them are recognized as possibly created by a guest.
+        // Outer trees are opened before inner trees, so that a link in an outer tree is recognised as one that a guest
+        // may have created.
         writable.sort_by_key(|tree| tree.host.components().count());
         for tree in writable {
             if let Ok(open) = state.tree(&tree.host) {
@@ -112,7 +113,7 @@ impl TreeRoots {
 impl State {
     fn tree(&mut self, path: &Path) -> Result<Arc<OpenTree>, TreeError> {
         let path = std::path::absolute(path)?;
-        // Usually the path still leads to the open directory.
+        // In most cases, the path still leads to the directory that is already open.
         if let Some(existing) = self.open.get(&path).filter(|existing| existing.is_at(&path)) {
             return Ok(Arc::clone(existing));
         }
@@ -120,7 +121,8 @@ impl State {
         let existing = self.open.get(&path);
         let found = open_root(&path, &self.writable);
         if let Some(existing) = existing {
-            // If a guest can change the path, the grant keeps referring to the directory that was opened first.
+            // If a guest can change what the path leads to, the grant keeps referring to the directory that was
+            // opened first.
             let keeps_existing = match &found {
                 Ok(found) => found.id == existing.id || found.control == PathControl::InWritableTree,
                 Err(error) => matches!(error, TreeError::LinkBelowWriteGrant(_)),
@@ -174,7 +176,7 @@ fn open_root(path: &Path, writable: &HashSet<FileId>) -> Result<OpenTree, TreeEr
     let readable = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = match openat(&walk.current, ".", readable, Mode::empty()) {
         Ok(directory) => directory,
-        // The directory can be entered but not listed.
+        // The user may enter this directory but not list it.
         Err(Errno::ACCESS) => walk.current,
         Err(errno) => return Err(io::Error::from(errno).into()),
     };
@@ -186,7 +188,7 @@ fn open_root(path: &Path, writable: &HashSet<FileId>) -> Result<OpenTree, TreeEr
 struct RootWalk {
     current: OwnedFd,
     path: PathBuf,
-    /// Ids of the directories on the way, including the current one.
+    /// Ids of the directories on the way from `/`, including the current directory.
     ids: Vec<FileId>,
 }
 
@@ -240,7 +242,8 @@ mod tests {
         path
     }
 
-    // Row 39: a grant still refers to the original folder after a guest renamed and replaced it.
+    // Row 39: a grant still refers to the original directory after a guest has renamed it and put another directory in
+    // its place.
     #[test]
     fn row_39_replaced_folder_does_not_redirect_the_grant() {
         let folder_guard = tempfile::tempdir().expect("a temporary folder");
@@ -254,12 +257,13 @@ mod tests {
         std::fs::rename(&docs, outer.join("moved")).expect("renamed");
         symlink(&outside, &docs).expect("linked");
         assert_eq!(content(&open(&roots).expect("open")), "tree/docs");
-        // After a restart, no descriptor is open, so the link is refused.
+        // After a restart, the directory is not open, so its path is resolved again, and the link that the guest
+        // created is refused.
         let error = open(&TreeRoots::default()).expect_err("a link");
         assert!(matches!(&error, TreeError::LinkBelowWriteGrant(path) if *path == docs), "{error}");
     }
 
-    // Row 39: no guest can redirect the path of the replaced folder.
+    // Row 39: if the user replaces a granted directory, the grant refers to the new directory.
     #[test]
     fn row_39_folder_replaced_by_the_user_is_opened_again() {
         let folder_guard = tempfile::tempdir().expect("a temporary folder");
@@ -275,7 +279,7 @@ mod tests {
         std::fs::remove_dir_all(&docs).expect("removed");
         folder(&root, "docs");
         assert_eq!(content(&open().expect("open")), "docs");
-        // Guests cannot create a link outside of all writable trees, so it is followed.
+        // A link that lies outside every writable tree cannot have been created by a guest, so the host follows it.
         symlink(&docs, root.join("link")).expect("linked");
         let linked = roots.open(&[tree(root.join("link"), Access::Read)]).remove(0);
         assert_eq!(content(&linked.expect("open")), "docs");

@@ -1,5 +1,5 @@
-//! Streams over files of granted trees. The streams fail after the grant is revoked, and count the bytes that
-//! they write.
+//! Streams that read and write files of granted trees. They fail after the grant has been revoked, and count the bytes
+//! that they write towards the quota.
 
 use super::{CallTree, TreeRefusal};
 use crate::grants::manifest::Access;
@@ -12,10 +12,10 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use wasmtime_wasi::p2::{DynInputStream, InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
-/// Maximum size of one write, in bytes.
+/// Maximum number of bytes that a stream writes at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// The position of a write.
+/// The position in the file at which a stream writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WritePosition {
     At(u64),
@@ -50,7 +50,7 @@ fn append(file: &File, bytes: &[u8]) -> io::Result<()> {
     file.write_all_at(bytes, file.metadata()?.len())
 }
 
-/// Converts a refusal to a standard error code, for which the guest's library has a familiar message.
+/// Converts a refusal to an error code of the operating system, for which the guest's library has a known message.
 impl From<TreeRefusal> for io::Error {
     fn from(refusal: TreeRefusal) -> Self {
         match refusal {
@@ -66,7 +66,7 @@ fn failed(refusal: TreeRefusal) -> StreamError {
     StreamError::LastOperationFailed(io::Error::from(refusal).into())
 }
 
-/// Reads a file as long as its tree is granted.
+/// A stream that reads a file as long as its tree is granted.
 pub(crate) struct GuardedReader {
     pub(crate) tree: Arc<CallTree>,
     pub(crate) inner: DynInputStream,
@@ -96,10 +96,10 @@ impl Pollable for GuardedReader {
     }
 }
 
-/// Callback that is called with the reason when a write is refused.
+/// Callback that receives the reason when a write is refused.
 pub(crate) type OnRefusal = Arc<dyn Fn(&TreeRefusal) + Send + Sync>;
 
-/// Writes a file within the quota of its tree.
+/// A stream that writes a file within the quota of its tree.
 pub(crate) struct GuardedWriter {
     tree: Arc<CallTree>,
     file: Arc<File>,

@@ -7,15 +7,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub(crate) enum Class {
     /// An address on the internet.
     Public,
-    /// An address of this machine or of a private network. A pattern allows such an address only with the word
-    /// `private` or if the pattern names this address.
+    /// An address of this machine or of a private network. A pattern allows such an address only if the pattern
+    /// contains the word `private` or names exactly this address.
     Private(&'static str),
     /// An address that is allowed only if a pattern names exactly this address.
     Special(&'static str),
 }
 
-/// Classifies an address. IPv6 addresses that contain an IPv4 address are always special, because a translator that the
-/// host cannot inspect chooses the machine that receives the request.
+/// Classifies an address. An IPv6 address that contains an IPv4 address is always special, because a translator outside
+/// of the host decides which machine receives the request.
 pub(crate) fn class(address: IpAddr) -> Class {
     match address {
         IpAddr::V4(address) => ipv4_class(address),
@@ -74,7 +74,8 @@ mod tests {
         class(text.parse().unwrap_or_else(|_| panic!("{text} is not an address")))
     }
 
-    /// Row 15: covers private, loopback, link-local, metadata and IPv4-in-IPv6 addresses.
+    /// Row 15: private, loopback, link-local and metadata addresses, and IPv6 addresses that contain an IPv4 address,
+    /// are not classified as public.
     #[test]
     fn row_15_addresses_are_classified_at_range_bounds() {
         let public = [

@@ -5,7 +5,7 @@ use super::manifest::Access;
 use super::{Grants, Need, UnmetNeed, files_advice};
 use std::collections::BTreeSet;
 
-/// Whether a call may change something, according to the traits of its tool.
+/// Whether a tool call may change something, according to the traits of the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CallEffect {
     /// The tool is marked as read-only.
@@ -14,7 +14,7 @@ pub enum CallEffect {
     Changes,
 }
 
-/// The unmet needs that matter for a call. A call that only reads does not need write access to files.
+/// The unmet needs that are relevant for a call. A call that only reads does not need write access to files.
 pub fn needed(plugin: &str, unmet: &[UnmetNeed], granted: &Grants, effect: CallEffect) -> Vec<UnmetNeed> {
     let narrowed = |unmet: &UnmetNeed| match (&unmet.need, effect) {
         (Need::Files(Access::ReadWrite), CallEffect::Reads) => {
@@ -25,21 +25,21 @@ pub fn needed(plugin: &str, unmet: &[UnmetNeed], granted: &Grants, effect: CallE
     unmet.iter().filter_map(narrowed).collect()
 }
 
-/// Needs of one agent's plugin that the user has refused since the host started. If a new version of the plugin has the
-/// same needs, the user is asked only about additional needs.
+/// The needs of one plugin of one agent that the user has refused to grant since the host started. If a new version of
+/// the plugin has the same needs, the user is asked only about additional needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedNeeds {
     refused: BTreeSet<Need>,
 }
 
 impl RefusedNeeds {
-    /// Records that the user refused these needs.
+    /// Records that the user refused to grant these needs.
     pub fn refuse(&mut self, unmet: &[UnmetNeed]) {
         self.refused.extend(unmet.iter().map(|unmet| unmet.need.clone()));
     }
 }
 
-/// The unmet needs that the user has not refused, so that the user must be asked about them.
+/// The unmet needs about which the user must be asked, because the user has not refused them yet.
 pub fn to_ask(unmet: &[UnmetNeed], refused: &RefusedNeeds) -> Vec<UnmetNeed> {
     unmet.iter().filter(|unmet| !refused.refused.contains(&unmet.need)).cloned().collect()
 }
@@ -83,7 +83,8 @@ mod tests {
         assert_eq!(needs(&Asks::default(), &Grants::default(), &RefusedNeeds::default()), []);
     }
 
-    // P6: a read-only call does not ask for write access, nor for read access that is already granted.
+    // P6: before a read-only call, the user is not asked for write access, and not for read access that is
+    // already granted.
     #[test]
     fn p6_read_only_call_asks_for_read_access_only() {
         let asks = Asks { files: Some(Access::ReadWrite), key_value: true, ..Asks::default() };
@@ -112,7 +113,7 @@ mod tests {
         assert_eq!(needs(&after, &tree(Access::ReadWrite), &answers), more[1..]);
     }
 
-    // P6: an answer of the user adds to the existing grants and removes no grant.
+    // P6: the grants that the user allows are added to the existing grants, and no grant is removed.
     #[test]
     fn p6_answers_add_to_existing_grants() {
         let given =

@@ -7,7 +7,8 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use url::{Host, Url};
 
-/// A set of requests that is granted or asked for: `[private ][METHOD[,METHOD] ]SCHEME://HOST[:PORT][/PREFIX]`.
+/// A pattern for HTTP requests that are granted to a plugin or that a plugin asks for:
+/// `[private ][METHOD[,METHOD] ]SCHEME://HOST[:PORT][/PREFIX]`.
 ///
 /// Without a method, the pattern matches every method. Without a port, it matches the default port of the
 /// scheme; `*` matches every port. HOST is a name, `*.NAME` for all names below it, `*` for every name, or an
@@ -20,10 +21,10 @@ pub struct HttpPattern {
     methods: Vec<String>,
     scheme: Scheme,
     host: HostPattern,
-    /// The IP address that the grant itself names. None: the grant names no IP address.
+    /// The IP address that the pattern of the grant contains as its host. None: the pattern contains no IP address.
     named: Option<IpAddr>,
     port: Port,
-    /// Prefix of the path. The prefix starts with `/`, and `/` alone matches every path.
+    /// Prefix that the path of a request must have. It starts with `/`, and `/` alone matches every path.
     prefix: String,
 }
 
@@ -55,9 +56,9 @@ enum Scheme {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum HostPattern {
-    /// Every host, written as `*`.
+    /// Any host, written as `*`.
     Any,
-    /// Every name below a domain, written as `*.example.com` and stored as `.example.com`.
+    /// Any name below a domain, written as `*.example.com` and stored as `.example.com`.
     Below(String),
     Name(String),
     Address(IpAddr),
@@ -69,7 +70,7 @@ impl HttpPattern {
         self.matches_method(method) && self.matches_destination(url) && self.matches_path(url.path())
     }
 
-    /// Whether the pattern would match this request if every server interpreted paths literally.
+    /// Whether the pattern would match this request if no server interpreted paths in another way than the host.
     pub(crate) fn would_allow_literal_path(&self, method: &str, url: &Url) -> bool {
         self.matches_method(method) && self.matches_destination(url) && self.starts_with_prefix(url.path())
     }
@@ -88,12 +89,12 @@ impl HttpPattern {
         self.methods.is_empty() || self.methods.iter().any(|allowed| allowed == method)
     }
 
-    /// Methods in the pattern that are not standard methods and are probably typos.
+    /// The methods in the pattern that are not standard methods and therefore probably typos.
     pub fn unusual_methods(&self) -> impl Iterator<Item = &str> {
         self.methods.iter().map(String::as_str).filter(|method| !METHODS.contains(method))
     }
 
-    /// Whether the pattern matches the scheme, host and port of the URL. The path is ignored.
+    /// Whether the pattern matches the scheme, host and port of the URL, whatever its path is.
     pub(crate) fn matches_destination(&self, url: &Url) -> bool {
         let scheme_fits = self.scheme.as_str() == url.scheme();
         scheme_fits
@@ -101,12 +102,12 @@ impl HttpPattern {
             && url.host().is_some_and(|host| self.host.matches(&host))
     }
 
-    /// Whether the pattern matches the host of the URL. The scheme, port and path are ignored.
+    /// Whether the pattern matches the host of the URL, whatever its scheme, port and path are.
     pub(crate) fn matches_host(&self, url: &Url) -> bool {
         url.host().is_some_and(|host| self.host.matches(&host))
     }
 
-    /// Whether connections may go to this address. The error describes the kind of address that was refused.
+    /// Checks that the pattern allows connections to this address. If not, the error is the class of the address.
     pub(crate) fn admits(&self, address: IpAddr) -> Result<(), &'static str> {
         match (class(address), self.network) {
             (Class::Public, _) | (Class::Private(_), NetworkReach::Private) => Ok(()),
@@ -115,8 +116,8 @@ impl HttpPattern {
         }
     }
 
-    /// Whether the host is an address that is not public or a name of this machine. Such hosts are, for example,
-    /// `127.0.0.1`, `[fe80::1]` and `localhost`.
+    /// Whether the pattern's host is an address that is not public, or a name of this machine: for example `127.0.0.1`,
+    /// `[fe80::1]` or `localhost`.
     pub fn is_inside(&self) -> bool {
         let address = self.named.or(match &self.host {
             HostPattern::Address(address) => Some(*address),
@@ -129,8 +130,8 @@ impl HttpPattern {
         }
     }
 
-    /// The requests that both patterns match: `self` is a grant, and `asked` comes from a manifest. Returns None if no
-    /// request matches both patterns.
+    /// The pattern for the requests that both `self`, a grant, and `asked`, a need of a manifest, match. None if no
+    /// request matches both.
     fn intersect(&self, asked: &Self) -> Option<Self> {
         let methods: Vec<_> = match (self.methods.is_empty(), asked.methods.is_empty()) {
             (true, _) => asked.methods.clone(),
@@ -150,11 +151,11 @@ impl HttpPattern {
             return None;
         };
         let host = self.host.intersect(&asked.host)?;
-        // A plugin cannot grant itself an address by naming it, so `named` comes from the grant.
+        // A plugin must not get access to an address by naming it in its manifest, so `named` is copied from the grant.
         Some(Self { methods, host, port, prefix: prefix.clone(), ..self.clone() })
     }
 
-    /// Whether the patterns in `parts` together grant every request of this pattern.
+    /// Whether every request that this pattern matches is granted by one of the patterns in `parts`.
     pub(crate) fn is_covered_by(&self, parts: &[Self]) -> bool {
         let is_same = |part: &&Self| (&part.host, part.port, &part.prefix) == (&self.host, self.port, &self.prefix);
         let of_any_method = |part: &Self| part.methods.is_empty() || part.methods == self.methods;
@@ -163,8 +164,8 @@ impl HttpPattern {
         whole.iter().any(|part| of_any_method(part)) || !self.methods.is_empty() && self.methods.iter().all(has_method)
     }
 
-    /// Whether the pattern matches the path. An ambiguous path matches no prefix, because a server could resolve it
-    /// differently.
+    /// Whether the pattern matches the path. An ambiguous path matches no prefix except `/`, because a server could
+    /// resolve it to another path.
     fn matches_path(&self, path: &str) -> bool {
         self.prefix == "/" || self.starts_with_prefix(path) && ambiguous_path(path).is_none()
     }
@@ -178,7 +179,7 @@ impl HttpPattern {
     }
 }
 
-/// The requests that are both granted and asked for, as patterns without duplicates.
+/// The patterns, without duplicates, for the requests that are both granted and asked for.
 pub fn within(granted: &[HttpPattern], asked: &[HttpPattern]) -> Vec<HttpPattern> {
     let mut common = Vec::new();
     for pattern in granted.iter().flat_map(|granted| asked.iter().filter_map(|asked| granted.intersect(asked))) {
@@ -189,8 +190,8 @@ pub fn within(granted: &[HttpPattern], asked: &[HttpPattern]) -> Vec<HttpPattern
     common
 }
 
-/// The requests that both lists grant. A request to a private network is included only if both lists allow private
-/// networks.
+/// The patterns for the requests that both lists of grants allow. A request to a private network is included only if
+/// both lists allow it.
 pub(crate) fn granted_by_both(one: &[HttpPattern], two: &[HttpPattern]) -> Vec<HttpPattern> {
     let pairs = one.iter().flat_map(|one| two.iter().map(move |two| (one, two)));
     let common = pairs.filter_map(|(one, two)| {
@@ -258,7 +259,7 @@ impl HostPattern {
     }
 }
 
-/// Removes the trailing dot of a fully qualified name. The dot does not change the meaning of the name.
+/// Removes the trailing dot of a fully qualified name, because the name means the same without it.
 fn without_trailing_dot(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
@@ -271,18 +272,18 @@ impl FromStr for HttpPattern {
     }
 }
 
-/// Removes the credentials between scheme and host, which must not be shown.
+/// Removes credentials between the scheme and the host of a URL, because they must not be shown.
 fn without_credentials(text: &str) -> String {
     let Some((before, rest)) = text.split_once("://") else { return text.to_owned() };
     let end = rest.find('/').unwrap_or(rest.len());
-    // A password may contain a slash, so the `@` may come after the first slash.
+    // The `@` after the credentials may come after the first slash, because a password may contain a slash.
     match rest[..end].rfind('@').or_else(|| rest.rfind('@')) {
         Some(at) => format!("{before}://…{}", &rest[at..]),
         None => text.to_owned(),
     }
 }
 
-/// Methods of RFC 9110 and PATCH.
+/// The methods of RFC 9110, and PATCH.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"];
 
 fn parse(text: &str) -> Result<HttpPattern, &'static str> {
@@ -306,7 +307,7 @@ fn parse(text: &str) -> Result<HttpPattern, &'static str> {
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let (authority, any_port) = authority.strip_suffix(":*").map_or((authority, false), |host| (host, true));
     let without_port = format!("{authority}{path}");
-    // The URL parser does not accept a wildcard, so it is removed or replaced with a name.
+    // The URL parser does not accept wildcards, so a wildcard is removed or replaced with a name before parsing.
     let (parsable, below) = match (without_port.strip_prefix("*."), without_port.strip_prefix('*')) {
         (Some(rest), _) => (rest.to_owned(), Some(true)),
         (None, Some(rest)) => (format!("any{rest}"), Some(false)),
@@ -377,7 +378,7 @@ mod tests {
         pattern(text).allows(method, &Url::parse(url).expect(url))
     }
 
-    /// P6: an unknown method is reported, and error messages show no credentials.
+    /// P6: an unknown method in a pattern is reported, and error messages about patterns show no credentials.
     #[test]
     fn p6_unusual_methods_are_reported_and_credentials_are_hidden() {
         assert_eq!(pattern("GETT,POST https://a.example").unusual_methods().collect::<Vec<_>>(), ["GETT"]);
@@ -387,7 +388,7 @@ mod tests {
         }
     }
 
-    /// P6: patterns match by host, port, method and path, and hosts and ports may be wildcards.
+    /// P6: a pattern matches requests by host, port, method and path. Its host and its port may be wildcards.
     #[test]
     fn p6_patterns_match_method_host_port_and_path() {
         let allowed = [
@@ -427,7 +428,8 @@ mod tests {
         }
     }
 
-    /// P6: a displayed pattern parses to itself, and other texts are refused.
+    /// P6: parsing the displayed form of a pattern returns the same pattern, and texts that are not
+    /// patterns are refused.
     #[test]
     fn p6_patterns_round_trip_and_invalid_texts_are_refused() {
         let texts = [

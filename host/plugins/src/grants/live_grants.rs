@@ -1,5 +1,5 @@
-//! The grants in force for a running call. A revocation during the call takes effect at the next host call (P10, row
-//! 48).
+//! The grants that are in force for a running call. If a grant is revoked during the call, this takes effect at the
+//! next host function that the guest calls (P10, row 48).
 
 use super::Grants;
 use crate::sync::lock;
@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex};
 
 /// Access to the current grants of an agent. The owner of the agent's configuration implements this trait.
 pub trait CurrentGrants: Send + Sync {
-    /// A number that changes whenever any grant may have changed.
+    /// A number that changes each time a grant may have changed.
     fn version(&self) -> u64;
 
     /// The current grants of the plugin. None: nothing is granted to the plugin.
     fn grants(&self, plugin: &str) -> Option<Grants>;
 }
 
-/// The grants at the start of a call, narrowed by every later revocation.
+/// The grants of a running call. Grants that are revoked during the call are removed.
 pub(crate) struct LiveGrants {
     plugin: String,
     current: Option<Arc<dyn CurrentGrants>>,
@@ -22,7 +22,8 @@ pub(crate) struct LiveGrants {
 }
 
 struct NarrowedGrants {
-    /// Version of the current grants at the last comparison. None: they have not been compared yet.
+    /// Version of the agent's current grants when the call's grants were last compared with them. None: they have not
+    /// been compared yet.
     version: Option<u64>,
     grants: Arc<Grants>,
 }
@@ -33,7 +34,8 @@ impl LiveGrants {
         Self { plugin: plugin.to_owned(), current, narrowed }
     }
 
-    /// The grants in force now. A grant that was revoked during the call stays revoked until the call ends.
+    /// The grants that are in force now. A grant that was revoked during the call stays revoked until the call ends,
+    /// even if it is granted again.
     pub(crate) fn now(&self) -> Arc<Grants> {
         let mut last = lock(&self.narrowed);
         if let Some(current) = &self.current {
@@ -44,7 +46,8 @@ impl LiveGrants {
                 if last.grants.http.iter().all(|pattern| granted.http.contains(pattern)) {
                     narrowed.http.clone_from(&last.grants.http);
                 }
-                // The connection pool keeps its connections for as long as the grants are the same object.
+                // If the grants are unchanged, the same object is returned, because the connection pool closes
+                // connections whose grants object no longer exists.
                 if narrowed != *last.grants {
                     last.grants = Arc::new(narrowed);
                 }
@@ -82,7 +85,7 @@ mod tests {
         Grants { trees, key_value: Some(5), ..Grants::default() }
     }
 
-    // Row 48: a revocation takes effect at once; a grant that is restored later applies only to the next call.
+    // Row 48: a revocation takes effect immediately. A grant that is restored later applies only to later calls.
     #[test]
     fn row_48_revocation_lasts_for_the_rest_of_the_call() {
         let agent = Arc::new(Agent { version: AtomicU64::new(0), grants: Mutex::new(tree(Access::ReadWrite)) });

@@ -16,7 +16,7 @@ const NAME_LENGTH: usize = 64;
 /// Maximum number of names in each list of a manifest.
 const ASKED_NAMES: usize = 256;
 
-/// A plugin's description of itself and of its needs.
+/// The manifest of a plugin, in which the plugin describes itself and what it needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Name of the plugin: 1 to 64 letters, digits, `_`, `-` or `.`.
@@ -39,7 +39,7 @@ pub struct Manifest {
 pub struct Canary {
     /// Name of the tool to call.
     pub tool: String,
-    /// JSON arguments of the call. Default: an empty object.
+    /// JSON arguments of the call. The default is an empty object.
     #[serde(default = "no_arguments")]
     pub arguments: Value,
 }
@@ -74,7 +74,7 @@ pub struct Asks {
     /// Types of the service events that the plugin's tools ask the host to send when they return `pending`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<String>,
-    /// Whether the plugin reads media of the conversation, which it identifies by their digests.
+    /// Whether the plugin reads media items of the conversation, which it identifies by their digests.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub media: bool,
 }
@@ -105,10 +105,10 @@ pub enum ManifestError {
         path: PathBuf,
         /// Line of the problem, counted from 1.
         line: usize,
-        /// Explains which key is invalid and which values are allowed.
+        /// Error message that names the invalid key and the allowed values.
         reason: String,
     },
-    /// The file that should get a manifest is not a component.
+    /// The file into which the manifest should be written is not a component.
     #[error("the manifest cannot be written into the file: {0}")]
     Component(#[from] crate::binary::scan::NotAComponent),
 }
@@ -146,9 +146,9 @@ impl Manifest {
         })
     }
 
-    /// Parses the component's manifest section. Unknown keys are ignored, and missing keys ask for nothing. A section
-    /// that is not JSON is refused, because the component must not be treated as one without a manifest, to which all
-    /// grants apply.
+    /// Parses the component's manifest section. Unknown keys are ignored, and a missing key asks for nothing. A section
+    /// that is not JSON is refused: if it were ignored, the component would count as one without a manifest, to which
+    /// all configured grants apply.
     pub(crate) fn from_section(section: &[u8]) -> Result<Self, ManifestError> {
         let problem = |reason: String| ManifestError::Section { reason };
         if section.len() > MANIFEST_BYTES {
@@ -181,10 +181,10 @@ impl Manifest {
     }
 }
 
-/// Returns the component with this manifest. Replaces an existing manifest. Reads only the headers of the outermost
-/// sections.
+/// Returns a copy of the component that contains this manifest instead of an existing one. Reads only the headers of
+/// the outermost sections.
 pub fn with_manifest(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, ManifestError> {
-    // A WIT package has the header of a component but is not one.
+    // A WIT package also has the header of a component, but it is not a component.
     interfaces(component)?;
     let json = serde_json::to_vec(manifest).map_err(|error| ManifestError::Section { reason: error.to_string() })?;
     let mut bytes = component[..HEADER_BYTES].to_vec();
@@ -200,7 +200,8 @@ pub fn with_manifest(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, M
     Ok(bytes)
 }
 
-/// A name for a plugin without a manifest: the file's stem, with invalid characters replaced.
+/// The name for a plugin without a manifest: the name of its file without the extension, in which invalid characters
+/// are replaced.
 pub(crate) fn name_of_stem(stem: &str) -> String {
     let name: String = stem
         .chars()
@@ -238,7 +239,7 @@ struct PluginToml {
     _build: serde::de::IgnoredAny,
 }
 
-/// The rule that the name breaks, or None if the name is valid.
+/// The rule that the plugin name violates, or None if the name is valid.
 fn broken_rule(name: &str) -> Option<&'static str> {
     match name {
         HOST => Some(HOST_RULE),
@@ -257,7 +258,7 @@ fn names(list: &Value) -> Vec<String> {
     names.take(ASKED_NAMES).map(str::to_owned).collect()
 }
 
-/// Drops event types that cannot be granted.
+/// Removes event types that cannot be granted.
 fn event_types(list: &Value) -> Vec<String> {
     names(list).into_iter().filter(|event_type| ServiceEventType::parse(event_type).is_ok()).collect()
 }
@@ -304,7 +305,7 @@ mod tests {
         assert_eq!(read(json).expect("a manifest").asks, asks);
         assert!(read("{").is_err());
         assert!(read(r#"{"name": "../x"}"#).is_err());
-        // P4: a plugin cannot use the host's name, and a name cannot form a path.
+        // P4: a plugin cannot have the name of the host, or a name that could be used as a path.
         for (name, rule) in [("host", "the host itself"), ("..", "only of dots"), (".", "only of dots")] {
             let error = read(&format!(r#"{{"name": "{name}"}}"#)).expect_err(name).to_string();
             assert!(error.contains(rule) && error.contains("change the name"), "{error}");

@@ -1,12 +1,12 @@
-//! Finds the needs of a manifest that the grants meet only in part (P6).
+//! Finds the needs of a manifest that the grants cover only in part (P6).
 
 use super::manifest::{Access, Manifest};
 use super::{GrantAdvice, Grants, Need, files_advice, http_denied, http_pattern, model_denied};
 
-/// A need that the grants meet only in part.
+/// A need that the grants cover only in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartialGrant {
-    /// The need as written in the manifest.
+    /// The need as it is written in the manifest.
     pub need: Need,
     /// Description for users, for example `reading and writing files`.
     pub thing: String,
@@ -16,7 +16,7 @@ pub struct PartialGrant {
     pub advice: GrantAdvice,
 }
 
-/// The partly granted needs of a manifest. Only files, requests and model tokens can be granted in part.
+/// The needs of a manifest that are granted only in part. This is possible only for files, requests and model tokens.
 pub(crate) fn partial_grants(manifest: Option<&Manifest>, grants: &Grants) -> Vec<PartialGrant> {
     let Some(manifest) = manifest else { return Vec::new() };
     let (plugin, asks) = (manifest.name.as_str(), &manifest.asks);
@@ -64,7 +64,7 @@ mod tests {
         parts(Asks { http: vec![asked.to_owned()], ..Asks::default() }, &Grants { http, ..Grants::default() })
     }
 
-    // P6: a grant that overlaps with a need does not meet the whole need.
+    // P6: a grant that covers only a part of a need does not count as granting the whole need.
     #[test]
     fn p6_partial_grants_exclude_needs_met_in_full_or_not_at_all() {
         let nothing = Vec::<String>::new();

@@ -1,5 +1,5 @@
-//! The grants that an open turn stores, without values, so that they survive a restart (P10). Stored grants are not
-//! trusted: they narrow the current grants and never add to them (P14).
+//! The grants that an open turn stores, without values, so that they are still known after a restart (P10). Stored
+//! grants are not trusted: they can only narrow the current grants (P14).
 
 use super::manifest::Access;
 use super::secret::Secret;
@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 /// Maximum number of patterns that are read from stored grants.
 const MAX_PATTERNS: usize = 1_000;
 
-/// The grants of a plugin when the turn began. For variables, configuration values and secrets, only the names are
-/// stored.
+/// The grants that a plugin had when the turn began. For variables, configuration values and secrets, only the names
+/// are stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PinnedGrants {
@@ -26,7 +26,7 @@ pub struct PinnedGrants {
     /// Request patterns in their text form.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     http: Vec<String>,
-    /// One text for each secret, which contains its name, header and hosts.
+    /// One text for each secret. The text contains the secret's name, header and hosts, but not its value.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     secrets: BTreeSet<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,7 +39,8 @@ pub struct PinnedGrants {
     media: bool,
 }
 
-/// A tree that was granted. The host never opens this path; it only compares it with the trees in the configuration.
+/// A directory tree that was granted. The host never opens the stored path, and only compares it with the trees
+/// in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct PinnedTree {
     host: PathBuf,
@@ -48,7 +49,7 @@ struct PinnedTree {
 }
 
 impl Grants {
-    /// The grants in the form that a turn stores.
+    /// Converts grants to the form that a turn stores.
     pub fn pinned(&self) -> PinnedGrants {
         let Grants { trees, env, config, http, secrets, key_value, model_tokens, events, media } = self;
         let pinned_tree =
@@ -77,7 +78,7 @@ impl PinnedGrants {
             let values = values.iter().filter(|(name, _)| names.contains(*name));
             values.map(|(name, value)| (name.clone(), value.clone())).collect()
         };
-        // A pattern that no longer parses grants nothing.
+        // A stored text that is no longer a valid pattern grants nothing.
         let patterns: Vec<_> = self.http.iter().take(MAX_PATTERNS).filter_map(|pattern| pattern.parse().ok()).collect();
         Grants {
             trees: trees.iter().filter_map(|tree| self.narrowing_tree(tree)).collect(),
@@ -106,7 +107,7 @@ fn is_contained(current: &Path, pinned: &Path) -> bool {
     is_within(current, pinned) || std::fs::canonicalize(current).is_ok_and(|resolved| is_within(&resolved, pinned))
 }
 
-/// Identifies a secret by its name, header and hosts, without its value.
+/// A text that identifies a secret by its name, header and hosts, and does not contain its value.
 fn secret_key(secret: &Secret) -> String {
     let hosts: Vec<String> = secret.hosts().iter().map(ToString::to_string).collect();
     format!("{} in {} to {}", secret.name(), secret.header(), hosts.join(", "))
@@ -147,7 +148,8 @@ mod tests {
             .expect("the grants are read back")
     }
 
-    // P10: after a restart, only grants that are both pinned and current apply. P7: no value is stored.
+    // P10: after a restart, only grants that are both stored with the turn and in the current configuration apply. P7:
+    // the stored grants contain no values.
     #[test]
     fn p10_pinned_grants_are_narrowed_by_current_grants() {
         let begun = all("first-value");

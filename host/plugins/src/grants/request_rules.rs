@@ -1,23 +1,23 @@
-//! Refuses HTTP requests that a server could interpret differently from the host (row 43). Such a request could use a
-//! path or method that is not granted.
+//! Refuses HTTP requests that a server could interpret differently from the host (row 43). With such a request, a
+//! plugin could use a path or method that is not granted.
 
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use url::Url;
 
-/// Methods that are never sent, because they echo the request's headers or open a tunnel.
+/// Methods that the host never sends, because the server would return the request's headers or open a tunnel.
 const FORBIDDEN_METHODS: [&str; 3] = ["CONNECT", "TRACE", "TRACK"];
 
 /// Methods whose requests have no body.
 const METHODS_WITHOUT_BODY: [&str; 2] = ["GET", "HEAD"];
 
-/// Headers that apply to one connection only. The next hop removes these headers, and also the further headers that
-/// `connection` names.
+/// Headers that apply only to one connection. The next proxy or server removes them, and also the headers that the
+/// header `connection` names.
 const CONNECTION_HEADERS: [&str; 8] =
     ["connection", "expect", "http2-settings", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 
-/// Headers in which a proxy describes the original request. A server that trusts these headers handles a different
-/// request.
+/// Headers in which a proxy describes the original request. A server that trusts these headers would handle a different
+/// request from the one that the host has checked.
 const PROXY_HEADERS: [&str; 26] = [
     "base-url",
     "cf-connecting-ip",
@@ -51,23 +51,23 @@ const PROXY_HEADERS: [&str; 26] = [
 const PROXY_HEADER_PREFIXES: [&str; 6] =
     ["proxy-", "x-envoy-", "x-forwarded", "x-middleware-", "x-original-", "x-rewrite-"];
 
-/// Headers that must not occur twice, because servers disagree about which of the two values applies.
+/// Headers that a request must not contain twice, because servers disagree about which of the two values applies.
 const UNREPEATABLE_HEADERS: [hyper::header::HeaderName; 4] = [AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST];
 
-/// Characters that some servers interpret as `.`, `/`, `\`, `%` or `;`.
+/// Non-ASCII characters that some servers interpret as `.`, `/`, `\`, `%` or `;`.
 const LOOK_ALIKES: [char; 23] = [
     '\u{037e}', '\u{2024}', '\u{2025}', '\u{2026}', '\u{2044}', '\u{2215}', '\u{2216}', '\u{29f5}', '\u{29f8}',
     '\u{29f9}', '\u{3002}', '\u{fe19}', '\u{fe30}', '\u{fe52}', '\u{fe54}', '\u{fe68}', '\u{fe6a}', '\u{ff05}',
     '\u{ff0e}', '\u{ff0f}', '\u{ff1b}', '\u{ff3c}', '\u{ff61}',
 ];
 
-/// Invisible characters that some servers remove.
+/// Invisible characters that some servers remove from a path.
 const INVISIBLE: [char; 10] = [
     '\u{ad}', '\u{180e}', '\u{200b}', '\u{200c}', '\u{200d}', '\u{200e}', '\u{200f}', '\u{2060}', '\u{2061}',
     '\u{feff}',
 ];
 
-/// Whether a body that has not been read yet can be empty.
+/// What is known about the size of a request body that has not been read yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodySize {
     /// The body has at least one byte.
@@ -81,7 +81,7 @@ pub(crate) fn has_body(method: &str) -> bool {
     !METHODS_WITHOUT_BODY.contains(&method)
 }
 
-/// The reason to refuse a request regardless of the grants. None: the request is acceptable.
+/// The reason why a request is refused, whatever is granted. None: the request may be sent if it is granted.
 pub(crate) fn reason_to_refuse(method: &str, headers: &HeaderMap, body: BodySize) -> Option<String> {
     if FORBIDDEN_METHODS.contains(&method) || !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
         return Some(format!("plugins cannot send the method {method:?}"));
@@ -110,7 +110,8 @@ pub(crate) fn reason_to_refuse(method: &str, headers: &HeaderMap, body: BodySize
     None
 }
 
-/// The part of a request that names a second path, which a grant for one path does not cover (RFC 4918, section 9.8).
+/// Describes the part of a request that names a second path (RFC 4918, section 9.8), because a grant for one path does
+/// not cover a second one. None: the request has only one path.
 pub(crate) fn second_path(method: &str, headers: &HeaderMap) -> Option<String> {
     if matches!(method, "COPY" | "MOVE") {
         return Some(format!("a {method} request has a second path"));
@@ -121,7 +122,8 @@ pub(crate) fn second_path(method: &str, headers: &HeaderMap) -> Option<String> {
     Some(format!("the header `{name}` names a second path"))
 }
 
-/// The part of a request that could make a server handle it as a request with a different method.
+/// Describes the part of a request that could make a server handle the request with a different method. None: the
+/// request has no such part.
 pub(crate) fn method_override(url: &Url, headers: &HeaderMap) -> Option<String> {
     if let Some(name) = headers.keys().find(|name| names_method(name.as_str())) {
         return Some(format!("the header `{name}` could override the method"));
@@ -131,8 +133,8 @@ pub(crate) fn method_override(url: &Url, headers: &HeaderMap) -> Option<String> 
     Some(format!("the query parameter `{}` could override the method", crate::text::clean(&field, 64)))
 }
 
-/// Whether a server could use a header or form field with this name as the method. PHP replaces `.`, `[` and spaces
-/// with `_` and ends a name at a NUL byte. Rack removes brackets.
+/// Whether a server could read the request's method from a header or form field with this name. PHP replaces `.`, `[`
+/// and spaces with `_` and ends a name at a NUL byte. Rack removes brackets.
 pub(crate) fn names_method(name: &str) -> bool {
     let plain = plain_name(name.split('\0').next().unwrap_or_default());
     let core = plain.trim_matches('-');
@@ -144,15 +146,15 @@ fn is_override(plain: &str) -> bool {
     is_method || plain.contains("method-override") || matches!(plain, "http-method" | "httpmethod" | "http-verb")
 }
 
-/// Replaces every special character with `-`, because servers that pass headers as CGI variables do not distinguish
-/// them.
+/// Replaces each special character with `-`, because servers that pass headers as CGI variables do not distinguish
+/// special characters.
 fn plain_name(name: &str) -> String {
     let plain = |character: char| if character.is_ascii_alphanumeric() { character.to_ascii_lowercase() } else { '-' };
     name.chars().map(plain).collect()
 }
 
-/// The reason why servers could interpret a path differently. None: the path is unambiguous. `path` comes from a parsed
-/// URL, so it has no literal `.` or `..` segments.
+/// The reason why servers could interpret a path differently from the host. None: the path is unambiguous. `path` comes
+/// from a parsed URL, so it has no literal `.` or `..` segments.
 pub(crate) fn ambiguous_path(path: &str) -> Option<&'static str> {
     let bytes = path.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());
@@ -199,7 +201,7 @@ mod tests {
     use super::*;
     use hyper::header::{HeaderName, HeaderValue};
 
-    /// Row 43: also checks that unambiguous paths are accepted.
+    /// Row 43: ambiguous paths are refused, and unambiguous paths are accepted.
     #[test]
     fn row_43_ambiguous_paths_are_refused() {
         let refused = [
@@ -267,7 +269,8 @@ mod tests {
         headers
     }
 
-    /// Row 43: covers proxy headers, connection headers, bodies of GET requests, repeated headers and unusual methods.
+    /// Row 43: requests with proxy headers, connection headers, repeated headers or unusual methods, and GET requests
+    /// with a body, are refused.
     #[test]
     fn row_43_unsafe_requests_are_refused_regardless_of_grants() {
         let refused = |method: &str, pairs: &[(&str, &str)]| {
@@ -306,7 +309,7 @@ mod tests {
         assert!(!refused("GET", &[("content-length", "0"), ("accept", "a/b"), ("accept", "c/d"), ("x-key", "y")]));
     }
 
-    /// Row 43: a grant for one path does not cover a second path in a header.
+    /// Row 43: a grant for one path does not allow a request whose headers name a second path.
     #[test]
     fn row_43_second_paths_are_detected() {
         for (method, name) in
@@ -317,7 +320,7 @@ mod tests {
         assert_eq!(second_path("PUT", &headers(&[("accept", "/admin")])), None);
     }
 
-    /// Row 43: the method can be overridden in a header or in the query.
+    /// Row 43: a header or a query parameter that could override the method is recognised.
     #[test]
     fn row_43_method_overrides_are_detected() {
         let found = |url: &str, pairs: &[(&str, &str)]| {

@@ -1,5 +1,5 @@
-//! Finds the grants that were revoked from a plugin, so that the user is asked to restore only revoked grants (P10, row
-//! 48).
+//! Finds the grants that were revoked from a plugin, so that the user is asked only whether to restore these grants
+//! (P10, row 48).
 
 use super::{Grants, http_pattern, intersect_trees};
 
@@ -26,7 +26,7 @@ impl Grants {
         }
     }
 
-    /// The grants of `self` without the kinds of grants that `others` also has.
+    /// The grants in `self` of those kinds of which `others` contains no grant.
     #[must_use]
     pub fn without_kinds_of(self, others: &Grants) -> Grants {
         let mut remaining = self;
@@ -53,7 +53,7 @@ impl Grants {
 }
 
 impl http_pattern::HttpPattern {
-    /// The parts of this pattern that `patterns` grant.
+    /// The parts of this pattern that the patterns in `patterns` grant.
     pub fn narrowed_to(&self, patterns: &[http_pattern::HttpPattern]) -> Vec<http_pattern::HttpPattern> {
         http_pattern::within(patterns, std::slice::from_ref(self))
     }

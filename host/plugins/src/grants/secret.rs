@@ -1,5 +1,5 @@
-//! Secrets: the host adds them to requests to their hosts and removes them from every response (P7). Guests never
-//! see secrets.
+//! Secrets. The host adds a secret to requests that plugins send to the secret's hosts, and removes it from every
+//! response (P7). Guests never see secrets.
 
 use super::http_pattern::HttpPattern;
 use agent_core::redaction::Redaction;
@@ -7,19 +7,21 @@ use hyper::header::{HeaderName, HeaderValue};
 use std::fmt;
 use url::Url;
 
-/// Minimum size of a secret, in bytes. A shorter value occurs in ordinary text by chance, so it could not be redacted.
+/// Minimum size of a secret, in bytes. A shorter value could occur in ordinary text by chance, so removing it would
+/// damage the text.
 const MIN_BYTES: usize = 8;
 /// Maximum size of a secret, in bytes.
 const MAX_BYTES: usize = 8 * 1024;
 
-/// A credential with its header and hosts. The value is never shown: `Debug` prints only the name.
+/// A credential, the header that contains it, and the hosts that may receive it. The credential's value is never shown:
+/// `Debug` prints only the name.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
     name: String,
     value: String,
     hosts: Vec<HttpPattern>,
     header: HeaderName,
-    /// Value of the header, which contains the secret.
+    /// Complete value of the header, including the secret.
     filled: HeaderValue,
 }
 
@@ -40,16 +42,16 @@ pub struct SecretTemplate {
 /// The error for a secret that cannot be used. Messages never contain the value of the secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
-    /// The value is too short or too long. Contains the size of the value in bytes.
+    /// The value is too short or too long. The number is the size of the value in bytes.
     #[error("it has {0} bytes; a secret must have {MIN_BYTES} to {MAX_BYTES}")]
     Length(usize),
-    /// The value is not a valid header value.
+    /// The secret contains characters that are not allowed in a header value.
     #[error("it contains characters that are not allowed in a header")]
     Value,
     /// The header's name is invalid or reserved for the host.
     #[error("`{0}` is not the name of a header that may contain a secret")]
     Header(String),
-    /// The format has no `{}`.
+    /// The configured value of the header has no `{}`.
     #[error("`{0}` has no `{{}}` in place of the secret")]
     Format(String),
     /// A host is not a valid pattern.
@@ -61,7 +63,7 @@ pub enum SecretError {
 }
 
 impl Secret {
-    /// Combines a template with the value of the secret. Removes white space around the value.
+    /// Combines the configuration of a secret with its value. Removes white space around the value.
     pub fn new(template: SecretTemplate, value: &str) -> Result<Self, SecretError> {
         let SecretTemplate { name, hosts, header, format } = template;
         let value = value.trim().to_owned();
@@ -106,7 +108,7 @@ impl Secret {
         self.hosts.iter().any(|host| host.allows(method, url))
     }
 
-    /// The header's name with its complete value.
+    /// The name and the complete value of the header.
     pub(crate) fn filled(&self) -> (HeaderName, HeaderValue) {
         (self.header.clone(), self.filled.clone())
     }
@@ -118,26 +120,27 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// All secrets of an agent, and the servers that may receive them. The host removes the secrets from every response of
-/// these servers to any plugin (row 41).
+/// All secrets of an agent, and the servers that may receive them. The host removes the secrets from every response
+/// that any plugin receives from these servers (row 41).
 #[derive(Clone, Debug, Default)]
 pub struct KnownSecrets {
     redaction: Redaction,
     /// Hosts that may receive a secret.
     hosts: Vec<HttpPattern>,
-    /// Hosts that receive secrets from agent-host itself and not in the requests of plugins, for example a
+    /// Hosts that receive secrets from agent-host itself instead of in the requests of plugins, for example a
     /// model provider.
     given_to: Vec<String>,
-    /// Whether a secret may reach any server, for example because a program knows the secret.
+    /// Whether any server may know a secret, for example because a program received the secret and may have
+    /// forwarded it.
     anywhere: bool,
 }
 
-/// A server or program that receives a secret from agent-host itself and not in the request of a plugin.
+/// A server or program that receives a secret from agent-host itself instead of in the request of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretHolder {
-    /// Servers on this host, written as a name or an address in a URL.
+    /// All servers on this host, whose name or address is written as in a URL.
     Host(String),
-    /// A program, or another holder that may forward the secret to any server.
+    /// A program or another receiver that may forward the secret to any server.
     Anyone,
 }
 
@@ -150,7 +153,7 @@ impl KnownSecrets {
         Self { redaction, hosts, ..Self::default() }
     }
 
-    /// Adds further secret texts and their holder.
+    /// Adds further secret texts, and the server or program that receives them.
     #[must_use]
     pub fn with(&self, redaction: &Redaction, given_to: &SecretHolder) -> Self {
         if redaction.is_empty() {
@@ -174,7 +177,7 @@ impl KnownSecrets {
         combined
     }
 
-    /// The redaction that removes the secrets from text.
+    /// The object that removes the secrets from texts.
     pub fn redaction(&self) -> &Redaction {
         &self.redaction
     }
@@ -209,7 +212,7 @@ mod tests {
         assert_eq!(format!("{secret:?} {:?}", secret.filled().1), "Secret(TOKEN) Sensitive");
     }
 
-    /// P7: the error for an unusable secret explains the reason without the value.
+    /// P7: the error for an unusable secret explains the reason and does not contain the secret's value.
     #[test]
     fn p7_errors_never_contain_the_secret() {
         let error = |template, value| Secret::new(template, value).expect_err("refused").to_string();
@@ -228,7 +231,7 @@ mod tests {
         }
     }
 
-    /// P7, row 41: a server that knows a secret for one path knows it for every path.
+    /// P7, row 41: a server that may receive a secret on one path counts as knowing the secret on every path.
     #[test]
     fn row_41_server_knows_secrets_sent_to_its_host() {
         let secret = Secret::new(template(&["a.example/v1/"], "X-Key", "{}"), "abcabcabd").expect("a secret");

@@ -10,7 +10,7 @@ use agent_core::limits::DefaultLimit::{Is, Off, Words};
 use agent_core::limits::LimitRow;
 use std::time::Duration;
 
-/// Units of fuel of a call if `fuel` is `true` in the configuration.
+/// The fuel limit of a call if `fuel` is `true` in the configuration.
 pub const FUEL: u64 = 500_000_000;
 
 const KIB: usize = 1024;
@@ -18,19 +18,19 @@ const KIB: usize = 1024;
 /// The limits of one call. [`CALL_LIMITS`] contains their defaults and maximum values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallLimits {
-    /// Maximum wall time of a tool call, including the time in host calls.
+    /// Maximum wall time of a tool call, including the time that host functions take.
     pub tool_time: Duration,
     /// Maximum wall time of a context builder's call.
     pub builder_time: Duration,
     /// Maximum wall time of a call to an output validator or media policy.
     pub pure_time: Duration,
-    /// Maximum processor time of a call. None: the call's maximum wall time applies.
+    /// Maximum processor time of a call. None: the processor time is limited only by the call's maximum wall time.
     pub cpu_time: Option<Duration>,
     /// Maximum total size of all memories of a call, in bytes.
     pub memory: usize,
     /// Maximum fuel of a call: about one unit for each instruction. The same work uses the same fuel on every machine.
-    /// None: fuel is not counted. Counting needs separately compiled code, which runs slightly slower. The host
-    /// compiles this code from the component in the plugin store when it first needs the code.
+    /// None: fuel is not counted. Fuel is counted by separately compiled code, which runs slightly slower. The host
+    /// compiles this code from the component in the plugin store when it first needs it.
     pub fuel: Option<u64>,
     /// Maximum number of core instances that a component may create.
     pub core_instances: usize,
@@ -61,14 +61,14 @@ pub struct CallLimits {
     pub error: usize,
     /// Maximum number of HTTP requests of a call.
     pub requests: usize,
-    /// Maximum number of HTTP requests per minute of one agent's plugin.
+    /// Maximum number of HTTP requests per minute of one plugin of one agent.
     pub requests_per_minute: usize,
     /// Maximum size of a request's body, in bytes.
     pub request_body: usize,
     /// Maximum size of a response's body, in bytes.
     pub response_body: usize,
-    /// Maximum duration of one request, from its start to the last byte of its response. The end of the call also ends
-    /// the request.
+    /// Maximum duration of one HTTP request, from its start to the last byte of its response. When the call ends, its
+    /// requests also end.
     pub request_time: Duration,
     /// Maximum size of the host's responses that are stored with the call, in bytes. 0: no responses are stored.
     pub recorded: usize,
@@ -80,8 +80,8 @@ pub struct CallLimits {
 
 type Row = LimitRow<CallLimits>;
 
-/// Makes a row of the list from a key, a default, bounds, a meaning, an example, and the functions that read and write
-/// the field.
+/// Makes a row of [`CALL_LIMITS`] from a key, a default, bounds, a meaning, an example, and the functions that read and
+/// write the field.
 macro_rules! row {
     ($key:literal, $default:expr, $least:literal..=$most:expr, $meaning:literal, $example:literal, $get:expr, $set:expr) => {
         Row {
@@ -97,7 +97,7 @@ macro_rules! row {
     };
 }
 
-/// Makes a row whose field is a number of bytes or a count.
+/// Makes a row of [`CALL_LIMITS`] whose field is a number of bytes or a count.
 macro_rules! sized {
     ($key:literal, $default:literal, $least:literal..=$most:expr, $meaning:literal, $example:literal, $field:ident * $unit:expr) => {
         row!(
@@ -112,7 +112,7 @@ macro_rules! sized {
     };
 }
 
-/// Makes a row whose field is a duration, configured in milliseconds.
+/// Makes a row of [`CALL_LIMITS`] whose field is a duration. The duration is configured in milliseconds.
 macro_rules! timed {
     ($key:literal, $default:literal, $most:literal, $meaning:literal, $example:literal, $field:ident) => {
         row!(
@@ -366,14 +366,14 @@ impl CallLimits {
         tree_entries: 0,
     };
 
-    /// Lowers every limit to the maximum of its row.
+    /// Lowers each limit that exceeds the maximum in its row of [`CALL_LIMITS`] to that maximum.
     pub(crate) fn bounded(mut self) -> Self {
         CALL_LIMITS.iter().for_each(|row| row.bound(&mut self));
         self
     }
 
-    /// Raises the limits on memory and instances to their maximum, to inspect a component before an agent's limits are
-    /// known.
+    /// Raises the limits on memory and instances to their maximum values. These limits are used to inspect a component
+    /// before an agent's limits are known.
     pub(crate) fn with_maximum_memory(self) -> Self {
         Self {
             memory: MAX_MEMORY,
@@ -403,7 +403,7 @@ impl CallLimits {
 mod tests {
     use super::*;
 
-    // Every default must also be within its bounds.
+    // Each default must be the value in the specification and must be within its bounds.
     #[test]
     fn each_row_reads_and_writes_one_field() {
         for row in &CALL_LIMITS {
@@ -428,7 +428,7 @@ mod tests {
         }
     }
 
-    // The expected values come from the specification's table of limits.
+    // The expected values are those in the table of limits in the specification.
     #[test]
     fn defaults_match_the_documented_table() {
         let limits = CallLimits::default();

@@ -5,12 +5,12 @@ use agent_core::limits::DefaultLimit::Is;
 use agent_core::limits::LimitRow;
 use std::time::Duration;
 
-/// One mebibyte.
+/// The number of bytes in one mebibyte.
 pub(crate) const MIB: usize = 1024 * KIB;
 const KIB: usize = 1024;
 
-/// Largest value that `memory_mib` can have, in bytes. The instance pool reserves this much address space in every
-/// slot.
+/// Largest value that `memory_mib` can have, converted to bytes. The instance pool reserves this amount of address
+/// space in every slot.
 pub(crate) const MAX_MEMORY: usize = 256 * MIB;
 pub(crate) const MAX_CORE_INSTANCES: usize = 256;
 pub(crate) const MAX_TABLES: usize = 64;
@@ -19,8 +19,8 @@ pub(crate) const MAX_MEMORIES: usize = 16;
 /// operating system may count as used.
 pub(crate) const MAX_TABLE_ELEMENTS: usize = 20_000;
 
-/// Maximum number of output validators and media policies that run at once. Each call to one of them takes
-/// only microseconds.
+/// Maximum number of output validators and media policies that run at once. A small number is enough, because each of
+/// these calls takes only microseconds.
 pub(crate) const MAX_PURE_CALLS: usize = 16;
 /// Maximum number of instances that run at once to check the types of a component or to read its tool definitions.
 pub(crate) const MAX_LOADING_INSTANCES: usize = 4;
@@ -29,8 +29,8 @@ pub(crate) const MAX_LOADING_INSTANCES: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostLimits {
     /// Maximum total size of all guests' memories, in bytes. Each call reserves its own memory limit when it starts.
-    /// One eighth is reserved for output validators and media policies, and one eighth for loading, so that
-    /// long-running tools cannot block them.
+    /// One eighth of the total is reserved for output validators and media policies, and one eighth for loading
+    /// components, so that long-running tools cannot block them.
     pub guest_memory: usize,
     /// Maximum number of calls to tools and context builders that may run at once.
     pub concurrent_calls: usize,
@@ -45,8 +45,8 @@ pub struct HostLimits {
     pub epoch_tick: Duration,
     /// Maximum size of a component, in bytes.
     pub component: u64,
-    /// Maximum time for compiling one component. The same time is added for each 10 MiB of its size. The limit applies
-    /// to the processor time of all threads if a child process compiles, and to the wall time otherwise.
+    /// Maximum time for compiling one component. The same time is added for each 10 MiB of the component's size. The
+    /// limit applies to the processor time of all threads if a child process compiles, and to the wall time otherwise.
     pub compile_time: Duration,
     /// Maximum nesting depth of components, modules and types.
     pub component_nesting: usize,
@@ -218,7 +218,7 @@ pub const HOST_LIMITS: [Row; 14] = [
     },
 ];
 
-/// Minimum difference between `async_stack` and `wasm_stack`, in KiB. Host functions need this stack space.
+/// Minimum difference between `async_stack` and `wasm_stack`, in KiB. Host functions need this amount of stack.
 pub const HOST_STACK_KIB: u64 = 512;
 
 impl Default for HostLimits {
@@ -248,7 +248,7 @@ impl Default for HostLimits {
 mod tests {
     use super::*;
 
-    // Every default must also be within its bounds.
+    // Each default must be the value in the specification and must be within its bounds.
     #[test]
     fn each_row_reads_and_writes_one_field() {
         let mut shown = Vec::new();
@@ -270,7 +270,7 @@ mod tests {
                 );
             }
         }
-        // The expected values come from the specification's table of limits.
+        // The expected values are those in the table of limits in the specification.
         let table = "guest_memory_mib 2048, concurrent_calls 64, queue 256, wasm_stack_kib 512, async_stack_kib 2048, \
             epoch_tick_ms 10, component_mib 32, compile_ms 20000, component_nesting 100, component_types 100000, \
             component_interfaces 1000, compiled_ratio 64, compiled_mib 512, cache_mib 4096";

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// A limit that a guest reached, with its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// Maximum wall time of the call, including the time in host calls.
+    /// Maximum wall time of the call, including the time that host functions take.
     WallTime(Duration),
     /// Maximum processor time of the call.
     CpuTime(Duration),
@@ -23,7 +23,7 @@ pub enum Limit {
     Tables(usize),
     /// Maximum number of memories.
     Memories(usize),
-    /// Size of the guest's stack, in bytes. The guest's recursion exceeded this size.
+    /// Size of the guest's stack, in bytes. The guest needed more stack, usually because of deep recursion.
     Stack(usize),
     /// Maximum number of resource handles that may be open at once.
     Handles(usize),
@@ -41,7 +41,8 @@ pub enum Limit {
     State(usize),
     /// Maximum number of HTTP requests of one call.
     Requests(usize),
-    /// Maximum number of HTTP requests per minute, and the time until the next request is allowed.
+    /// Maximum number of HTTP requests per minute of one plugin of one agent, and the time until the next request
+    /// is allowed.
     RequestsPerMinute(usize, Duration),
     /// Maximum size of a request's body, in bytes.
     RequestBody(usize),
@@ -100,7 +101,7 @@ impl fmt::Display for Limit {
 }
 
 impl Limit {
-    /// Whether the limit concerns HTTP requests.
+    /// Whether this is a limit on HTTP requests.
     pub(crate) fn is_request_limit(self) -> bool {
         matches!(
             self,
@@ -113,7 +114,7 @@ impl Limit {
         )
     }
 
-    /// Whether the limit concerns memory, tables or instances. An agent's configuration may raise these limits.
+    /// Whether this is a limit on memory, tables or instances. An agent's configuration may raise these limits.
     pub(crate) fn is_memory_limit(self) -> bool {
         matches!(
             self,
@@ -122,7 +123,7 @@ impl Limit {
     }
 }
 
-/// A number of bytes, displayed in the largest unit that gives a whole number.
+/// A number of bytes. It is displayed in the largest unit in which it is a whole number.
 struct Bytes(usize);
 
 impl fmt::Display for Bytes {

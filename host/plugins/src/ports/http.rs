@@ -23,13 +23,13 @@ pub struct HttpPortRequest {
     pub url: String,
     /// Headers, with names in lower case. Headers whose values are not text are omitted.
     pub headers: Vec<(String, String)>,
-    /// Digest of the headers that the guest itself set, without trace headers.
+    /// Digest of the headers that the guest itself set. The trace headers that the host adds are not part of it.
     pub own_headers: Digest,
     /// Complete body of the request.
     pub body: Vec<u8>,
 }
 
-/// The response to a request.
+/// The response to the HTTP request of a guest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HttpPortResponse {
     /// Status code from 100 to 599.
@@ -42,7 +42,7 @@ pub struct HttpPortResponse {
     pub ending: BodyCompleteness,
 }
 
-/// Whether a response ends normally.
+/// Whether the body of a response is complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BodyCompleteness {
     /// The response is complete.
@@ -58,7 +58,7 @@ pub enum BodyCompleteness {
 pub enum HttpRefusal {
     /// No grant allows the request.
     Denied,
-    /// The server's address is not public, and no grant allows it.
+    /// The server's address is not public, and no grant allows requests to this address.
     AddressDenied,
     /// The host name has no address.
     NoSuchName,

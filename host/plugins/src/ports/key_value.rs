@@ -8,7 +8,7 @@ pub trait KeyValuePort: Send + Sync {
     /// Returns the value of a key, or None if the key has no value.
     async fn get(&self, space: &KeyValueBucket, key: &str) -> Result<Option<Vec<u8>>, PortError>;
 
-    /// Creates or replaces the value of a key.
+    /// Sets the value of a key, whether or not the key already has a value.
     async fn set(&self, space: &KeyValueBucket, key: &str, value: Vec<u8>) -> Result<(), PortError>;
 
     /// Removes the value of a key, if the key has one.
@@ -21,11 +21,12 @@ pub trait KeyValuePort: Send + Sync {
     /// the first key.
     async fn keys(&self, space: &KeyValueBucket, after: &str, limit: usize) -> Result<Vec<String>, PortError>;
 
-    /// Adds to a number that is stored as decimal digits and returns the sum. A missing number counts as 0.
+    /// Adds `delta` to the number that is stored as decimal digits under a key, and returns the sum. If the key has no
+    /// value, the number counts as 0.
     async fn increment(&self, space: &KeyValueBucket, key: &str, delta: i64) -> Result<i64, PortError>;
 
-    /// Sets the value if the stored value equals `expected`. If `expected` is None, sets the value only if the key has
-    /// no value.
+    /// Sets the value of a key if the stored value equals `expected`. If `expected` is None, sets the value only if the
+    /// key has no value.
     async fn swap(
         &self,
         space: &KeyValueBucket,
@@ -53,6 +54,6 @@ pub struct KeyValueBucket {
 pub enum SwapOutcome {
     /// The value was set.
     Done,
-    /// The stored value differs from the expected value and was not changed. Contains the stored value.
+    /// The stored value differs from the expected value and was not changed. The field is the stored value.
     Other(Option<Vec<u8>>),
 }

@@ -1,19 +1,20 @@
-//! The port through which plugins read and store the media of sessions.
+//! The port through which plugins read and store the media items of sessions.
 
 use super::PortError;
 use crate::text::cut;
 use agent_core::message::{Digest, Media};
 
-/// Reads and stores the media of sessions.
+/// Reads and stores the media items of sessions.
 #[async_trait::async_trait]
 pub trait MediaPort: Send + Sync {
     /// Returns the description of a media item, or None if the item does not belong to this session.
     async fn describe(&self, session: &str, digest: &Digest) -> Result<Option<Media>, PortError>;
 
-    /// Returns at most `length` bytes from `offset`. Returns fewer bytes at the end of the media item.
+    /// Returns the bytes of a media item in this range. Returns fewer bytes if the media item ends before the end of
+    /// the range.
     async fn read(&self, session: &str, digest: &Digest, range: MediaRange) -> Result<Vec<u8>, PortError>;
 
-    /// Stores a media item in this session. The port checks the MIME type that the guest declares.
+    /// Stores a media item in this session. The implementation must check the MIME type that the guest declares.
     async fn put(&self, session: &str, item: NewMediaItem) -> Result<Media, PortError>;
 }
 
@@ -47,7 +48,7 @@ impl NewMediaItem {
     }
 }
 
-/// A copy of the text, cut to the maximum size, so that the memory of a longer text can be freed.
+/// A copy of the text, cut to the maximum size. The text is copied so that the memory of a longer text can be freed.
 pub(crate) fn short(text: &str) -> String {
     cut(text, MEDIA_ITEM_NAME_BYTES).to_owned()
 }

@@ -18,7 +18,7 @@ pub struct ModelCaller {
     pub plugin: String,
     /// Id of the plugin's call.
     pub call: String,
-    /// Number of tokens that the plugin may use in the turn.
+    /// Number of tokens that all requests of the plugin may use in the turn.
     pub budget: u64,
 }
 
@@ -42,22 +42,22 @@ pub struct ModelPortResponse {
     pub text: String,
     /// Reason why the model stopped.
     pub stop: StopReason,
-    /// Number of tokens, as counted by the provider.
+    /// Number of tokens that the request and the response used, as counted by the provider.
     pub usage: Usage,
-    /// Number of tokens left in the budget of the turn.
+    /// Number of tokens that are left in the plugin's budget for the turn.
     pub left: u64,
     /// Name of the model that responded, as `provider/model`.
     pub model: String,
 }
 
-/// The reason why a request to the model failed. The texts are for the plugin and do not reveal the host's
-/// configuration.
+/// The reason why a request to the model failed. The error texts are shown to the plugin and must not reveal the
+/// host's configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelRefusal {
-    /// The remaining budget is too small for the request.
+    /// The number of tokens that is left in the plugin's budget is too small for the request.
     #[error("the budget of the turn has {left} tokens left, which are too few")]
     Budget {
-        /// Number of tokens left in the budget.
+        /// Number of tokens that are left in the budget.
         left: u64,
     },
     /// The request is invalid.

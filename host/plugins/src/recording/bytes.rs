@@ -1,4 +1,4 @@
-//! Types for recorded bytes, and for whether a recording is complete.
+//! The types for recorded bytes, and for whether a recorded value is complete.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::{Deserialize, Serialize};
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 pub enum Extent {
     /// The value is complete.
     Whole,
-    /// The value is incomplete: the remaining part did not arrive, was not read by the guest, or did not fit into the
-    /// record.
+    /// The value is incomplete, because the rest did not arrive, was not read by the guest, or did not fit into
+    /// the record.
     Partly,
 }
 
@@ -39,7 +39,7 @@ impl From<EncodedBytes> for RecordedBytes {
     fn from(encoded: EncodedBytes) -> Self {
         match encoded {
             EncodedBytes::Text(text) => Self(text.into_bytes()),
-            // The host writes only valid Base64. Invalid Base64 is read as empty bytes.
+            // The host writes only valid Base64. If a record contains invalid Base64, it is read as empty bytes.
             EncodedBytes::Base64(text) => Self(BASE64_STANDARD.decode(text).unwrap_or_default()),
         }
     }

@@ -20,10 +20,10 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use wasmtime::UpdateDeadline;
 
-/// Maximum number of denials that the record of a call stores. Further denials are only counted.
+/// Maximum number of denials that the record of a call stores. Further denials are counted but not stored.
 const DENIALS: usize = 32;
 
-/// Maximum number of warnings about one call that the host logs. Further warnings are only counted (row 44).
+/// Maximum number of warnings about one call that the host logs. Further warnings are counted but not logged (row 44).
 const WARNINGS: u64 = 20;
 
 pub(crate) struct CallRecord {
@@ -45,7 +45,7 @@ pub(crate) struct CallRecord {
     cpu: AtomicU64,
     /// Nanoseconds from `started` to the start of the current poll.
     polled: AtomicU64,
-    /// Nanoseconds that the guest has waited for the scheduler. This time does not count as wall time.
+    /// Nanoseconds for which the guest has waited for a turn of the scheduler. This time does not count as wall time.
     waited: AtomicU64,
     memory: AtomicU64,
     bytes_to_guest: AtomicU64,
@@ -54,7 +54,7 @@ pub(crate) struct CallRecord {
     key_value_operations: AtomicU64,
     fuel: OnceLock<u64>,
     model: Mutex<ModelUse>,
-    /// Whether the guest was interrupted. The guest continues when the scheduler selects it.
+    /// Whether the guest was interrupted in the last poll. It continues when the scheduler offers it a turn.
     interrupted: AtomicBool,
     limit: Mutex<Option<Limit>>,
     reported: Mutex<ReportedLimits>,
@@ -69,7 +69,7 @@ struct Denials {
     left_out: u64,
 }
 
-/// Limits that were reported to the guest as errors, after which the guest may continue.
+/// The limits about which the guest got an error. The guest may continue after such an error.
 #[derive(Default)]
 struct ReportedLimits {
     growth: Option<Limit>,
@@ -115,13 +115,13 @@ impl CallRecord {
         }
     }
 
-    /// Sets the needs of the plugin that are not granted, which may explain a failure.
+    /// Sets the needs of the plugin that are not granted. They may explain a failure of the call.
     pub(crate) fn with_unmet(mut self, unmet: Arc<[UnmetNeed]>) -> Self {
         self.unmet = unmet;
         self
     }
 
-    /// Sets the agent's secrets.
+    /// Sets the agent's secrets, which must not reach the guest.
     pub(crate) fn with_secrets(mut self, secrets: &Arc<KnownSecrets>) -> Self {
         self.secrets = Arc::clone(secrets);
         self
@@ -132,7 +132,7 @@ impl CallRecord {
         self.wall_limit.saturating_sub(self.wall())
     }
 
-    /// Wall time so far, without the time spent waiting for the scheduler.
+    /// Wall time that the call has used so far, without the time for which the guest waited for the scheduler.
     fn wall(&self) -> Duration {
         self.started.elapsed().saturating_sub(self.waited())
     }
@@ -147,7 +147,7 @@ impl CallRecord {
         self.waited.fetch_add(nanos(time), Ordering::Relaxed);
     }
 
-    /// Records the limit that ends the call. Only the first recorded limit is stored.
+    /// Records the limit that ends the call. If a limit is already recorded, it is kept.
     pub(crate) fn record_limit(&self, limit: Limit) {
         lock(&self.limit).get_or_insert(limit);
     }
@@ -156,13 +156,14 @@ impl CallRecord {
         *lock(&self.limit)
     }
 
-    /// Records a limit at which a request of the guest was refused or cut. The guest gets an error and may continue.
+    /// Records the limit because of which an HTTP request of the guest was refused or stopped. The guest gets an error
+    /// and may continue.
     pub(crate) fn record_request_limit(&self, limit: Limit) {
         self.warn(format_args!("a request was stopped at its limit: {limit}"));
         lock(&self.reported).request.get_or_insert(limit);
     }
 
-    /// Records that the quota of a tree does not allow a change. The guest gets an error and may continue.
+    /// Records that the quota of a granted tree does not allow a change. The guest gets an error and may continue.
     pub(crate) fn record_tree_limit(&self, limit: Limit) {
         let mut reported = lock(&self.reported);
         if reported.request.is_none() {
@@ -174,8 +175,8 @@ impl CallRecord {
         }
     }
 
-    /// The limit that stopped a request or a change to a tree. This limit explains why the call failed, even if the
-    /// guest returns another error.
+    /// The limit that stopped a request or a change to a tree. If the call fails, this limit is the reason that is
+    /// reported, even if the guest returns another error.
     pub(crate) fn request_limit(&self) -> Option<Limit> {
         lock(&self.reported).request
     }
@@ -185,12 +186,13 @@ impl CallRecord {
         lock(&self.reported).growth = Some(limit);
     }
 
-    /// Records that a memory or table has grown. After a growth, an earlier refusal no longer matters.
+    /// Records that a memory or table has grown. The guest has then handled an earlier refusal, so the
+    /// refusal is forgotten.
     pub(crate) fn record_growth(&self) {
         lock(&self.reported).growth = None;
     }
 
-    /// The limit that was last reported to the guest. This limit may explain a crash for which no other limit
+    /// A limit about which the guest got an error. It may explain a crash of the guest if no limit that ended the call
     /// is recorded.
     pub(crate) fn reported_limit(&self) -> Option<Limit> {
         let reported = lock(&self.reported);
@@ -231,7 +233,7 @@ impl CallRecord {
         let _ = self.fuel.set(fuel);
     }
 
-    /// Records a denial, unless a denial with the same description is already recorded.
+    /// Records a denial. Does nothing if a denial with the same description is already recorded.
     pub(crate) fn deny(&self, thing: String, advice: GrantAdvice) {
         let mut denials = lock(&self.denials);
         if denials.recorded.iter().any(|denial| denial.thing == thing) {
@@ -242,13 +244,13 @@ impl CallRecord {
             return;
         }
         let denial = Denial { plugin: (*self.plugin).clone(), thing, advice };
-        // Users see the denial as an event of the call, so the log level is low.
+        // The log level is low, because users also see the denial as an event of the call.
         tracing::info!(target: "plugin", plugin = %self.plugin, call = %self.call, "denied {}", denial.thing);
         denials.recorded.push(denial);
     }
 
-    /// All recorded denials. If there were too many denials, the last entry contains the number of denials that were
-    /// not recorded.
+    /// All recorded denials. If there were too many denials to record all, the last entry contains the number of
+    /// the others.
     pub(crate) fn denials(&self) -> Vec<Denial> {
         let denials = lock(&self.denials);
         let mut reported = denials.recorded.clone();
@@ -259,14 +261,14 @@ impl CallRecord {
         reported
     }
 
-    /// Logs a warning for the operator of the host, up to a maximum number in each call.
+    /// Logs a warning for the operator of the host, unless the call has reached the maximum number of warnings.
     pub(crate) fn warn(&self, problem: fmt::Arguments<'_>) {
         if self.warnings.fetch_add(1, Ordering::Relaxed) < WARNINGS {
             tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call, "{problem}");
         }
     }
 
-    /// Logs the number of warnings that were not logged.
+    /// Logs how many warnings were not logged because there were too many.
     pub(crate) fn finish_warnings(&self) {
         let more = self.warnings.load(Ordering::Relaxed).saturating_sub(WARNINGS);
         if more > 0 {
@@ -288,7 +290,7 @@ impl CallRecord {
         }
     }
 
-    /// Polls the guest and counts its processor time.
+    /// Polls the guest and counts the processor time that the poll uses.
     pub(crate) fn poll<F: Future>(&self, guest: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
         let poll_start = self.started.elapsed();
         self.polled.store(nanos(poll_start), Ordering::Relaxed);
@@ -297,8 +299,8 @@ impl CallRecord {
         poll
     }
 
-    /// Whether the last poll ended because the guest was interrupted and is ready to continue. This method resets the
-    /// flag of the interruption.
+    /// Whether the last poll ended because the guest was interrupted, so that it can continue at once. Returns true
+    /// only once for each interruption.
     pub(crate) fn take_interruption(&self) -> bool {
         self.interrupted.swap(false, Ordering::Relaxed)
     }
@@ -313,7 +315,7 @@ impl CallRecord {
         } else if self.cpu.load(Ordering::Relaxed) + polled >= nanos(self.cpu_limit) {
             Limit::CpuTime(self.cpu_limit)
         } else if polled < nanos(self.epoch_tick) / 2 {
-            // The guest has just started to run. Most of the time before this tick was used by other guests.
+            // The current poll of the guest has just started, so other guests used most of the time before this tick.
             return Ok(UpdateDeadline::Continue(1));
         } else {
             self.interrupted.store(true, Ordering::Relaxed);

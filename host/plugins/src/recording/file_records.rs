@@ -1,5 +1,5 @@
-//! Records of files and directories: their state when a call first accessed them, and their state at the end of the
-//! call.
+//! The records of files and directories: their state before a call first accessed them, and their state at the end of
+//! the call.
 
 use super::bytes::{Extent, RecordedBytes};
 use crate::grants::manifest::Access;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct GrantedTree {
     /// Path under which the guest saw the directory.
     pub guest: String,
-    /// Access that was granted to the call.
+    /// The kind of access to the directory that was granted to the call.
     pub access: Access,
 }
 
@@ -42,7 +42,7 @@ pub enum InitialFileState {
         /// Target of the link.
         to: String,
     },
-    /// An object of another kind, such as a pipe. Guests cannot open such an object.
+    /// An object that is no file, directory or link, such as a pipe. Guests cannot open such an object.
     Other {
         /// Size, link count and times.
         stat: FileStat,
@@ -56,13 +56,13 @@ pub struct FileStat {
     pub size: u64,
     /// Number of hard links.
     pub links: u64,
-    /// Time of the last access. None: the system does not provide it.
+    /// Time of the last access. None: the operating system does not provide it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accessed: Option<u64>,
-    /// Time of the last modification. None: the system does not provide it.
+    /// Time of the last modification. None: the operating system does not provide it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified: Option<u64>,
-    /// Time of creation. None: the system does not provide it.
+    /// Time of creation. None: the operating system does not provide it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<u64>,
 }
@@ -71,9 +71,9 @@ pub struct FileStat {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FoundContent {
-    /// The call did not open the file.
+    /// The call did not open the file, so its content is not recorded.
     NotOpened,
-    /// The system refused to open the file.
+    /// The operating system refused to open the file.
     Refused,
     /// The complete content of the file.
     #[serde(rename = "kept")]
@@ -88,13 +88,13 @@ pub enum FoundContent {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FoundNames {
-    /// The call did not list the directory.
+    /// The call did not list the directory, so its names are not recorded.
     NotListed,
     /// The call listed the directory.
     Listed {
-        /// Names with their kinds, in the order in which the system returned them.
+        /// The names and kinds of the entries, in the order in which the operating system returned them.
         names: Vec<(String, EntryKind)>,
-        /// Whether the list is complete.
+        /// Whether the list contains all names in the directory.
         read: Extent,
     },
 }
@@ -111,7 +111,7 @@ pub enum EntryKind {
     Link,
     /// An object of another kind, such as a pipe.
     Other,
-    /// An entry that the call itself had created.
+    /// An entry that the call itself had created before it listed the directory.
     Own,
 }
 
@@ -125,7 +125,8 @@ pub enum FinalFileState {
     File {
         /// Size in bytes.
         size: u64,
-        /// Digest of the content. None: the changed files of the call have too many bytes to hash every file.
+        /// Digest of the content. None: the file was not hashed, because the changed files of the call have too many
+        /// bytes in total.
         content: Option<Digest>,
     },
     /// A directory.
@@ -137,9 +138,9 @@ pub enum FinalFileState {
     },
     /// A file or directory that was at a different path at the start of the call.
     Moved {
-        /// Number of the tree that contained it at the start of the call.
+        /// Number of the tree that contained the file or directory at the start of the call.
         tree: usize,
-        /// Path in that tree at the start of the call.
+        /// Path of the file or directory in that tree at the start of the call.
         from: String,
     },
     /// An object of another kind, such as a pipe.

@@ -1,12 +1,13 @@
-//! Forwards the output and log messages of guests line by line to `tracing`, with the target `plugin`. Limits the size
-//! of the log and escapes control characters (row 8).
+//! Forwards the output and log messages of guests line by line to `tracing`, with the target `plugin`. The size of the
+//! log is limited, and control characters are escaped (row 8).
 
 use super::CallRecord;
 use crate::sync::lock;
 use crate::text::{clean_line, cut};
 use std::collections::VecDeque;
 
-/// Number of last lines of standard error that are shown with a trap. These lines contain the message of a panic.
+/// Number of lines from the end of standard error that the error message for a trap quotes. If the guest panicked,
+/// these lines contain the message of the panic.
 const LAST_LINES: usize = 3;
 
 /// The source of a log line.
@@ -28,7 +29,7 @@ pub(crate) enum LogLevel {
     Error,
 }
 
-/// The log of a call so far.
+/// The log of a running call.
 #[derive(Debug, Default)]
 pub(crate) struct GuestLog {
     stdout: Line,
@@ -39,7 +40,7 @@ pub(crate) struct GuestLog {
     lost: LostLog,
 }
 
-/// The amount that was dropped from a call's log.
+/// How many lines and bytes were dropped from a call's log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LostLog {
     /// Number of dropped lines.
@@ -48,7 +49,7 @@ pub struct LostLog {
     pub bytes: u64,
 }
 
-/// A line whose end has not been printed yet.
+/// A line of output whose end has not been printed yet.
 #[derive(Debug, Default)]
 struct Line {
     bytes: Vec<u8>,
@@ -56,7 +57,7 @@ struct Line {
 }
 
 impl CallRecord {
-    /// Adds printed bytes to the log. Logs each line when it is complete.
+    /// Adds printed bytes to the log. Each line is logged when it is complete.
     pub(crate) fn print(&self, source: Source, bytes: &[u8]) {
         let mut log = lock(&self.log);
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -83,7 +84,7 @@ impl CallRecord {
         lock(&self.log).finish(self, Source::Logging(level), line);
     }
 
-    /// Logs unfinished lines. Returns the amount that was dropped from the log.
+    /// Logs unfinished lines. Returns how much was dropped from the log.
     pub(crate) fn finish_log(&self) -> LostLog {
         let mut log = lock(&self.log);
         for source in [Source::Stdout, Source::Stderr] {
@@ -100,7 +101,7 @@ impl CallRecord {
         lost
     }
 
-    /// The last lines of standard error.
+    /// The last lines that the guest has printed to standard error.
     pub(crate) fn last_stderr_lines(&self) -> String {
         Vec::from(lock(&self.log).last_stderr.clone()).join(" | ")
     }

@@ -1,5 +1,6 @@
-//! Records the results of the host calls of one plugin call, for explanations and replays (S6): HTTP responses, stored
-//! values, the time and random numbers. Configuration values and secrets are never recorded.
+//! Records the results of the host functions that a plugin calls during one call, so that the call can be explained and
+//! replayed (S6). Such results are, for example, HTTP responses, stored values, the time and random numbers.
+//! Configuration values and secrets are never recorded.
 
 use super::bytes::{Extent, RecordedBytes};
 use super::file_records::{FinalFileState, GrantedTree, InitialFileState};
@@ -12,17 +13,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Response headers that are not recorded, because they are credentials.
+/// Names of the response headers that are not recorded, because they contain credentials.
 const UNRECORDED_HEADERS: [&str; 2] = ["set-cookie", "set-cookie2"];
-/// Number of bytes that are counted for each result in addition to its content.
+/// Number of bytes that each result counts in addition to its content.
 const OVERHEAD: usize = 64;
 
 /// The recorded results of the host calls of one plugin call, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostCallLog {
-    /// The results that fit into the record.
+    /// The results that fitted into the record.
     pub answers: Vec<HostCallResult>,
-    /// Number of results, or parts of results, that did not fit into the record.
+    /// Number of results, or parts of results, that were not recorded because they did not fit into the record.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: usize,
 }
@@ -58,22 +59,22 @@ pub enum HostCallResult {
         /// State of the key when the call first read it.
         found: FoundValue,
     },
-    /// The last value that the call wrote to a key.
+    /// The last change that the call made to the value of a key.
     Wrote {
         /// Name of the bucket, chosen by the plugin.
         bucket: String,
         /// Key of the value.
         key: String,
-        /// Value at the end of the call. None: the call removed it.
+        /// The value of the key at the end of the call. None: the call removed the value.
         value: Option<RecordedBytes>,
     },
-    /// The key-value store was denied, because it is not granted.
+    /// The use of the key-value store was denied, because it is not granted.
     NoValues,
     /// A page of a listing of keys.
     Keys {
         /// Name of the bucket, chosen by the plugin.
         bucket: String,
-        /// Last key before the page. The text is empty for the first page.
+        /// The last key of the previous page, or an empty text for the first page.
         after: String,
         /// Keys of the page, in order.
         keys: Vec<String>,
@@ -115,7 +116,7 @@ pub enum HostCallResult {
     },
 }
 
-/// The outcome of an HTTP request.
+/// The outcome of a recorded HTTP request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestOutcome {
@@ -131,7 +132,7 @@ pub enum RequestOutcome {
         /// Whether the guest read the whole body.
         read: Extent,
     },
-    /// The request got no response.
+    /// The request failed without a response, for this reason.
     Refused(HttpRefusal),
     /// The response did not fit into the record.
     TooLarge,
@@ -150,7 +151,7 @@ pub enum FoundValue {
 }
 
 /// Digest of the headers that the guest itself set. The digest does not depend on the order of the headers. Trace
-/// headers are ignored, because they differ between calls.
+/// headers are not hashed, because they differ between calls.
 pub(crate) fn digest_of_headers(headers: &hyper::HeaderMap) -> Digest {
     let of_call = |name: &str| ["traceparent", "tracestate"].contains(&name);
     let mut lines: Vec<_> = headers.iter().filter(|(name, _)| !of_call(name.as_str())).collect();
@@ -192,7 +193,7 @@ struct RecordedAnswers {
     entries: Vec<Entry>,
     left_out: usize,
     /// For each key that the call has read or written: whether the call knows the key's value or only whether the key
-    /// exists. A repeated read of the same information is not recorded.
+    /// exists. If the call reads the same information again, nothing is recorded.
     known: HashMap<(String, String), KnownState>,
     written: BTreeMap<(String, String), Option<RecordedBytes>>,
     no_values: bool,
@@ -219,7 +220,7 @@ struct RecordedRequest {
     answer: RequestOutcome,
 }
 
-/// The index of a request in the record. None: the request is not recorded.
+/// The index of a request in the record, or None if the request is not recorded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestNumber(Option<usize>);
 
@@ -228,7 +229,7 @@ impl HostCallRecorder {
         Self { capacity, recorded: Mutex::default() }
     }
 
-    /// Records that a request is sent. Until a response is recorded, the outcome is a broken connection.
+    /// Records that a request is sent. Until a response is recorded, the outcome in the record is a broken connection.
     pub(crate) fn request(&self, method: &str, url: &url::Url, headers: &Digest) -> RequestNumber {
         let mut recorded = lock(&self.recorded);
         let shown = &url[..url::Position::AfterPath];
@@ -250,7 +251,7 @@ impl HostCallRecorder {
         self.change_request(number, |request, _| request.asked.update(data));
     }
 
-    /// Records that the request got no response.
+    /// Records why the request got no response.
     pub(crate) fn request_refused(&self, number: RequestNumber, refusal: HttpRefusal) {
         self.change_request(number, |request, _| request.answer = RequestOutcome::Refused(refusal));
     }
@@ -336,7 +337,7 @@ impl HostCallRecorder {
         }
     }
 
-    /// Records that the key-value store was denied.
+    /// Records that the use of the key-value store was denied.
     pub(crate) fn no_values(&self) {
         lock(&self.recorded).no_values = true;
     }
@@ -366,13 +367,13 @@ impl HostCallRecorder {
         }
     }
 
-    /// Whether results are recorded at all.
+    /// Whether results are recorded. False if the maximum size of the record is 0.
     pub(crate) fn is_enabled(&self) -> bool {
         self.capacity > 0
     }
 
     /// Reserves space in the record for data that the caller stores. If the data does not fit, returns false and counts
-    /// it as left out.
+    /// one result as left out.
     pub(crate) fn has_room(&self, size: usize) -> bool {
         lock(&self.recorded).has_room(self.capacity, OVERHEAD + size)
     }
@@ -387,7 +388,7 @@ impl HostCallRecorder {
         self.capacity.saturating_sub(lock(&self.recorded).used + OVERHEAD)
     }
 
-    /// Takes the whole record and appends the records of files. None: nothing was recorded.
+    /// Removes and returns the whole record, with these records of files at its end. None: nothing was recorded.
     pub(crate) fn finish(&self, files: Vec<HostCallResult>) -> Option<Box<HostCallLog>> {
         if self.capacity == 0 {
             return None;
@@ -417,7 +418,7 @@ impl RecordedAnswers {
     }
 }
 
-/// Reserves `size` bytes. If these bytes do not fit, returns false and increments `left_out`.
+/// Reserves `size` bytes in the record. If these bytes do not fit, returns false and increments `left_out`.
 fn reserve(capacity: usize, (used, left_out): (&mut usize, &mut usize), size: usize) -> bool {
     let fits = used.saturating_add(size) <= capacity;
     match fits {
@@ -510,7 +511,8 @@ mod tests {
         assert_eq!(found, [of("a", FoundValue::Something), of("a", value("1")), left("a", None), left("b", Some("3"))]);
     }
 
-    /// S6: results that do not fit are counted. A response that does not fit is not recorded in part.
+    /// S6: results that do not fit into the record are counted. A response that does not fit completely is not recorded
+    /// at all.
     #[test]
     fn s6_answers_beyond_the_maximum_size_are_left_out() {
         let log = HostCallRecorder::new(200);
@@ -532,7 +534,7 @@ mod tests {
         assert_eq!(off.finish(Vec::new()), None);
     }
 
-    /// Bytes are restored unchanged, whether they are text or not.
+    /// Recorded bytes are read back unchanged, whether they are UTF-8 or not.
     #[test]
     fn recorded_bytes_round_trip_as_text_or_base64() {
         for (bytes, json) in [(b"text".to_vec(), r#"{"text":"text"}"#), (vec![0xff, 0], r#"{"base64":"/wA="}"#)] {

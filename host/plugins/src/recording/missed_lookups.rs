@@ -1,13 +1,14 @@
-//! Records lookups of the preopened directories and of the environment, for which WASI has no "denied" error. If a
-//! guest made such a lookup, the needs of its manifest that are not granted count as denied (P6, O3). Needs that were
-//! only guessed from a component's imports count as denied only if the call fails.
+//! Records that a guest looked up its preopened directories or its environment variables. WASI cannot return a "denied"
+//! error for these lookups. If a guest made such a lookup, the needs for directories or variables in its manifest that
+//! are not granted count as denied (P6, O3). Needs that were only guessed from a component's imports count as denied
+//! only if the call fails.
 
 use super::CallRecord;
 use crate::grants::UnmetNeed;
 use crate::limits::Limit;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The lookups of one call.
+/// The lookups of this kind that one call has made.
 #[derive(Default)]
 pub(crate) struct MissedLookups {
     trees: AtomicBool,
@@ -15,7 +16,7 @@ pub(crate) struct MissedLookups {
 }
 
 impl MissedLookups {
-    /// Records that the guest asked for its granted directories and has none.
+    /// Records that the guest asked for its granted directories although none is granted.
     pub(crate) fn note_no_trees(&self) {
         self.trees.store(true, Ordering::Relaxed);
     }
@@ -36,19 +37,19 @@ impl MissedLookups {
 }
 
 impl CallRecord {
-    /// Handles a failure that the guest reports: records the denials of its lookups. If a limit stopped one of its
-    /// requests, returns the limit as an error.
+    /// Handles an error that the guest's function returned: records denials for the guest's lookups. If a limit stopped
+    /// one of the guest's requests, returns the limit as an error.
     pub(crate) fn failed(&self) -> Result<(), Limit> {
         self.note_denials();
         self.request_limit().map_or(Ok(()), Err)
     }
 
-    /// Records a denial for each unmet need of the plugin that the call looked for.
+    /// Records a denial for each need of the plugin that is not granted and that the call looked up.
     pub(crate) fn note_denials(&self) {
         self.note_lookups(&self.unmet);
     }
 
-    /// Records a denial for each need in `unmet` that the call looked for.
+    /// Records a denial for each need in `unmet` that the call looked up.
     pub(crate) fn note_lookups(&self, unmet: &[UnmetNeed]) {
         for unmet in unmet.iter().filter(|unmet| self.missed_lookups.looked_for(unmet)) {
             self.deny(unmet.thing.clone(), unmet.advice.clone());

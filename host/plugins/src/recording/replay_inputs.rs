@@ -1,4 +1,4 @@
-//! The recorded inputs of a replayed call, which replace the current time, random numbers and files.
+//! The recorded inputs for a replayed call. They replace the current time, new random numbers and the current files.
 
 use super::files::ReplayTrees;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ pub struct ReplayInputs {
     /// Secure random bytes in the order in which the call read them. If the replayed call reads more bytes, it gets new
     /// random bytes.
     pub random: Vec<u8>,
-    /// The granted directories in the state in which the call found them. None: the call did not use
+    /// The granted directories in the state that they had before the original call. None: the original call did not use
     /// granted directories.
     pub trees: Option<Arc<ReplayTrees>>,
 }

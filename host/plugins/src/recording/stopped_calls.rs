@@ -1,4 +1,5 @@
-//! Denials of stopped calls. A call whose future is dropped returns no report, but its denials are still recorded (O3).
+//! Collects the denials of stopped calls. A call whose future is dropped returns no report, but its denials must still
+//! be recorded (O3).
 
 use super::CallRecord;
 use crate::sync::lock;
@@ -21,7 +22,8 @@ impl StoppedCalls {
     }
 }
 
-/// Records the denials of a running call when the call is dropped, unless the call reports its denials itself.
+/// A guard in the future of a running call. If the future is dropped before the call has reported its denials, the
+/// guard adds them to the collected denials.
 pub(crate) struct DenialsOnDrop {
     record: Arc<CallRecord>,
     stopped: Option<Arc<StoppedCalls>>,

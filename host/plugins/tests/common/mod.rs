@@ -1,5 +1,5 @@
-//! A small component for the tests, written as text. The component has a tool `noop`, a tool `spin` that never ends,
-//! and a tool `trap`. A call to any other tool also traps.
+//! A small component for the tests, written in the WebAssembly text format. The component has a tool `noop`, a tool
+//! `spin` that never ends, and a tool `trap`. A call to any other tool also traps.
 
 #![allow(dead_code, reason = "each test file uses only a part of this module")]
 
@@ -21,7 +21,7 @@ pub(crate) fn tool_component_importing(import: &str) -> Vec<u8> {
     parse(&COMPONENT.replacen("(component", &format!("(component {import}"), 1), "agent-host:plugin/tool@0.1.0", 1)
 }
 
-/// The test component with an additional import, which its tool `trap` calls.
+/// The test component with an additional import. The tool `trap` of this component calls the imported function.
 pub(crate) fn tool_component_calling(interface: &str) -> Vec<u8> {
     let import = format!(
         r#"(component
@@ -51,7 +51,7 @@ pub(crate) fn tool_text(interface: &str, memory: u32) -> String {
 /// A component with one tool that does nothing and has this name, description and input schema.
 pub(crate) fn described(name: &str, description: &str, schema: &str) -> Vec<u8> {
     let definitions = tools_described(&[(name, description)], schema);
-    // The free memory starts after all texts and is large enough for arguments of one megabyte.
+    // The memory after all texts is free, and is large enough for arguments of one megabyte.
     let free = 1024 + (name.len() + description.len() + schema.len()).next_multiple_of(1024) as u32;
     let pages = (free >> 16) + 40;
     let text = COMPONENT
@@ -82,7 +82,7 @@ pub(crate) fn sandbox(directory: &Path) -> Sandbox {
     Sandbox::new(options).expect("a sandbox")
 }
 
-/// Calls a tool with the arguments `{}` and this time limit.
+/// Calls a tool with the JSON arguments `{}` and this time limit.
 pub(crate) async fn call(
     sandbox: &Sandbox,
     setup: &PluginSetup,
@@ -116,8 +116,8 @@ fn definitions(names: &[&str]) -> String {
     tools_described(&tools, r#"{"type":"object"}"#)
 }
 
-/// Data segments: the address and the length of the list at address 64, the definitions from address 128, and their
-/// texts from 1024.
+/// The data segments contain the address and the length of the list of tools at address 64, the tool definitions from
+/// address 128, and the texts of the definitions from address 1024.
 fn tools_described(tools: &[(&str, &str)], schema: &str) -> String {
     let mut texts = schema.as_bytes().to_vec();
     let mut store = |text: &str| {

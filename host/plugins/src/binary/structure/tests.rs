@@ -1,4 +1,4 @@
-//! Tests the limits on a component's structure, with generated and mutated components (row 36).
+//! Tests the limits on a component's structure (row 36) with generated components and with randomly changed components.
 
 use super::*;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ fn component(text: &str) -> Vec<u8> {
     wat::parse_str(text).expect("valid text")
 }
 
-/// A component with a single section that has this id and contents.
+/// A component whose only section has this id and these contents.
 fn with_section(id: u8, contents: &[u8]) -> Vec<u8> {
     let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
     bytes.push(id);
@@ -24,7 +24,7 @@ fn with_section(id: u8, contents: &[u8]) -> Vec<u8> {
 const TYPE_SECTION: u8 = 7;
 const IMPORT_SECTION: u8 = 10;
 
-/// Component types that are nested to this depth.
+/// A component that contains component types nested to this depth.
 fn nested_types(levels: usize) -> Vec<u8> {
     let mut contents = vec![1];
     // Each type contains one declaration, which declares the next inner type. The innermost type has no declaration.
@@ -33,7 +33,7 @@ fn nested_types(levels: usize) -> Vec<u8> {
     with_section(TYPE_SECTION, &contents)
 }
 
-/// Components that are nested to this depth.
+/// A component that contains components nested to this depth.
 fn nested_components(levels: usize) -> Vec<u8> {
     let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
     for _ in 0..levels {
@@ -53,7 +53,7 @@ fn imports(count: u32) -> Vec<u8> {
     with_section(IMPORT_SECTION, &contents)
 }
 
-// Row 36: components are accepted up to the exact limits.
+// Row 36: a component whose structure is exactly at the limits is accepted.
 #[test]
 fn row_36_ordinary_components_are_accepted() {
     let text = r#"(component
@@ -72,7 +72,8 @@ fn row_36_ordinary_components_are_accepted() {
     assert_eq!(check(&imports(1_000), LIMITS), Ok(()));
 }
 
-// Row 36: nesting of components and of types is refused beyond its limit, at any depth.
+// Row 36: a component is refused if its components or types are nested more deeply than the limit, however deep
+// they are.
 #[test]
 fn row_36_nesting_is_limited() {
     let too_deep = Err(StructureProblem::Nesting { most: 100 });
@@ -93,7 +94,7 @@ fn row_36_nesting_is_limited() {
     assert_eq!(check(&bytes, LIMITS), too_deep);
 }
 
-// Row 36: nested declarations of instance types are also limited.
+// Row 36: the nesting limit also applies to instance types that declare other instance types.
 #[test]
 fn row_36_nesting_of_instance_types_is_limited() {
     let mut contents = vec![1];
@@ -103,7 +104,8 @@ fn row_36_nesting_of_instance_types_is_limited() {
     assert_eq!(problem, Err(StructureProblem::Nesting { most: 100 }));
 }
 
-// Row 36: a count is checked as soon as it is read, even if it differs from the actual number of items.
+// Row 36: the number of items that a section states is checked before the items are read, even if the section contains
+// a different number of items.
 #[test]
 fn row_36_counts_are_limited() {
     let what = "imports".to_owned();
@@ -126,7 +128,7 @@ fn row_36_counts_are_limited() {
     assert_eq!(problem, Err(StructureProblem::Names { most: NAME_BYTES }));
 }
 
-// Row 36: the types, imports and exports of core modules are also limited.
+// Row 36: the number of types, imports and exports of core modules is also limited.
 #[test]
 fn row_36_core_modules_are_limited() {
     let mut contents = Vec::new();
@@ -169,7 +171,7 @@ fn inner_builder(levels: u32) -> ComponentBuilder {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
-    // Row 36: the check returns a result for any bytes, and parsers can read the bytes that it accepts.
+    // Row 36: the check does not panic for any bytes, and the parsers do not panic for bytes that the check accepts.
     #[test]
     fn row_36_mutated_components_cause_no_panic(
         shape in (1_u32..20, 0_u32..20, 0_u32..20),
@@ -179,7 +181,8 @@ proptest! {
     ) {
         let mut bytes = built(shape.0, shape.1, shape.2);
         for (index, byte) in edits {
-            // The header must remain valid, so that the sections are read.
+            // The header is not changed, because a component with an invalid header is refused before its
+            // sections are read.
             let index = 8 + index.index(bytes.len() - 8);
             bytes[index] = byte;
         }
@@ -189,7 +192,7 @@ proptest! {
         let small = StructureLimits { nesting: 10, types: 10, interfaces: 10 };
         let strict = check(&bytes, small);
         let usual = check(&bytes, LIMITS);
-        // Higher limits never refuse a component that lower limits accept.
+        // A component that passes the check with lower limits also passes it with higher limits.
         prop_assert!(strict.is_err() || usual.is_ok());
         if usual.is_ok() {
             let _ = crate::binary::scan::scan(&bytes);

@@ -1,5 +1,5 @@
 //! Lists directories for guests in small batches, so that memory use does not depend on the size of a directory. The
-//! implementation of wasmtime-wasi reads all entries first.
+//! implementation of wasmtime-wasi reads all entries of a directory into memory first.
 
 use super::{Answer, FILESYSTEM, FilesView, HasFiles};
 use crate::recording::file_records::EntryKind;
@@ -20,13 +20,13 @@ const BATCH_ENTRIES: usize = 64;
 
 /// A directory that is being read.
 struct Entries {
-    /// The entries that have not been read yet. None while a batch is read, after a failed read, and for a recorded
-    /// listing.
+    /// The entries that have not been read yet. None while a batch is being read, after a read has failed, and if the
+    /// listing comes from a recording.
     remaining: Option<ReadDir>,
     next: VecDeque<Answer<DirectoryEntry>>,
-    /// The recording of the directory's names. None: the names are not recorded.
+    /// The recording to which the names in the directory are added. None: the names are not recorded.
     recording: Option<NamesBeingRecorded>,
-    /// The recorded directory, if its recorded listing is incomplete.
+    /// In a replay, the path of the directory if its recorded listing is incomplete.
     incomplete: Option<TreePath>,
 }
 
@@ -83,7 +83,8 @@ async fn open(mut files: FilesView<'_>, handle: &Resource<Descriptor>) -> Result
     }
 }
 
-/// The recorded names that still exist, in their recorded order, followed by the entries that the call itself created.
+/// The entries of a replayed listing: the recorded names that still exist, in their recorded order, followed by the
+/// entries that the replayed call itself created.
 fn recorded_entries(
     directory: &File,
     recorded: &[(String, EntryKind)],
@@ -151,12 +152,12 @@ fn kind_of(found: DescriptorType) -> EntryKind {
 struct Batch {
     /// The entries of the batch. The batch is empty only at the end of the directory.
     entries: VecDeque<Answer<DirectoryEntry>>,
-    /// Number of entries whose names are not UTF-8. WASI cannot represent such names. They are left out, because the
-    /// library of a guest would stop at an error.
+    /// Number of entries whose names are not UTF-8. WASI cannot represent such names. They are left out, because guest
+    /// libraries stop listing a directory at the first error.
     unnamed: usize,
 }
 
-/// Reads up to `BATCH_ENTRIES` entries. This call blocks the thread.
+/// Reads up to `BATCH_ENTRIES` directory entries. This function blocks the current thread.
 fn next_batch(mut remaining: ReadDir) -> (ReadDir, Batch) {
     let mut read = Batch::default();
     for entry in remaining.by_ref() {
@@ -171,7 +172,8 @@ fn next_batch(mut remaining: ReadDir) -> (ReadDir, Batch) {
     (remaining, read)
 }
 
-/// Converts an entry. Returns None if the name of the entry is not UTF-8.
+/// Converts a directory entry of the operating system to the entry of WASI. Returns None if the name of the entry is
+/// not UTF-8.
 fn directory_entry(entry: DirEntry) -> Option<Answer<DirectoryEntry>> {
     let type_ = entry.file_type().map_or(DescriptorType::Unknown, type_of);
     let name = entry.file_name().into_string().ok()?;
@@ -195,7 +197,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    // Row 33: the batches together contain every entry.
+    // Row 33: every entry of the directory is in one of the batches.
     #[test]
     fn row_33_large_directory_is_read_in_batches() {
         let folder = tempfile::tempdir().expect("a folder");

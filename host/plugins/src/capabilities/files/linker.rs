@@ -1,10 +1,11 @@
-//! Replaces functions of `wasi:filesystem` in a linker with the functions of this capability.
+//! Replaces wasmtime-wasi's functions of `wasi:filesystem` in a linker with the host functions of the
+//! `files` capability.
 
 use super::{HasFiles, directory_listing, file_io, mutation_guard, open_guard, path_escape, preopens};
 use wasmtime::Result;
 use wasmtime::component::Linker;
 
-/// Adds the functions of this capability. The linker must allow shadowing.
+/// Adds the host functions of the `files` capability. The linker must allow shadowing.
 pub(crate) fn add_to_linker<T: HasFiles>(linker: &mut Linker<T>) -> Result<()> {
     preopens::add_to_linker(linker)?;
     open_guard::add_to_linker(linker)?;

@@ -1,4 +1,5 @@
-//! The functions that change granted trees without opening a file. A refused change is recorded as a denial (P6).
+//! The WASI functions that change a granted tree without opening a file, for example by creating a directory. A refused
+//! change is recorded as a denial (P6).
 
 use super::{FILESYSTEM, FilesView, Handle, HasFiles, action_on};
 use crate::file_trees::{Times, TreeChange, TreeRefusal};
@@ -94,7 +95,7 @@ pub(super) fn add_to_linker<T: HasFiles>(linker: &mut Linker<T>) -> Result<()> {
             (Ok((tree, file)), Ok(times)) => Ok(TreeChange::SetTimes { tree, file, times }),
             (Err(refusal), _) | (_, Err(refusal)) => Err(refusal),
         },
-        |target| record.dated_at(&target)
+        |target| record.times_changed_at(&target)
     );
     Ok(())
 }

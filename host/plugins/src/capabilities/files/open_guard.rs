@@ -1,6 +1,6 @@
-//! Opens files of granted trees for guests. An object that is not a file or directory is refused before it is opened
-//! (row 33). Opening a named pipe would block a thread until its other end is opened, and opening a device can have
-//! side effects.
+//! Opens files of granted trees for guests. Named pipes, devices and other objects that are neither files nor
+//! directories are refused before they are opened (row 33). Opening a named pipe would block a thread until its other
+//! end is opened, and opening a device can have side effects.
 
 use super::mutation_guard::times;
 use super::{Answer, FILESYSTEM, FilesView, HasFiles, action_on, final_link};
@@ -16,7 +16,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, ErrorCode,
 
 /// Arguments of `open-at`.
 type OpenArguments = (Resource<Descriptor>, PathFlags, String, OpenFlags, DescriptorFlags);
-/// Arguments of `set-times-at`, which also opens the file.
+/// Arguments of `set-times-at`, which opens the file to set its times.
 type SetTimesArguments = (Resource<Descriptor>, PathFlags, String, NewTimestamp, NewTimestamp);
 
 pub(super) fn add_to_linker<T: HasFiles>(linker: &mut Linker<T>) -> Result<()> {
@@ -79,14 +79,15 @@ async fn open(
             let (thing, advice) = file_denied(&record.plugin.name, &clean(&path, SHOWN_PATH_BYTES));
             record.deny(thing, advice);
         } else {
-            // Every grant of a tree allows reading. A refused read therefore means that the path leads out of the tree.
+            // Every grant of a directory tree allows reading. If opening a file for reading is refused, the path
+            // therefore leads out of the tree.
             files.call.deny_path_escape(&path);
         }
     }
     Ok(Err(code))
 }
 
-/// Records the content of the file before the guest gets its handle.
+/// Records the content of an opened file before the guest gets the handle of the file.
 async fn record_opened(
     files: FilesView<'_>,
     handle: Resource<Descriptor>,
@@ -128,7 +129,7 @@ async fn set_times(
     };
     let answer = files.answer_change(done, action);
     if let (Ok(()), PathTarget::At(location, _)) = (&answer, target) {
-        record.dated(&location);
+        record.times_changed(&location);
     }
     Ok(answer)
 }

@@ -1,6 +1,6 @@
-//! Functions that inspect a path without opening it. A path that leads out of its tree, usually through a symbolic
-//! link, is recorded as a separate denial. WASI uses the same error code for a path that leads out of its tree and for
-//! missing write access.
+//! The WASI functions that inspect a path without opening it. A path that leads out of its tree, usually through a
+//! symbolic link, is recorded as a special kind of denial. The guest cannot tell such a path from missing write access,
+//! because WASI uses the same error code for both.
 
 use super::{Answer, FILESYSTEM, HasFiles, final_link};
 use crate::capabilities::CallContext;
@@ -118,7 +118,7 @@ async fn read_link_at<T: HasFiles>(
 }
 
 impl CallContext {
-    /// In a replay, replaces the size, the link count and the times of a status with the recorded values.
+    /// In a replay, replaces the size, the link count and the times in a file's status with the recorded values.
     fn with_recorded_stat(&self, target: &PathTarget, found: DescriptorStat) -> DescriptorStat {
         let recorded =
             if let PathTarget::At(location, _) = target { self.record.recorded_stat(location) } else { None };

@@ -1,5 +1,5 @@
-//! The preopened directories of a guest. The WASI function that lists them cannot return an error, so the host records
-//! every such request of a guest without granted directories.
+//! The preopened directories of a guest. The WASI function that lists these directories cannot return an error. If a
+//! guest without granted directories calls this function, the host therefore records the call.
 
 use super::HasFiles;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::filesystem::Descriptor;
 
 pub(super) fn add_to_linker<T: HasFiles>(linker: &mut Linker<T>) -> Result<()> {
-    // wasmtime-wasi uses this version in the names of its interfaces.
+    // wasmtime-wasi adds its interfaces to the linker with this version in their names.
     linker.instance("wasi:filesystem/preopens@0.2.12")?.func_wrap(
         "get-directories",
         |mut store: StoreContextMut<'_, T>, ()| {

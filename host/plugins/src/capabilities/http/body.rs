@@ -1,4 +1,4 @@
-//! Request and response bodies with limits on their size and time.
+//! The bodies of requests and responses, with limits on their size and on the time for sending and receiving them.
 
 use super::method_field::MethodFieldSearch;
 use super::pool::Lease;
@@ -33,12 +33,13 @@ pub(crate) enum BodyPolicy {
     Forbidden,
 }
 
-/// Whether a guest's body can be empty, according to its size hint.
+/// Whether the body of a guest's request is certainly not empty, according to its size hint.
 pub(crate) fn size_of(body: &WasiBody) -> BodySize {
     if body.size_hint().lower() > 0 { BodySize::NonEmpty } else { BodySize::Unknown }
 }
 
-/// The guest's body, and how much of the body was read. All copies of a repeatable request share this value.
+/// The body of a guest's request, and whether parts of the body have been read. All copies of a repeatable request
+/// share this value.
 struct SharedRequestBody {
     body: WasiBody,
     yielded: bool,
@@ -51,7 +52,7 @@ struct SharedRequestBody {
 /// Stops a body if one of its fields could override the request's method.
 pub(crate) struct MethodGuard {
     search: MethodFieldSearch,
-    /// The denial to record when the body is stopped.
+    /// The denial that is recorded when the body is stopped.
     denial: (String, GrantAdvice),
 }
 
@@ -71,13 +72,14 @@ impl RequestBody {
         Self { shared: Arc::new(Mutex::new(shared)), policy, left: record.limits.request_body, number, record }
     }
 
-    /// A copy for a second attempt. The copy can be used only if no part of the body was read.
+    /// A copy of the body for a second attempt to send the request. The copy can be used only if no part of the body
+    /// has been read.
     pub(crate) fn retry(&self) -> Self {
         let (shared, record) = (Arc::clone(&self.shared), Arc::clone(&self.record));
         Self { shared, policy: self.policy, left: record.limits.request_body, number: self.number, record }
     }
 
-    /// Whether no part of the body was read yet.
+    /// Whether no part of the body has been read yet.
     pub(crate) fn is_unread(&self) -> bool {
         !lock(&self.shared).yielded
     }
@@ -136,11 +138,11 @@ impl Body for RequestBody {
     }
 }
 
-/// The time at which a request must end.
+/// The time by which a request must have ended.
 #[derive(Clone, Copy)]
 pub(crate) struct Deadline {
     at: Instant,
-    /// The limit that sets the deadline. None: the wall-time limit of the call sets the deadline.
+    /// The limit that determines the deadline. None: the wall-time limit of the call determines it.
     limit: Option<Limit>,
 }
 
@@ -155,7 +157,7 @@ impl Deadline {
         self.at.saturating_duration_since(Instant::now())
     }
 
-    /// If the deadline has passed, records the limit that set the deadline.
+    /// If the deadline has passed, records that the request exceeded the limit that determines the deadline.
     pub(crate) fn note(self, record: &CallRecord) {
         if let Some(limit) = self.limit.filter(|_| self.time_left().is_zero()) {
             record.record_request_limit(limit);
@@ -163,15 +165,16 @@ impl Deadline {
     }
 }
 
-/// The time limits of a response body.
+/// The time limits for receiving a response body.
 pub(crate) struct ResponseTimes {
     /// Deadline for the whole body.
     pub(crate) end: Deadline,
-    /// Maximum time between two pieces of the body.
+    /// Maximum time between two pieces of the body that arrive one after the other.
     pub(crate) between: Duration,
 }
 
-/// The body of a response, limited in size and time. The agent's secrets are removed from it.
+/// The body of a response, with limits on its size and on the time for receiving it. The agent's secrets are removed
+/// from the body.
 pub(crate) struct ResponseBody {
     body: Incoming,
     left: usize,
@@ -182,7 +185,7 @@ pub(crate) struct ResponseBody {
     ended: bool,
     number: RequestNumber,
     record: Arc<CallRecord>,
-    /// The connection that delivers the body, or None after the body has ended.
+    /// The connection from which the body is read. None after the body has ended.
     lease: Option<Lease>,
 }
 
@@ -199,8 +202,8 @@ impl ResponseBody {
         Self { body, left, secrets, times, alarm, ended: false, number, record, lease: None }
     }
 
-    /// Sets the connection that delivers the body. The connection returns to the pool when the whole response has been
-    /// read.
+    /// Sets the connection from which the body is read. The connection returns to the pool when the whole response has
+    /// been read.
     pub(crate) fn with_connection(mut self, lease: Lease) -> Self {
         self.lease = Some(lease);
         self
@@ -215,7 +218,8 @@ impl ResponseBody {
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
-        // A guest that knows the length of the body may stop polling before the end of the stream is reported.
+        // A guest that knows the length of the body may drop it after the last byte, before the end of the stream
+        // is reported.
         if self.body.is_end_stream() {
             self.record.answers.response_ended(self.number);
             self.lease.take().into_iter().for_each(Lease::return_to_pool);

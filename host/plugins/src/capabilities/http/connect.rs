@@ -1,4 +1,5 @@
-//! Opens connections: resolves the host name, checks every address and connects to one of the checked addresses.
+//! Opens connections to servers: resolves the server's name, checks every address and connects to one of the
+//! checked addresses.
 
 use super::pool::Pool;
 use super::rate::Rates;
@@ -17,10 +18,10 @@ use tokio_rustls::TlsConnector;
 use url::{Host, Url};
 use wasmtime_wasi_http::Error;
 
-/// Resolves a name to addresses. The default is [`SystemResolver`].
+/// Resolves the name of a server to addresses. The default implementation is [`SystemResolver`].
 #[async_trait::async_trait]
 pub trait NameResolver: Send + Sync + std::fmt::Debug {
-    /// Returns all addresses of the name, with this port.
+    /// Returns all addresses of the name, each with this port.
     async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 }
 
@@ -47,9 +48,10 @@ pub(crate) struct Network {
 
 /// The reason why a connection failed.
 pub(crate) enum ConnectError {
-    /// No pattern allows the address. The text describes the kind of address.
+    /// No granted pattern allows the address. The text describes the class of the address, for example a
+    /// private address.
     Refused(IpAddr, &'static str),
-    /// The system does not trust the server's certificate.
+    /// The server's certificate is not from a certificate authority that the system trusts.
     Untrusted(String),
     /// The connection failed for another reason.
     Failed(Error),
@@ -65,8 +67,9 @@ impl Network {
         Self { resolver, tls: OnceCell::new(), rates: Rates::default(), pool: Arc::default() }
     }
 
-    /// Connects to the server of the URL if the patterns admit every address of its name. If one address is refused, no
-    /// address is used, because the name is not trustworthy. The result also contains the address of the connection.
+    /// Connects to the server of the URL if the patterns admit every address of its name. If one address is refused,
+    /// the connection fails even if other addresses are allowed, because such a name is not trustworthy. The result
+    /// also contains the address to which the connection was made.
     pub(crate) async fn connect(
         &self,
         url: &Url,
@@ -137,7 +140,7 @@ async fn connect_to_first(addresses: &[SocketAddr]) -> Result<(TcpStream, IpAddr
     Err(ConnectError::Failed(last_error))
 }
 
-/// A TLS configuration with the system's certificates.
+/// A TLS configuration that trusts the certificate authorities of the system.
 async fn configuration() -> Result<Arc<ClientConfig>, Error> {
     let created = tokio::task::spawn_blocking(|| {
         let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -20,7 +20,7 @@ use wasmtime_wasi_http::{Error, RequestOptions};
 /// Smallest buffer size that the HTTP client accepts.
 const MIN_BUFFER: usize = 8 * 1024;
 
-/// Destination, call and deadline of a request.
+/// The destination of a request, the limits on its duration, and the plugin call to which it belongs.
 pub(crate) struct RequestRoute<'a> {
     pub(crate) url: &'a Url,
     /// Granted patterns that allow the request.
@@ -34,7 +34,7 @@ pub(crate) struct RequestRoute<'a> {
 
 pub(crate) type LeasedResponse = (Response<Incoming>, Lease);
 
-/// An attempt that ended without a response.
+/// An attempt to send a request that ended without a response.
 struct FailedAttempt {
     error: AttemptError,
     /// The request, if no part of the request was sent, so that it can be sent again.
@@ -46,7 +46,7 @@ enum AttemptError {
     Broken(hyper::Error),
 }
 
-/// Sends the request. If a pooled connection turns out to be closed, tries the next connection.
+/// Sends the request. If the server has closed a pooled connection, tries the next connection.
 pub(crate) async fn exchange(
     mut request: Request<RequestBody>,
     route: &RequestRoute<'_>,
@@ -59,7 +59,8 @@ pub(crate) async fn exchange(
             |error: &AttemptError, retry: &Request<RequestBody>| is_closed(error) && retry.body().is_unread();
         match attempt(request, lease, route).await {
             Ok(response) => return Ok(response),
-            // If the request was not sent or may be repeated, it is sent over another connection.
+            // If no part of the request was sent, or if the request may be repeated, it is sent over
+            // another connection.
             Err(FailedAttempt { error, unsent }) => {
                 let retry = retry.filter(|retry| may_be_repeated(&error, retry));
                 match unsent.map(|unsent| *unsent).or(retry) {
@@ -82,7 +83,8 @@ async fn connect(route: &RequestRoute<'_>, network: &Network) -> Result<Lease, C
     let handshake = builder.handshake(TokioIo::new(wire)).await;
     let (sender, connection) = handshake.map_err(|error| ConnectError::Failed(error.into()))?;
     let connection = spawn(async move {
-        // The error of the request or of its response body explains why the connection broke.
+        // This error needs no report, because the error of the request or of its response body explains why the
+        // connection broke.
         let _ = connection.await;
     });
     Ok(Lease::new((sender, connection), (route.owner.clone(), address), &route.grants, &network.pool))
@@ -104,15 +106,16 @@ async fn attempt(
     }
 }
 
-/// Whether the server may receive the request twice. The body of a request with a safe method is not checked: it is
-/// usually empty, but guests rarely mark it as empty.
+/// Whether the server may receive the request twice. A request with a safe method may be repeated whatever its body is:
+/// the body is usually empty, but guests rarely mark it as empty.
 fn repeatable(request: &Request<RequestBody>) -> Repeatable {
     let method = request.method();
     let is_repeatable = method.is_safe() || method.is_idempotent() && request.body().is_end_stream();
     if is_repeatable { Repeatable::Yes } else { Repeatable::No }
 }
 
-/// A copy of the request. The copy can be used only if no part of the body was read.
+/// A copy of the request for a second attempt. The copy can be used only if no part of the request's body has
+/// been read.
 fn copy(request: &Request<RequestBody>) -> Request<RequestBody> {
     let mut copy = Request::new(request.body().retry());
     *copy.method_mut() = request.method().clone();
@@ -130,8 +133,8 @@ fn is_closed(error: &AttemptError) -> bool {
     error.is_incomplete_message() || error.is_canceled() || error.is_closed() || inner.is_some_and(is_broken)
 }
 
-/// The reason why an exchange failed. If a request body exceeds its limit, hyper reports a generic body error, and the
-/// error of the limit is its source.
+/// The reason why an exchange failed. If a request body exceeds its limit, hyper returns a generic body error whose
+/// source is the error about the limit.
 fn cause(error: AttemptError, record: &CallRecord) -> Error {
     let AttemptError::Broken(error) = error else { return Error::ConnectionReadTimeout };
     if error.is_parse_too_large() {
@@ -143,7 +146,7 @@ fn cause(error: AttemptError, record: &CallRecord) -> Error {
     }
 }
 
-/// Records that the response's headers exceed their limit, and returns the error for the guest.
+/// Records that the headers of a response exceed their size limit, and returns the error for the guest.
 pub(crate) fn response_headers_too_large(record: &CallRecord) -> Error {
     record.record_request_limit(Limit::Headers(record.limits.headers));
     Error::HttpResponseHeaderSectionSize(u32::try_from(record.limits.headers).ok())

@@ -1,14 +1,14 @@
 //! Finds a field in a request's body that overrides the request's method (row 43). For example, some frameworks handle
-//! a POST request as a DELETE request if its field `_method` contains `DELETE`. A grant that is limited to certain
-//! methods does not cover such a request.
+//! a POST request as a DELETE request if its field `_method` contains `DELETE`. The host stops such a request if the
+//! plugin's grant is limited to certain methods.
 
 use crate::grants::request_rules::names_method;
 
-/// Maximum number of stored bytes of a field name or line. Longer names are never treated as the name of a method
-/// field.
+/// Maximum number of bytes of a field name or line that are stored. A longer name cannot be the name of a method field.
 const MAX_NAME_BYTES: usize = 1024;
 
-/// Searches a body that arrives in pieces for a method field. The body may be a form, JSON or multipart data.
+/// Searches a request body, which arrives in pieces, for a method field. The body may be a form, JSON or
+/// multipart data.
 #[derive(Debug, Default)]
 pub(super) struct MethodFieldSearch {
     form: FormNames,
@@ -23,7 +23,7 @@ impl MethodFieldSearch {
     }
 }
 
-/// A buffer with a maximum size. The buffer records whether more bytes were pushed than it can store.
+/// A buffer with a maximum size, which drops further bytes and remembers that it was full.
 #[derive(Debug, Default)]
 struct BoundedBuffer {
     bytes: Vec<u8>,
@@ -44,13 +44,13 @@ impl BoundedBuffer {
         self.is_too_long = false;
     }
 
-    /// The stored text, or an empty text if too many bytes were pushed.
+    /// The stored text, or an empty text if bytes were dropped because the buffer was full.
     fn text(&self) -> String {
         if self.is_too_long { String::new() } else { String::from_utf8_lossy(&self.bytes).into_owned() }
     }
 }
 
-/// Finds the names in a percent-encoded form, `name=value&name=value`.
+/// Finds the field names in a percent-encoded form, `name=value&name=value`.
 #[derive(Debug, Default)]
 struct FormNames {
     name: BoundedBuffer,
@@ -76,7 +76,7 @@ impl FormNames {
     }
 }
 
-/// Finds the names in JSON objects, `"name":`, at any depth.
+/// Finds the field names in JSON objects, `"name":`, at any depth.
 #[derive(Debug, Default)]
 struct JsonNames {
     text: BoundedBuffer,
@@ -89,7 +89,7 @@ enum JsonPosition {
     Between,
     InText,
     Escaped,
-    /// The position after a string, which is a name if a colon follows.
+    /// After a string. The string is a field name if a colon follows.
     AfterText,
 }
 
@@ -122,7 +122,7 @@ impl JsonNames {
     }
 }
 
-/// Finds the names in multipart data: `Content-Disposition: form-data; name="…"`, even on several lines, and
+/// Finds the field names in multipart data: `Content-Disposition: form-data; name="…"`, even on several lines, and
 /// `Content-ID: …`, which Rack uses as a name.
 #[derive(Debug, Default)]
 struct PartNames {
@@ -137,7 +137,7 @@ impl PartNames {
         }
         let line: String = self.line.text().to_ascii_lowercase();
         self.line.clear();
-        // Frameworks interpret quotes, escapes and spaces differently, so they are removed.
+        // Frameworks interpret quotes, escapes and spaces differently, so the search ignores these characters.
         let plain: String =
             line.chars().filter(|character| !matches!(character, '"' | '\'' | '\\' | '\r' | '\t' | ' ')).collect();
         let value = |before: &str| {
@@ -160,7 +160,8 @@ mod tests {
         body.as_bytes().chunks(piece).any(|piece| search.finds(piece))
     }
 
-    /// Row 43: covers each format, escapes, name variants and pieces of any size.
+    /// Row 43: a method field is found in each format, with escapes, under each of its names, and in pieces of
+    /// any size.
     #[test]
     fn row_43_method_in_body_is_found() {
         let late = format!("{}_method=DELETE", "a=b&".repeat(100));
@@ -200,7 +201,7 @@ mod tests {
         }
     }
 
-    /// Row 43: other fields and text that mentions the field are not treated as a method field.
+    /// Row 43: other fields, and values that contain the name of a method field, are not treated as method fields.
     #[test]
     fn row_43_other_bodies_are_not_refused() {
         let long = format!("{}=x", "_method".repeat(1_000));

@@ -1,4 +1,5 @@
-//! The requests of a guest: counts and authorises each request, adds its secrets, sends it and limits the response.
+//! The HTTP requests of a guest. The host counts and authorises each request, adds the granted secrets, sends the
+//! request and limits the response.
 
 use super::body::{BodyPolicy, Deadline, MethodGuard, RequestBody, ResponseBody, ResponseTimes, size_of};
 use super::connect::{ConnectError, Network};
@@ -44,11 +45,11 @@ pub(crate) struct Outgoing {
     sent: usize,
 }
 
-/// A request that may be sent.
+/// A request that was authorised and prepared for sending.
 pub(super) struct Authorised {
     pub(super) request: Request<RequestBody>,
     pub(super) url: Url,
-    /// Digest of the headers that the guest set, without the headers that the host adds.
+    /// Digest of the headers that the guest set. The headers that the host adds are not part of it.
     pub(super) own_headers: Digest,
     /// Granted patterns that allow the request.
     patterns: Vec<HttpPattern>,
@@ -72,8 +73,8 @@ impl Outgoing {
         Self { record, live_grants, agent, trace, network, port, sent: 0 }
     }
 
-    /// Checks a request and prepares it for sending. Refused requests also count, so that a loop of refused requests
-    /// reaches the limit.
+    /// Checks a request and prepares it for sending. Refused requests also count towards the limit on requests, so that
+    /// a guest that repeats a refused request is stopped.
     fn authorise(&mut self, request: Request<WasiBody>, options: RequestOptions) -> Result<Authorised, Error> {
         self.count()?;
         let (mut parts, body) = request.into_parts();
@@ -97,7 +98,8 @@ impl Outgoing {
         self.check_headers(&parts.headers)?;
         self.set_host_headers(&mut parts.headers, (&method, &url), &grants)?;
         self.trace.iter().for_each(|trace| add_trace_headers(trace, &mut parts.headers));
-        // Send the parsed path and query, because only these were checked. A parsed path has no `.` or `..` segments.
+        // The parsed path and query are sent instead of the guest's text, because only the parsed ones were checked. A
+        // parsed path has no `.` or `..` segments.
         let target = &url[url::Position::BeforePath..];
         parts.uri = target.parse::<Uri>().map_err(|_| Error::HttpRequestUriInvalid)?;
         let body_policy = if has_body(&method) { BodyPolicy::Allowed } else { BodyPolicy::Forbidden };
@@ -109,7 +111,7 @@ impl Outgoing {
         Ok(Authorised { request, url, own_headers, patterns, end, number, options, owner, grants })
     }
 
-    /// The granted patterns that allow the request. The error is the denial to record.
+    /// Returns the granted patterns that allow the request, or the denial to record if there are none.
     fn allowing_patterns(
         &self,
         grants: &Grants,
@@ -154,8 +156,8 @@ impl Outgoing {
         }
     }
 
-    /// The guard for the body of a POST request, because frameworks may read a different method from the body. None:
-    /// all methods are granted.
+    /// The guard that searches the body of a POST request for a method field. None if the method is not POST or if all
+    /// methods are granted.
     fn method_guard(&self, patterns: &[HttpPattern], (method, url): (&str, &Url)) -> Option<MethodGuard> {
         if method != "POST" || patterns.iter().any(HttpPattern::matches_every_method) {
             return None;
@@ -176,7 +178,8 @@ impl Outgoing {
             return stopped_at(Limit::Requests(limits.requests));
         }
         if self.port.is_some() {
-            // Requests to the port do not reach the network, so the rate limit does not apply.
+            // The rate limit does not apply to requests that a port answers, because these requests do not reach
+            // the network.
             self.sent += 1;
             return Ok(());
         }
@@ -190,8 +193,8 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Sets the headers that the host controls. A secret replaces the guest's value of its header, because libraries
-    /// often set a placeholder value.
+    /// Sets the headers that the host controls. If the guest has set the header of a secret, the host replaces its
+    /// value with the secret, because libraries often set a placeholder value.
     fn set_host_headers(
         &self,
         headers: &mut HeaderMap,
@@ -205,7 +208,7 @@ impl Outgoing {
             headers.insert(name, value);
         }
         if self.record.secrets.are_known_to(url) {
-            // The host cannot find secrets in a compressed response.
+            // The host asks for an uncompressed response, because it cannot find secrets in a compressed response.
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
         Ok(())
@@ -245,14 +248,15 @@ impl WasiHttpHooks for Outgoing {
         64 * 1024
     }
 
-    /// Reports the error to the plugin. The default implementation would log a warning without the plugin's name.
+    /// Reports the error to the plugin. The default implementation of this hook would also log a warning that does not
+    /// name the plugin.
     fn p2_error_from_hyper(&mut self, error: &hyper::Error) -> ErrorCode {
         tracing::debug!(target: "plugin", plugin = %self.record.plugin, call = %self.record.call, %error, "a request failed");
         ErrorCode::HttpProtocolError
     }
 }
 
-/// Total size of the names and values of the headers, in bytes.
+/// Total size of the names and values of all headers, in bytes.
 pub(super) fn header_bytes(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
 }
@@ -302,14 +306,14 @@ async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network
     record.answers.response_started(number, parts.status.as_u16(), &parts.headers);
     let between = options.between_bytes_timeout.unwrap_or(limits.request_time).max(Duration::from_millis(1));
     let body = ResponseBody::new(body, ResponseTimes { end, between }, (number, record)).with_connection(lease);
-    // The connection runs in its own task, so the driver that is returned here does nothing.
+    // A separate task drives the connection, so the driver that is returned here does nothing.
     let driver = std::future::ready(Ok(()));
     Ok((Response::from_parts(parts, body.boxed_unsync()), Box::new(driver)))
 }
 
-/// The headers of a response without secrets. The host cannot find a secret in a compressed response. Therefore this
-/// function fails if a server that knows a secret compressed its response although the host asked for an
-/// uncompressed response.
+/// Returns the headers of a response after removing secrets from them. Fails if the response is compressed and the
+/// server knows a secret, because the host cannot find secrets in a compressed response and had asked for an
+/// uncompressed one.
 pub(super) fn redacted_headers(headers: HeaderMap, url: &Url, record: &CallRecord) -> Result<HeaderMap, Error> {
     let is_plain = |value: &HeaderValue| {
         let value = value.as_bytes().trim_ascii();
@@ -337,7 +341,7 @@ fn without_secrets(headers: HeaderMap, redaction: &Redaction) -> Result<HeaderMa
     let mut clean = HeaderMap::with_capacity(headers.len());
     let mut last_name = None;
     for (name, value) in headers {
-        // `HeaderMap` returns a name only with the first value of the name.
+        // The iterator of `HeaderMap` returns a header's name only with the first of the header's values.
         let name = name.or(last_name.take()).ok_or(Error::HttpProtocolError)?;
         last_name = Some(name.clone());
         let name = match redaction.bytes(name.as_str().as_bytes(), Edges::Cut) {
@@ -358,13 +362,13 @@ fn description(method: &str, url: &Url) -> String {
     clean(&format!("{method} {}", &url[..url::Position::AfterPath]), 256)
 }
 
-/// The text of a pattern that would allow the request.
+/// The text of a grant pattern that would allow the request.
 fn pattern_for(method: &str, url: &Url) -> String {
     clean(&format!("{method} {}", &url[..url::Position::BeforePath]), 256)
 }
 
-/// The text of a pattern that would allow a request to an address that is not public. The pattern contains the word
-/// `private` if that word allows the address, and otherwise the address itself.
+/// The text of a grant pattern that would allow a request to an address that is not public. The pattern contains the
+/// word `private` if that word allows the address, and otherwise the address itself.
 fn private_pattern_for(method: &str, url: &Url, address: IpAddr) -> String {
     let private = format!("private {}", pattern_for(method, url));
     if private.parse().is_ok_and(|pattern: HttpPattern| pattern.admits(address).is_ok()) {

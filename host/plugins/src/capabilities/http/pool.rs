@@ -15,17 +15,17 @@ use wasmtime_wasi::runtime::{AbortOnDropJoinHandle, spawn};
 /// Time after which the host closes an idle connection. Servers usually wait longer before they close an
 /// idle connection.
 const IDLE: Duration = Duration::from_secs(15);
-/// Interval at which the pool checks whether the grants of a connection still exist.
+/// Interval at which the pool checks whether the grants under which each connection was opened are still in force.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
-/// Maximum number of idle connections of one agent's plugin.
+/// Maximum number of idle connections of one plugin of one agent.
 const MAX_IDLE_PER_PLUGIN: usize = 8;
 /// Maximum number of idle connections of all plugins together.
 const MAX_IDLE: usize = 64;
-/// A server is unlikely to close a connection that was idle for less than this time. Connections that were idle for
-/// longer are used only for requests that may be sent twice.
+/// A server is unlikely to have closed a connection that was idle for less than this time. Connections that were idle
+/// for a longer time are used only for requests that may be sent twice.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// Agent, plugin and origin of a connection.
+/// The agent and the plugin to which a connection belongs, and the origin to which it leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) agent: String,
@@ -34,7 +34,7 @@ pub(crate) struct Owner {
     pub(crate) origin: String,
 }
 
-/// An open connection in use. Dropping the lease closes the connection.
+/// An open connection. Dropping the lease without returning it to the pool closes the connection.
 pub(crate) struct Lease {
     pub(crate) sender: SendRequest<RequestBody>,
     owner: Owner,
@@ -44,7 +44,7 @@ pub(crate) struct Lease {
     _connection: AbortOnDropJoinHandle<()>,
 }
 
-/// Whether a request may be sent a second time if the first attempt failed.
+/// Whether a request may be sent again if the first attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeatable {
     Yes,
@@ -92,13 +92,13 @@ impl Lease {
 }
 
 impl Pool {
-    /// Takes an idle connection of this owner from the pool. One of the patterns must still admit the address of the
-    /// connection.
+    /// Takes an idle connection of this owner from the pool. At least one of the patterns must still allow the address
+    /// of the connection.
     pub(crate) async fn take(&self, owner: &Owner, patterns: &[HttpPattern], repeatable: Repeatable) -> Option<Lease> {
         loop {
             let mut lease = self.next(owner, patterns, repeatable)?;
-            // A connection becomes ready some time after its last response. `ready` returns an error if the server has
-            // closed the connection.
+            // A connection is not ready for the next request immediately after a response. `ready` waits until it is,
+            // and returns an error if the server has closed the connection.
             if let Ok(Ok(())) = tokio::time::timeout(SWEEP_INTERVAL, lease.sender.ready()).await {
                 return Some(lease);
             }
@@ -107,7 +107,8 @@ impl Pool {
 
     fn next(&self, owner: &Owner, patterns: &[HttpPattern], repeatable: Repeatable) -> Option<Lease> {
         let mut idle = lock(&self.0);
-        // The server is least likely to close the connection that was used most recently.
+        // The most recently used connection is taken first, because it is the least likely to have been closed by
+        // the server.
         let index = idle.iter().rposition(|idle| {
             let is_usable = repeatable == Repeatable::Yes || idle.since.elapsed() < FRESH;
             let is_admitted = patterns.iter().any(|pattern| pattern.admits(idle.lease.address).is_ok());
@@ -145,7 +146,8 @@ impl Pool {
         drop(closed);
     }
 
-    /// Closes connections that were idle for too long, that the server has closed, or whose grants no longer exist.
+    /// Closes connections that were idle for too long, that the server has closed, or whose grants are no longer
+    /// in force.
     fn sweep(&self) {
         let mut idle = lock(&self.0);
         let (dead, alive) = idle.drain(..).partition(|idle| idle.lease.is_dead() || idle.since.elapsed() >= IDLE);

@@ -11,7 +11,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(crate) struct Rates(Mutex<HashMap<(String, String), VecDeque<Instant>>>);
 
-/// The error if the plugin has sent too many requests in the last minute.
+/// The error for a request if the plugin has sent too many requests in the last minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RateExceeded {
     /// Time until the next request is allowed.
@@ -19,7 +19,8 @@ pub(crate) struct RateExceeded {
 }
 
 impl Rates {
-    /// Counts a request of this agent's plugin, which may send `limit` requests in a minute.
+    /// Counts a request of this plugin of this agent. Fails if the plugin has already sent `limit` requests in
+    /// the last minute.
     pub(crate) fn take(&self, (agent, plugin): (&str, &str), limit: usize, now: Instant) -> Result<(), RateExceeded> {
         let mut rates = lock(&self.0);
         rates.retain(|_, times| {
@@ -45,7 +46,7 @@ impl Rates {
 mod tests {
     use super::*;
 
-    /// A request is no longer counted after a minute.
+    /// Requests are counted for each agent and plugin separately, and each request is counted for one minute.
     #[test]
     fn requests_are_limited_by_agent_and_plugin() {
         let (rates, start) = (Rates::default(), Instant::now());

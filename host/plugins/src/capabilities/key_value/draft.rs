@@ -1,4 +1,5 @@
-//! The host functions of `wasi:keyvalue@0.2.0-draft`. This draft has no compare-and-swap and uses numbers as cursors.
+//! The host functions of `wasi:keyvalue@0.2.0-draft`. This draft has no compare-and-swap operations and uses
+//! numbers as cursors.
 
 use super::bindings::wasi::keyvalue0_2_0_draft::{atomics, batch, store};
 use super::{KeyValueView, OpenBucket, Outcome, Problem};

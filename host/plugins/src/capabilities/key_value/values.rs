@@ -1,4 +1,4 @@
-//! The values of one bucket. Checks each operation against the grant and the limits, and counts and records it.
+//! The values of one bucket. Each operation is checked against the grant and the limits, counted and recorded.
 
 use super::Problem;
 use crate::grants::key_value_denied;
@@ -21,7 +21,7 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// Checks the grant, which may have been revoked since the bucket was opened (row 48).
+    /// Checks that the grant is still in force, because it may have been revoked since the bucket was opened (row 48).
     fn check(&self) -> Result<(), Problem> {
         if self.live_grants.now().key_value.is_some() {
             return Ok(());
@@ -97,7 +97,8 @@ impl Values {
         Ok(swapped)
     }
 
-    /// Checks and counts an operation on a key. Returns the key without secrets, as it is stored.
+    /// Checks and counts an operation on a key. Returns the key under which the value is stored: the guest's key
+    /// without secrets.
     fn checked_key<'k>(&self, key: &'k str) -> Result<Cow<'k, str>, Problem> {
         self.count()?;
         check_key(key)?;
@@ -105,7 +106,7 @@ impl Values {
         if redaction.is_empty() { Ok(Cow::Borrowed(key)) } else { Ok(Cow::Owned(redaction.whole(key.to_owned()))) }
     }
 
-    /// Checks the current grant and counts the operation.
+    /// Checks that the grant is still in force, and counts the operation.
     fn count(&self) -> Result<(), Problem> {
         self.check()?;
         if self.record.count_value_operation() < KEY_VALUE_OPERATIONS {
@@ -124,7 +125,7 @@ impl Values {
         self.record.answers.value_read(&self.space.bucket, key, found);
     }
 
-    /// Reads several values. Fails if their total size is larger than a guest may receive at once.
+    /// Reads several values. Fails if the total size of the values is larger than a guest may receive at once.
     pub(super) async fn get_many(&self, keys: Vec<String>) -> Result<Vec<(String, Option<Vec<u8>>)>, Problem> {
         check_count(keys.len())?;
         let mut values = Vec::with_capacity(keys.len());

@@ -12,7 +12,8 @@ use agent_core::message::Digest;
 use wasmtime::component::Resource;
 
 impl MediaView<'_> {
-    /// If the conversation's media are not granted, records a denial and returns the error for the guest.
+    /// If the media items of the conversation are not granted to the plugin, records a denial and returns the error for
+    /// the guest.
     fn media_denied(&mut self) -> Option<media_store::Error> {
         if self.call.grants().media {
             return None;
@@ -48,7 +49,7 @@ impl media_store::HostMedium for MediaView<'_> {
     }
 
     async fn read(&mut self, item: Resource<OpenMediaItem>, offset: u64, length: u32) -> Answer<Vec<u8>> {
-        // A revocation during the call also applies to open media (row 48).
+        // If the grant is revoked during the call, media items that are already open cannot be read either (row 48).
         if let Some(denied) = self.media_denied() {
             return Ok(Err(denied));
         }
@@ -102,7 +103,8 @@ impl media_store::HostNewMedium for MediaView<'_> {
         let Growth::Open(bytes) = std::mem::replace(&mut growing.state, Growth::Finished) else {
             return Ok(Err(finished()));
         };
-        // The bytes remain counted, because the limit applies to all media items that a call stores.
+        // The size of a finished item still counts towards the limit, because the limit applies to all media items of a
+        // call together.
         let item = NewMediaItem::new(bytes, &growing.mime_type, growing.name.as_deref());
         let Some(port) = self.state.port.clone() else {
             return Ok(Err(media_store::Error::Failed("this call cannot store media".to_owned())));

@@ -1,5 +1,5 @@
-//! The interface `media-store` for output validators and media policies: there are no media, and new media cannot be
-//! created.
+//! The interface `media-store` for output validators and media policies: there are no media items, and new media items
+//! cannot be created.
 
 use super::bindings::agent_host::plugin::media_store;
 use super::{MediaItemWriter, OpenMediaItem};
@@ -7,7 +7,7 @@ use crate::contract::v0_1::bindings::agent_host::plugin::types;
 use wasmtime::Result;
 use wasmtime::component::{HasData, Resource};
 
-/// Implements the interface for a session without media.
+/// The implementation of `media-store` without any media items.
 pub(super) struct Inert;
 
 impl HasData for Inert {

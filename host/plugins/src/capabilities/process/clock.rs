@@ -1,4 +1,4 @@
-//! The wall clock of a call, and the stopped clock of output validators and media policies. In a replay, the clock
+//! The wall clock of a call, and the stopped clock of output validators and media policies. In a replay, the wall clock
 //! starts at the recorded time.
 
 use crate::recording::CallRecord;
@@ -23,7 +23,7 @@ impl HostWallClock for CallClock {
     fn now(&self) -> Duration {
         let now = match self.recorded_start {
             Some(time) => time + self.first_read.get().map(Instant::elapsed).unwrap_or_default(),
-            // If the system clock is set to a time before 1970, the call must not fail.
+            // A system clock that is set to a time before 1970 must not make the call fail.
             None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
         };
         self.first_read.get_or_init(Instant::now);

@@ -1,5 +1,5 @@
-//! The environment variables of a guest. The host records that a guest reads its variables, because variables that are
-//! not granted then count as denied.
+//! The environment variables of a guest. The host records that a guest has read its variables, because from then on
+//! variables that the plugin needs but that are not granted count as denied.
 
 use crate::capabilities::HasCall;
 use wasmtime::component::Linker;
@@ -8,7 +8,7 @@ use wasmtime_wasi::cli::WasiCliView;
 use wasmtime_wasi::p2::bindings::cli::environment::Host as _;
 
 pub(super) fn add_to_linker<T: HasCall + WasiCliView>(linker: &mut Linker<T>) -> Result<()> {
-    // wasmtime-wasi uses this version in the names of its interfaces.
+    // wasmtime-wasi adds its interfaces to the linker with this version in their names.
     linker.instance("wasi:cli/environment@0.2.12")?.func_wrap(
         "get-environment",
         |mut store: StoreContextMut<'_, T>, ()| {

@@ -1,4 +1,5 @@
-//! Replaces functions of wasmtime-wasi in a linker with the functions of this capability.
+//! Replaces wasmtime-wasi's functions for the process environment in a linker with the host functions of the
+//! `process` capability.
 
 use super::{ProcessState, environment};
 use crate::capabilities::{Capability, HasCapability};
@@ -7,7 +8,7 @@ use wasmtime::component::Linker;
 use wasmtime_wasi::cli::WasiCliView;
 use wasmtime_wasi::p2::bindings::random::{insecure, random};
 
-/// Adds the functions of this capability. The linker must allow shadowing.
+/// Adds the host functions of the `process` capability. The linker must allow shadowing.
 pub(crate) fn add_to_linker<T: HasCapability<ProcessState> + WasiCliView>(linker: &mut Linker<T>) -> Result<()> {
     random::add_to_linker::<T, Capability<ProcessState>>(linker, T::capability)?;
     insecure::add_to_linker::<T, Capability<ProcessState>>(linker, T::capability)?;

@@ -1,4 +1,4 @@
-//! A command-line program (`wasi:cli/command`) in one call: its arguments, standard input and output.
+//! A command-line program (`wasi:cli/command`) that one call runs: its arguments, standard input and output.
 
 use crate::limits::Limit;
 use crate::recording::CallRecord;
@@ -19,13 +19,13 @@ use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
-/// Maximum number of bytes that a program may print at once.
+/// Maximum number of bytes that a program may print in one write.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// Maximum number of bytes from the end of standard error, and from the end of standard output, in the message of a
-/// failure.
+/// Maximum number of bytes that the error message for a failed program quotes from the end of standard error, and from
+/// the end of standard output.
 const TAIL_BYTES: usize = 1_536;
 
-/// The arguments and the input of a program for one call, and the output that it has printed so far.
+/// The arguments and the standard input of a program for one call, and the output that the program has printed so far.
 pub(crate) struct Program {
     name: String,
     arguments: Vec<String>,
@@ -65,7 +65,7 @@ impl Program {
             .stderr(stream(Source::Stderr));
     }
 
-    /// Removes and returns the standard output so far. Invalid UTF-8 is replaced.
+    /// Removes and returns the standard output that the program has printed so far. Invalid UTF-8 is replaced.
     pub(crate) fn take_stdout(&self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut lock(&self.output).stdout)).into_owned()
     }
@@ -105,7 +105,7 @@ impl Program {
     }
 }
 
-/// The error if the program has printed more than a result may contain.
+/// Returns an error if the program has printed more than a result may contain.
 struct OutputFull;
 
 /// A program's standard output or standard error.

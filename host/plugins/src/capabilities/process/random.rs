@@ -1,4 +1,5 @@
-//! The random numbers of a call, which count towards the call's limit. A replay returns the recorded numbers.
+//! The random bytes that a call reads. They count towards the call's limit on random bytes. A replay returns the
+//! recorded bytes.
 
 use super::ProcessView;
 use crate::limits::Limit;
@@ -24,7 +25,8 @@ impl ProcessView<'_> {
         }
     }
 
-    /// The next random bytes that the original call read. Returns None if there are no more recorded bytes.
+    /// The next random bytes from the recording of the original call. Returns None if the recording has no more
+    /// random bytes.
     fn replayed_random(&mut self, length: u64) -> Option<Vec<u8>> {
         let end = self.state.random_replayed.checked_add(usize::try_from(length).ok()?)?;
         let replay = self.state.inputs.replay.as_ref()?;

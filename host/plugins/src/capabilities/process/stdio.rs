@@ -11,7 +11,7 @@ use tokio::io::AsyncWrite;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
-/// Maximum number of bytes that a plugin may print at once.
+/// Maximum number of bytes that a plugin may print in one write.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// A guest's standard output or standard error.

@@ -1,5 +1,5 @@
-//! The code that runs in the compiler process. This code limits and confines the process before a component is read,
-//! parsed and compiled.
+//! The code that runs in the compiler process. It limits and confines the process before it reads, parses and compiles
+//! a component.
 
 use super::confinement::{self, Confinement};
 use super::report::{BytesFacts, HEADER_BYTES, Header, MAX_REPORT, MAX_REQUEST, Report, Request, Verdict};
@@ -18,7 +18,8 @@ const STACK_BYTES: usize = 64 * 1024 * 1024;
 /// the result to `output`.
 ///
 /// Before it reads the component, the process closes inherited descriptors, limits its memory and time, and gives up
-/// access to the file system, the network and other programs. The error is a message for the user.
+/// access to the file system, the network and other programs. Returns an error message for the user if the request
+/// cannot be served.
 pub fn serve_compiler(mut input: impl Read, mut output: impl Write) -> Result<(), String> {
     confinement::close_inherited_descriptors();
     let request = read_request(&mut input)?;
@@ -82,7 +83,8 @@ fn examine(engine: &Engine, component: &[u8], request: &Request) -> (Verdict, Ve
     }
 }
 
-/// For the fuzz targets: performs all steps that precede the compilation of a component. Returns the report as JSON.
+/// For the fuzz targets: performs all steps that precede the compilation of a component, and returns the report about
+/// the component as JSON.
 #[cfg(fuzzing)]
 pub(crate) fn examine_bytes(component: &[u8], limits: crate::binary::structure::StructureLimits) -> String {
     let verdict = match BytesFacts::read(component, limits) {
@@ -93,7 +95,7 @@ pub(crate) fn examine_bytes(component: &[u8], limits: crate::binary::structure::
     String::from_utf8(report).expect("JSON is UTF-8")
 }
 
-/// Returns the report as JSON. If the report is too large, the component's documentation is left out.
+/// Converts the report to JSON. If the JSON would be too large, the component's documentation is left out.
 fn report_json(verdict: Verdict, confinement: Confinement) -> Result<Vec<u8>, String> {
     let mut report = Report { verdict, confinement };
     let mut text = json(&report)?;

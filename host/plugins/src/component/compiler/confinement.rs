@@ -5,7 +5,7 @@
 use super::report::Request;
 use serde::{Deserialize, Serialize};
 
-/// The parts of the confinement that the kernel enforces.
+/// Which parts of the confinement this kernel enforces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Confinement {
     /// The system calls are filtered.
@@ -15,7 +15,7 @@ pub(crate) struct Confinement {
 }
 
 impl Confinement {
-    /// The names of the missing parts, for a message. None if all parts are enforced.
+    /// The names of the parts that are not enforced, for a message. None if all parts are enforced.
     pub(crate) fn missing(self) -> Option<&'static str> {
         match (self.seccomp, self.landlock) {
             (true, true) => None,
@@ -31,26 +31,29 @@ pub(super) use limits::limit_this_process;
 #[cfg(target_os = "linux")]
 pub(super) use linux::{close_inherited_descriptors, confine_this_process};
 
-/// Limits that every Unix system has. On other systems, only the host's limit on wall time applies to the process.
+/// The limits that the process can set on itself on every Unix system. On systems other than Unix, only the host's
+/// limit on wall time applies to the process.
 #[cfg(unix)]
 mod limits {
     use super::Request;
     use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
 
-    /// Niceness of the child, from 0 to 19. A child with niceness 5 gets about a third of the processor time of a
-    /// process with normal priority.
+    /// The niceness of the compiler process, which can be from 0 to 19. A child with niceness 5 gets about a third of
+    /// the processor time of a process with normal priority.
     const NICENESS: i32 = 5;
-    /// Maximum number of open files. The engine opens no files, and the three pipes are already open.
+    /// Maximum number of open files in the compiler process. The three pipes are already open, and the engine
+    /// opens no files.
     const OPEN_FILES: u64 = 64;
 
     /// Limits memory and processor time, and forbids core dumps and writing files.
     pub(crate) fn limit_this_process(request: &Request) {
-        // A lower limit that is already set is not raised. The hard limit is one second or byte above the soft limit.
+        // If a lower limit is already in force, it is not raised. The hard limit is one unit (a second or a byte) above
+        // the soft limit.
         let limit = |resource: Resource, bound: u64| {
             let bound = getrlimit(resource).current.map_or(bound, |set| set.min(bound));
             let _ = setrlimit(resource, Rlimit { current: Some(bound), maximum: Some(bound + 1) });
         };
-        // The address space is not limited, because the engine reserves far more of it than it uses.
+        // The address space is not limited, because the engine reserves far more address space than it uses.
         limit(Resource::Data, request.memory);
         limit(Resource::Cpu, request.seconds.max(1));
         limit(Resource::Nofile, OPEN_FILES);
@@ -84,16 +87,16 @@ mod linux {
     use std::collections::BTreeMap;
     use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-    /// The first descriptor after the three pipes.
+    /// The lowest descriptor number after those of the three pipes.
     const FIRST_INHERITED: RawFd = 3;
 
-    /// Closes all inherited descriptors except the three pipes. The host's own descriptors are close-on-exec, so the
-    /// closed descriptors are those that the host itself inherited.
+    /// Closes all inherited descriptors except the three pipes. The descriptors that the host opened are close-on-exec,
+    /// so only descriptors that the host itself inherited are left to close.
     pub(crate) fn close_inherited_descriptors() {
         let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
         let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        // The numbers are collected first, because reading the folder uses a descriptor of its own. The folder must be
-        // closed before the inherited descriptors are closed.
+        // The numbers of the descriptors are collected first, because the list itself is read through a descriptor,
+        // which must be closed before the inherited descriptors are closed.
         let inherited: Vec<RawFd> = numbers.filter(|number| *number >= FIRST_INHERITED).collect();
         for number in inherited {
             close(number);
@@ -116,7 +119,8 @@ mod linux {
         Confinement { landlock: deny_files().unwrap_or(false), seccomp: filter_system_calls().is_some() }
     }
 
-    /// Denies access to files and the network with a ruleset without rules, which denies every access that it handles.
+    /// Denies access to files and the network with a Landlock ruleset that has no rules: such a ruleset denies every
+    /// kind of access that it handles.
     fn deny_files() -> Option<bool> {
         let abi = ABI::V6;
         let ruleset = Ruleset::default()
@@ -135,14 +139,14 @@ mod linux {
         let arch = std::env::consts::ARCH.try_into().ok()?;
         let denied = SeccompAction::Errno(libc::EPERM as u32);
         let allowed = SeccompFilter::new(allowed_calls().ok()?, denied, SeccompAction::Allow, arch).ok()?;
-        // The C library creates threads with `clone3`, whose flags a filter cannot read. If `clone3` is missing, it
-        // uses `clone`.
+        // The C library creates threads with `clone3`, whose flags a filter cannot read. The filter therefore reports
+        // that `clone3` does not exist, and the C library uses `clone` instead.
         let missing = SeccompAction::Errno(libc::ENOSYS as u32);
         let without_clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
         let without_clone3 = SeccompFilter::new(without_clone3, SeccompAction::Allow, missing, arch).ok()?;
         let programs: [BpfProgram; 2] = [without_clone3.try_into().ok()?, allowed.try_into().ok()?];
-        // The order of the two filter programs matters: the second program forbids the system call that installs a
-        // filter program.
+        // The order of the two filter programs matters: the second program forbids the system call that installs
+        // filter programs.
         seccompiler::apply_filter(&programs[0]).ok()?;
         seccompiler::apply_filter(&programs[1]).ok()
     }
@@ -186,7 +190,7 @@ mod linux {
         // New threads are allowed, but new processes are not.
         let threads = (libc::CLONE_VM | libc::CLONE_THREAD) as u64;
         rules.insert(libc::SYS_clone, vec![argument_rule(0, SeccompCmpOp::MaskedEq(threads), threads)?]);
-        // Executable memory is not allowed, because the child compiles code and never runs it.
+        // Executable memory is not allowed, because the compiler process never runs the code that it compiles.
         let executable = libc::PROT_EXEC as u64;
         for call in [libc::SYS_mmap, libc::SYS_mprotect] {
             rules.insert(call, vec![argument_rule(2, SeccompCmpOp::MaskedEq(executable), 0)?]);

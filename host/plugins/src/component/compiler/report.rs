@@ -1,5 +1,5 @@
-//! The protocol between the host and the compiler process. The host sends a request. The output of the child consists
-//! of a header, a report of limited size, and the compiled code.
+//! The protocol between the host and the compiler process. The host sends a request and the component. The output of
+//! the compiler process consists of a header, a report of limited size, and the compiled code.
 
 use super::confinement::Confinement;
 use crate::binary::docs::Docs;
@@ -44,11 +44,11 @@ impl Request {
     }
 }
 
-/// The report of the child about one component.
+/// The report of the compiler process about one component.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Report {
     pub(super) verdict: Verdict,
-    /// The confinement that was in force.
+    /// The parts of the confinement that were in force in the compiler process.
     pub(super) confinement: Confinement,
 }
 
@@ -58,12 +58,12 @@ pub(super) enum Verdict {
     /// The component was compiled, and its code follows the report.
     Compiled(Box<BytesFacts>),
     /// The component was not compiled, because it imports or exports an interface that this host does not have. The
-    /// host determines the interface from the facts.
+    /// host finds out from the facts which interface it is.
     #[serde(rename = "Unserved")]
     UnsupportedInterface(Box<BytesFacts>),
     NotAComponent(NotAComponent),
     Structure(StructureProblem),
-    /// The engine's compiler refused the component.
+    /// Cranelift or wasmtime refused the component.
     NotCompiled(String),
     CodeTooLarge {
         size: u64,
@@ -74,17 +74,17 @@ pub(super) enum Verdict {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct BytesFacts {
     pub(crate) interfaces: Interfaces,
-    /// Imports that contain only types, so that they need no implementation.
+    /// Names of the imports that contain only types and therefore need no implementation.
     type_imports: BTreeSet<String>,
     pub(crate) has_async_lift: bool,
     pub(crate) docs: Docs,
 }
 
 impl BytesFacts {
-    /// Checks that the structure is within the limits, and then parses the bytes.
+    /// Checks that the structure of the component is within the limits, and then parses the component.
     pub(super) fn read(bytes: &[u8], limits: StructureLimits) -> Result<Self, Verdict> {
         structure::check(bytes, limits).map_err(|problem| match problem {
-            // If the bytes are not a component, this error is more useful than the location of the damage.
+            // If the bytes are not a component, the error that says so is more useful than the position of the damage.
             StructureProblem::Damaged { reason } => Verdict::NotAComponent(match scan(bytes) {
                 Err(other @ (NotAComponent::CoreModule(_) | NotAComponent::Unknown { .. })) => other,
                 _ => NotAComponent::Damaged { reason },
@@ -142,7 +142,7 @@ impl Header {
         bytes
     }
 
-    /// Parses a header. Returns None if `bytes` is too short.
+    /// Parses the header of a child's output. Returns None if `bytes` is shorter than a header.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let (engine, rest) = bytes.split_first_chunk()?;
         let (digest, rest) = rest.split_first_chunk()?;

@@ -13,7 +13,7 @@ fn limits(bytes: usize) -> CompileLimits {
     CompileLimits::new(&HostLimits::default(), bytes)
 }
 
-/// The output of a child that succeeds.
+/// The output of a compiler process that has compiled a component.
 fn output(engine: &blake3::Hash, report: &[u8], code: &[u8]) -> ChildOutput {
     let header = Header::of(engine, report, code).to_bytes();
     ChildOutput { status: ExitStatus::default(), header, output_bytes: [report, code].concat(), errors: Vec::new() }
@@ -32,7 +32,7 @@ fn row_11_time_limit_grows_with_the_component() {
     assert_eq!(time_for(time, 32 * MIB), Duration::from_secs(84));
 }
 
-// Row 37: the limit on code has a minimum for small components and a maximum for large components.
+// Row 37: the limit on the size of compiled code has a minimum for small components and a maximum for large components.
 #[test]
 fn row_37_code_limit_grows_with_the_component() {
     let limit = |bytes| limits(bytes).code;
@@ -42,7 +42,7 @@ fn row_37_code_limit_grows_with_the_component() {
     assert!(limits(0).check_code(MIN_CODE).is_ok() && limits(0).check_code(MIN_CODE + 1).is_err());
 }
 
-// Row 37: the memory limit of one component has a maximum.
+// Row 37: the memory limit for compiling one component has a maximum.
 #[test]
 fn row_37_memory_limit_grows_with_the_component() {
     assert_eq!(limits(0).memory_mib(), 512);
@@ -50,7 +50,7 @@ fn row_37_memory_limit_grows_with_the_component() {
     assert_eq!(limits(256 * MIB).memory_mib(), 2_048);
 }
 
-// P9: the output of a child is used only if it is complete and for this engine.
+// P9: the output of a compiler process is used only if it is complete and was created for this engine.
 #[test]
 fn p9_damaged_or_incomplete_output_is_refused() {
     let hash = engine::compatibility_hash(&engine());
@@ -82,7 +82,8 @@ fn p9_compatibility_hash_does_not_depend_on_the_number_of_slots() {
     assert_eq!(engine::compatibility_hash(&small), engine::compatibility_hash(&engine()));
 }
 
-// P9: code that counts fuel is not valid for an engine without metering, so it has another folder in the cache.
+// P9: code that counts fuel is not valid for an engine without metering, so each of the two engines has its own
+// directory in the cache.
 #[test]
 fn p9_compatibility_hash_depends_on_metering_and_address_space() {
     let metered = engine::engine(HostLimits::default(), CodeOptions { metering: Metering::Fuel, ..DEFAULT_OPTIONS })
@@ -94,7 +95,8 @@ fn p9_compatibility_hash_depends_on_metering_and_address_space() {
     assert_ne!(engine::compatibility_hash(&unreserved), engine::compatibility_hash(&engine()));
 }
 
-// Row 36: a component is quarantined only for a signal that it caused, and not for signals that end process groups.
+// Row 36: a component is put in quarantine if it caused the signal that ended the compiler process, and not if the
+// signal was sent to a process group.
 #[cfg(unix)]
 #[test]
 fn row_36_only_signals_caused_by_the_component_lead_to_quarantine() {

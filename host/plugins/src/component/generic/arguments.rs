@@ -1,5 +1,6 @@
-//! Converts JSON arguments to values of WIT types. The arguments have been checked against the schema, but a schema
-//! cannot express every rule. Therefore the conversion checks them again before they reach the guest.
+//! Converts JSON arguments to values of WIT types. The arguments have been checked against the tool's schema, but a
+//! schema cannot express every rule of a WIT type. Therefore the conversion checks the arguments again before the guest
+//! receives them.
 
 use super::schema::UNUSUAL_FLOATS;
 use super::shape::{Integer, Shape};
@@ -11,19 +12,20 @@ use serde_json::{Map, Value};
 use std::fmt::Write;
 use wasmtime::component::Val;
 
-/// Standard base64 for decoding. Padding is optional.
+/// The decoder for standard base64. Padding is optional.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Standard base64 for encoding.
+/// The encoder for standard base64.
 pub(crate) const BASE64_OUT: GeneralPurpose = general_purpose::STANDARD;
 
 /// The largest integer that every JSON parser reads exactly.
 pub(crate) const SAFE_INTEGER: i128 = (1 << 53) - 1;
 
-/// Reads the values of these fields from a JSON object. `pointer` is the JSON pointer of the object in the arguments.
+/// Reads the values of these fields from a JSON object. `pointer` is the JSON pointer to the object within the
+/// tool's arguments.
 pub(crate) fn read_fields(
     fields: &[(String, Shape)],
     object: &Value,
@@ -140,7 +142,7 @@ impl Reader {
             Value::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
                 (Some(number), _, _) => Some(i128::from(number)),
                 (_, Some(number), _) => Some(i128::from(number)),
-                // JSON Schema accepts 1.0 and 1e18 as integers. The range is checked below.
+                // JSON Schema accepts floats such as 1.0 and 1e18 as integers. Their range is checked below.
                 (_, _, Some(float)) if float.fract() == 0.0 && float.abs() < 2_f64.powi(64) => Some(float as i128),
                 _ => None,
             },
@@ -220,7 +222,7 @@ impl Reader {
         known.ok_or_else(|| self.violation("enum", &format!("unknown name {name:?}")))
     }
 
-    /// Reads a nested value. The JSON pointer includes the name of the value while `read` runs.
+    /// Reads a nested value. While `read` runs, the reader's JSON pointer ends with the name of that value.
     fn nested<T>(&mut self, name: &str, read: impl FnOnce(&mut Self) -> Result<T, Violation>) -> Result<T, Violation> {
         let length = self.pointer.len();
         let _ = write!(self.pointer, "/{}", name.replace('~', "~0").replace('/', "~1"));

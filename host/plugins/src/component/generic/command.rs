@@ -3,7 +3,7 @@
 use agent_core::tool::{ToolDefinition, Traits};
 use serde_json::json;
 
-/// Creates the tool definition. `description` is the plugin's description from the manifest.
+/// Creates the definition of the tool. `description` is the plugin's description from its manifest.
 pub(super) fn definition(name: String, description: Option<&str>, traits: Traits) -> ToolDefinition {
     let about = description.map(|text| format!("{}\n", text.trim_end())).unwrap_or_default();
     let usage = "Runs this command-line program once and returns what it prints to standard output.";

@@ -1,5 +1,5 @@
-//! Finds the functions that can construct a resource for one call: the constructor of the resource or, if the resource
-//! has no constructor, the functions of the same interface that take data and return the resource.
+//! Finds the functions that can construct a resource for a call of one of its methods. These are the resource's
+//! constructor or, if it has none, the functions of the same interface that take only data and return the resource.
 
 use super::discovery::ExportName;
 use super::shape::{HandlePosition, Signature};
@@ -19,15 +19,15 @@ pub(super) struct Constructor {
 }
 
 impl Constructor {
-    /// The name that the model uses to choose the constructor if there are several constructors, for
+    /// The name by which the model chooses this constructor if the resource has several constructors, for
     /// example `from-config`.
     pub(super) fn key(&self) -> &str {
         key(&self.function)
     }
 }
 
-/// The name that the model uses to choose a constructor if there are several constructors. `function` is its export
-/// name.
+/// The name by which the model chooses a constructor if a resource has several. `function` is the name under which the
+/// component exports the constructor.
 pub(super) fn key(function: &str) -> &str {
     match ExportName::parse(function) {
         ExportName::Static(_, name) | ExportName::Function(name) | ExportName::Method(_, name) => name,
@@ -35,10 +35,11 @@ pub(super) fn key(function: &str) -> &str {
     }
 }
 
-/// The constructors of an interface's resources.
+/// The constructors of all resources of an interface.
 #[derive(Default)]
 pub(super) struct Constructors {
-    /// Maps the name of each resource to its constructors. An error is the reason why the constructor cannot be called.
+    /// Maps the name of each resource to its constructors. If the constructor cannot be called, the value is an error
+    /// with the reason.
     by_resource: BTreeMap<String, Result<Vec<Constructor>, String>>,
     /// Maps the name of each constructing function to the name of the resource that it constructs.
     resource_made_by: BTreeMap<String, String>,
@@ -93,7 +94,7 @@ impl Constructors {
         }
     }
 
-    /// The constructors of a resource, or the reason why the resource has no constructor.
+    /// The constructors of a resource, or the reason why the host cannot construct the resource.
     pub(super) fn of(&self, resource: &str) -> Result<&[Constructor], String> {
         match self.by_resource.get(resource) {
             Some(Ok(constructors)) => Ok(constructors),
@@ -104,7 +105,7 @@ impl Constructors {
         }
     }
 
-    /// The name of the resource that this function constructs, if it is a constructor.
+    /// The name of the resource that this function constructs. None if the function is not used as a constructor.
     pub(super) fn resource_made_by(&self, function: &str) -> Option<&str> {
         self.resource_made_by.get(function).map(String::as_str)
     }

@@ -1,5 +1,5 @@
-//! Finds the documentation of types. A component's binary describes types by their structure, but its documentation
-//! refers to types by name.
+//! Finds the documentation of types. The documentation in a component refers to types by name, but the types themselves
+//! have only a structure and no names. Documentation is therefore matched to a type by the type's structure.
 
 use super::shape::Shape;
 use crate::binary::docs::{Docs, TypeDocs};
@@ -11,19 +11,19 @@ use wasmtime::component::types::Type;
 /// Maximum number of types whose documentation is looked up.
 const MAX_TYPES: usize = 512;
 
-/// The named types of a component with their documentation. None if two types with the same structure have different
-/// documentation.
+/// The documented types of a component. The documentation is None if two types with the same structure have
+/// different documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Descriptions(Vec<(Shape, Option<TypeDocs>)>);
 
 impl Descriptions {
-    /// Looks up the documentation of types. Each type is given with the interface and the name under which it is
-    /// exported.
+    /// Looks up the documentation of exported types. Each item of `named` contains the interface that exports the type,
+    /// the type's name and the type.
     pub(super) fn new(docs: &Docs, named: &[(Option<String>, String, Type)]) -> Self {
         let mut descriptions: Vec<(Shape, Option<TypeDocs>)> = Vec::new();
         for (interface, name, kind) in named.iter().take(MAX_TYPES) {
-            // Other types have no name in the binary, so the documentation of one `u32`, for example, would be used for
-            // every `u32`.
+            // Types of other kinds are matched too easily: for example, the documentation of an alias of `u32` would be
+            // used for every `u32`.
             if !matches!(kind, Type::Record(_) | Type::Variant(_) | Type::Enum(_) | Type::Flags(_)) {
                 continue;
             }
@@ -31,7 +31,7 @@ impl Descriptions {
                 continue;
             };
             match descriptions.iter_mut().find(|(other, _)| *other == shape) {
-                // Two types have the same structure and differ only in their names.
+                // Two types with different documentation have the same structure, so neither documentation is used.
                 Some((_, other)) if other.as_ref() != Some(type_docs) => *other = None,
                 Some(_) => {}
                 None => descriptions.push((shape, Some(type_docs.clone()))),
@@ -44,13 +44,13 @@ impl Descriptions {
         self.0.iter().find(|(documented, _)| documented == shape)?.1.as_ref()
     }
 
-    /// The documentation of a field or a case.
+    /// The documentation of a field, case or flag of this type.
     pub(super) fn item(&self, shape: &Shape, name: &str) -> Option<&str> {
         self.type_docs(shape)?.items.get(name).map(String::as_str)
     }
 
-    /// Adds the documentation of a type to its schema. The documentation of names without their own schema, such as
-    /// flags, is added as a list.
+    /// Adds the documentation of a type to its schema. The documentation of items without a schema of their own, such
+    /// as flags, is added as a list.
     pub(super) fn describe(&self, shape: &Shape, schema: &mut Value) {
         let Some(type_docs) = self.type_docs(shape) else { return };
         let mut text = type_docs.docs.clone().unwrap_or_default();

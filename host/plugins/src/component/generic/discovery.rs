@@ -1,5 +1,5 @@
-//! Examines the exports of a component that are not part of the contract. Determines the functions that become tools,
-//! the names of the tools, and the reasons why other functions do not become tools.
+//! Examines the exports of a component that are not part of the plugin contract. Determines the functions that become
+//! tools, the names of the tools, and the reasons why other functions do not become tools.
 
 use super::constructors::{Constructor, Constructors};
 use super::descriptions::Descriptions;
@@ -17,16 +17,16 @@ use std::collections::BTreeSet;
 use wasmtime::component::Component;
 use wasmtime::component::types::{ComponentFunc, ComponentItem, Type};
 
-/// Maximum number of functions that are examined.
+/// Maximum number of exported functions of a component that are examined.
 const MAX_FUNCTIONS: usize = 4_096;
-/// Maximum total size of all schemas, in bytes.
+/// Maximum total size of the schemas of all tools of a component, in bytes.
 const SCHEMA_BYTES: usize = 4 * 1024 * 1024;
-/// Maximum total number of parts of all signatures. A few bytes can declare a type with many parts, and thousands of
-/// functions that take this type.
+/// Maximum total number of types, cases and flags in all signatures of a component. A limit is needed because a few
+/// bytes can declare a type with many parts, and thousands of functions that take this type.
 const SIGNATURE_PARTS: usize = 256 * 1024;
-/// Maximum number of skipped functions that are listed with the reason.
+/// Maximum number of skipped functions that are listed with the reason for skipping them.
 const MAX_SKIPPED: usize = 64;
-/// The reason for skipping a function when the limit on all signatures or all schemas is reached.
+/// The reason for skipping a function once the limit on all signatures or on all schemas is reached.
 const TYPES_TOO_LARGE: &str = "the types of the component are too large in total";
 
 /// The facts about a component, apart from its exports, that determine its tool definitions.
@@ -34,7 +34,7 @@ pub(crate) struct KnownFacts<'a> {
     pub(crate) docs: &'a Docs,
     pub(crate) manifest: Option<&'a Manifest>,
     pub(crate) imports: &'a [String],
-    /// The tools that the component defines itself.
+    /// The tools that the component defines itself, by implementing the `tool` interface of the plugin contract.
     pub(crate) tools: &'a [ToolDefinition],
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn discover(component: &Component, known: &KnownFacts<'_>) -> (Generi
 struct Discovery {
     candidates: Vec<Candidate>,
     skipped: Vec<SkippedExport>,
-    /// Number of skipped functions that are not listed.
+    /// Number of skipped functions that are not in `skipped`, because the list is full.
     unlisted: usize,
     /// The exported types, each with its interface and its name.
     types: Vec<(Option<String>, String, Type)>,
@@ -182,7 +182,7 @@ impl Discovery {
 }
 
 impl Candidate {
-    /// Number of parts of the function's signature and of the signatures of its constructors.
+    /// Total number of types, cases and flags in the function's signature and in the signatures of its constructors.
     fn parts(&self) -> usize {
         self.signature.parts()
             + self.constructors.iter().map(|constructor| constructor.signature.parts()).sum::<usize>()
@@ -218,7 +218,7 @@ impl Candidate {
         }
     }
 
-    /// The description of a function without documentation.
+    /// The tool description for a function that has no documentation.
     fn description_from_types(&self) -> String {
         let origin = match &self.interface {
             Some(interface) => format!("of the WIT interface `{interface}`"),
@@ -235,8 +235,8 @@ impl Candidate {
     }
 }
 
-/// Checks whether a function can become a tool. Returns None for a constructor, because it becomes part of the tools
-/// for its methods. The error is the reason why the function is skipped.
+/// Checks whether a function can become a tool. Returns None for a constructor, because it is not a tool itself but
+/// part of the tools for its resource's methods. If the function is skipped, the error is the reason.
 fn candidate(
     interface: Option<&str>,
     name: &str,
@@ -277,15 +277,15 @@ fn candidate(
     }
 }
 
-/// Returns the reason for skipping a function that a toolchain calls to set up a language runtime while it builds the
-/// component. A second call to such a function breaks the component.
+/// If a toolchain has already called this function while it built the component, to set up a language runtime, returns
+/// the reason for skipping the function. A second call to such a function breaks the component.
 fn toolchain_function(interface: Option<&str>, name: &str, function: &ComponentFunc) -> Option<&'static str> {
     let begins_with =
         |names: &[&str]| names.iter().copied().eq(function.params().map(|(name, _)| name).take(names.len()));
     let is_setup = match (interface, name) {
-        // This function sets up QuickJS in componentize-qjs.
+        // componentize-qjs uses a function with these parameters to set up QuickJS.
         (None, "init") => begins_with(&["shim", "script"]),
-        // This function sets up CPython in componentize-py.
+        // componentize-py uses a function with this parameter to set up CPython.
         (Some("exports"), "init") => begins_with(&["app-name"]),
         (None, name) => matches!(name, "wizer-initialize" | "wizer-resume"),
         _ => false,
@@ -293,7 +293,7 @@ fn toolchain_function(interface: Option<&str>, name: &str, function: &ComponentF
     is_setup.then_some("its toolchain called it when the component was built, to set up the language runtime")
 }
 
-/// Returns the reason for skipping a function that handles HTTP requests.
+/// If the interface handles HTTP requests, returns the reason for skipping its functions.
 fn http_handler(interface: Option<&str>) -> Option<&'static str> {
     let (path, _) = interface?.split_once('@')?;
     let is_handler = matches!(path, "wasi:http/incoming-handler" | "wasi:http/handler");
@@ -303,7 +303,8 @@ fn http_handler(interface: Option<&str>) -> Option<&'static str> {
     )
 }
 
-/// The parsed name of an exported function. The annotation in brackets is the kind of the function.
+/// The parsed name of an exported function. The kind of the function is written in brackets before the name, for
+/// example `[method]`.
 pub(super) enum ExportName<'n> {
     Function(&'n str),
     Constructor(&'n str),
@@ -333,8 +334,8 @@ fn is_command(interface: Option<&str>, name: &str, function: &ComponentFunc) -> 
     is_run && name == "run" && function.params().len() == 0 && function.results().next().is_some_and(bare)
 }
 
-/// The traits of all functions of a component. If no import can have effects, the functions are read-only and
-/// idempotent.
+/// The traits of the tools for a component's functions. If no import of the component can have effects, the tools are
+/// read-only and idempotent.
 fn traits(imports: &[String]) -> Traits {
     let is_pure = imports.iter().all(|name| imports::effects(name) == Effects::None);
     Traits { read_only: is_pure, idempotent: is_pure, ..Traits::default() }

@@ -1,5 +1,5 @@
 //! Chooses the names of the tools for exported functions: the shortest names that are unique in the component. The
-//! names are the same at every load.
+//! names are the same each time the component is loaded.
 
 use crate::contract::v0_1::tools::NAME_LENGTH;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Chooses a name for each function from the interface that exports it.
 ///
 /// The name is `interface.function`. If two functions would have the same name, both names become
-/// `package.interface.function`. If these names are still equal, first the namespace is added, then the version, and
-/// then a number. A name is None if it would be too long.
+/// `package.interface.function`. As long as names are still equal, first the namespace is added, then the version, and
+/// then a number. The name is None if it would be too long.
 pub(super) fn assign(exports: &[(Option<&str>, String)], taken: &BTreeSet<String>) -> Vec<Option<String>> {
     let candidates: Vec<_> = exports.iter().map(|(interface, function)| candidates(*interface, function)).collect();
     let mut level = vec![0_usize; candidates.len()];

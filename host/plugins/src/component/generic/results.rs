@@ -6,7 +6,8 @@ use base64::Engine;
 use serde_json::{Map, Number, Value, json};
 use wasmtime::component::Val;
 
-/// Converts one value. The engine returned a value of this type, so an error means that the host has a bug.
+/// Converts one value to JSON. wasmtime returned the value as a value of this type, so an error means that the host has
+/// a bug.
 pub(crate) fn write(shape: &Shape, value: Val) -> Result<Value, String> {
     Ok(match (shape, value) {
         (_, Val::Bool(value)) => Value::Bool(value),
@@ -55,7 +56,7 @@ fn case(name: String, payload: Option<&Shape>, value: Option<Box<Val>>) -> Resul
     }
 }
 
-/// Writes an integer as a string if other JSON parsers would round it.
+/// Writes an integer as a string if it is so large that other JSON parsers would round it.
 fn integer(value: i128) -> Value {
     match (i64::try_from(value), u64::try_from(value)) {
         _ if value.abs() > SAFE_INTEGER => Value::String(value.to_string()),
@@ -65,7 +66,8 @@ fn integer(value: i128) -> Value {
     }
 }
 
-/// Writes the shortest number that is equal to this number in 32 bits: 0.1 instead of 0.10000000149011612.
+/// Writes the shortest decimal number that has the same value as a 32-bit float: for example 0.1
+/// instead of 0.10000000149011612.
 fn float32(value: f32) -> Value {
     if value.is_finite() { float(value.to_string().parse().unwrap_or(f64::from(value))) } else { float(value.into()) }
 }

@@ -1,5 +1,5 @@
-//! Tests of the conversion between values and JSON (P3). Random values are converted to JSON that matches their schema,
-//! and the JSON is converted back to the same values.
+//! Tests of the conversion between WIT values and JSON (P3). Random values are converted to JSON that matches their
+//! schema, and the JSON is converted back to the same values.
 
 use super::arguments::read_fields;
 use super::descriptions::Descriptions;
@@ -119,7 +119,7 @@ fn read(shape: &Shape, json: Value) -> Result<Val, agent_core::tool::Violation> 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
-    // P3: the JSON must also match the schema, and the host must be able to compile the schema.
+    // P3: the JSON for any value matches the schema for its type, and the host can compile the schema.
     #[test]
     fn p3_values_are_read_back_unchanged((shape, value) in with_value()) {
         let json = write(&shape, value.clone()).expect("the value has this type");
@@ -131,7 +131,8 @@ proptest! {
         prop_assert_eq!(back.as_ref(), Ok(&value), "{}", json);
     }
 
-    // P3, row 26: JSON for another type is either a violation or a value of the type, and never causes a panic.
+    // P3, row 26: JSON that was written for another type is read as a value of the expected type or is a violation, and
+    // never causes a panic.
     #[test]
     fn p3_row_26_json_of_another_type_is_read_or_refused((shape, value) in with_value(), (other, _) in with_value()) {
         let json = write(&shape, value).expect("the value has this type");
@@ -141,7 +142,7 @@ proptest! {
     }
 }
 
-// P3: checks one example of each form of JSON in wit/README.md.
+// P3: each form of JSON that wit/README.md describes is converted as described.
 #[test]
 fn p3_json_forms_match_the_documentation() {
     let string = || Box::new(Shape::String);

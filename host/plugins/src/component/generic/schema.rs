@@ -6,7 +6,7 @@ use super::descriptions::{self, Descriptions};
 use super::shape::{Integer, Shape, Signature};
 use serde_json::{Map, Value, json};
 
-/// Floats that JSON numbers cannot represent, and that are therefore written as strings.
+/// The floats that JSON numbers cannot represent. They are written as strings.
 pub(super) const UNUSUAL_FLOATS: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
 
 /// The schema for a function's arguments: an object with a property for each parameter. Optional parameters may be
@@ -16,7 +16,7 @@ pub(crate) fn for_parameters(parameters: &[(String, Shape)], descriptions: &Desc
 }
 
 /// The schema for a method's arguments. The constructor's arguments are in the property `self`. If there are several
-/// constructors, they are in a property of `self` with the constructor's name.
+/// constructors, the arguments are in a property of `self` that has the name of the chosen constructor.
 pub(super) fn for_method(constructors: &[Constructor], method: &Signature, descriptions: &Descriptions) -> Value {
     let mut schema = for_fields(&method.parameters, descriptions);
     let mut self_schema = match constructors {
@@ -44,7 +44,8 @@ pub(super) fn for_method(constructors: &[Constructor], method: &Signature, descr
     schema
 }
 
-/// The schema for a function's result, without its error. None if the function returns nothing or a string.
+/// The schema for the value that a function returns if it does not fail. None if the function returns nothing or
+/// a string.
 pub(crate) fn for_result(signature: &Signature, descriptions: &Descriptions) -> Option<Value> {
     let returned = match &signature.result {
         Some(Shape::Result { ok, .. }) => ok.as_deref(),
@@ -113,7 +114,7 @@ fn for_integer(integer: Integer) -> Value {
             "type": ["integer", "string"], "minimum": 0, "maximum": u64::MAX, "pattern": "^[0-9]{1,20}$",
             "description": "A number; as a string of digits beyond 2^53.",
         }),
-        // The bounds of all other integers fit in 64 bits.
+        // Only `u64` has a bound that needs more than 63 bits. The bounds of all other integers fit into an `i64`.
         _ => json!({"type": "integer", "minimum": smallest as i64, "maximum": largest as i64}),
     }
 }
@@ -148,7 +149,7 @@ fn add_docs(docs: Option<&str>, schema: &mut Value) {
     docs.into_iter().for_each(|docs| descriptions::add(docs.trim(), schema));
 }
 
-/// The schema for an object with exactly one of these properties.
+/// The schema for an object that has exactly one of these properties and no other property.
 fn with_one_property(properties: Map<String, Value>) -> Value {
     json!({
         "type": "object", "properties": properties, "additionalProperties": false, "minProperties": 1, "maxProperties": 1,

@@ -1,5 +1,5 @@
-//! This crate's representation of the WIT types of generic functions. These types contain no handles and have a limited
-//! size, so that a model can read them.
+//! This crate's representation of the WIT types of generic functions. The represented types contain no resource
+//! handles, and their size is limited so that a model can read them.
 
 use std::fmt::Write;
 use wasmtime::component::types::{ComponentFunc, Type};
@@ -20,7 +20,7 @@ pub(crate) enum Shape {
     Float64,
     Char,
     String,
-    /// The type `list<u8>`, which is base64 text in JSON.
+    /// The type `list<u8>`, which is written as base64 text in JSON.
     Bytes,
     List(Box<Shape>),
     Record(Vec<(String, Shape)>),
@@ -62,7 +62,7 @@ impl Integer {
         }
     }
 
-    /// The smallest and the largest value.
+    /// The smallest and the largest value of the integer type.
     pub(crate) fn range(self) -> (i128, i128) {
         match self {
             Integer::S8 => (i8::MIN.into(), i8::MAX.into()),
@@ -77,17 +77,18 @@ impl Integer {
     }
 }
 
-/// The parameters and the result of a function, without the handle that the host manages itself.
+/// The parameters and the result of a function, without the resource handle that the host passes or receives itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Signature {
     pub(crate) parameters: Vec<(String, Shape)>,
     pub(crate) result: Option<Shape>,
 }
 
-/// The position of a handle in a function's signature. The host manages this handle, and the model does not see it.
+/// Where the signature of a function contains a resource handle. The host passes or receives this handle itself, and
+/// the model does not see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandlePosition {
-    /// There is no handle.
+    /// The signature contains no resource handle.
     None,
     /// The first parameter is the handle of the resource whose method is called.
     First,
@@ -96,7 +97,8 @@ pub(crate) enum HandlePosition {
 }
 
 impl Signature {
-    /// Reads the signature of a function. The error completes the sentence "it is not offered: ".
+    /// Reads the signature of a function. If the function cannot be a tool, the error completes the sentence "it is not
+    /// offered: ".
     pub(crate) fn of(function: &ComponentFunc, handles: HandlePosition) -> Result<Self, String> {
         if function.async_() {
             return Err("it is asynchronous".to_owned());
@@ -117,7 +119,7 @@ impl Signature {
         Ok(Self { parameters, result })
     }
 
-    /// Number of types, cases and flags in the signature.
+    /// Total number of types, cases and flags in the signature.
     pub(crate) fn parts(&self) -> usize {
         self.parameters.iter().map(|(_, shape)| shape).chain(&self.result).map(Shape::parts).sum()
     }
@@ -132,17 +134,18 @@ impl Signature {
 }
 
 impl Shape {
-    /// Reads one type. Returns None if the values of the type are not data, or if the type is too large.
+    /// Reads one type. Returns None if values of the type are not data (for example handles), or if the type is
+    /// too large.
     pub(crate) fn of(kind: &Type) -> Option<Self> {
         Reader { parts: MAX_PARTS, name_bytes: MAX_NAME_BYTES }.shape(kind, MAX_LEVELS).ok()
     }
 
-    /// Whether null is a value of this type in JSON.
+    /// Whether a value of this type can be null in JSON.
     pub(crate) fn has_null(&self) -> bool {
         matches!(self, Shape::Option(_))
     }
 
-    /// The cases of a variant or result. None for other types.
+    /// The cases of a variant or of a `result`. None for other types.
     pub(crate) fn cases(&self) -> Option<Vec<(&str, Option<&Shape>)>> {
         match self {
             Shape::Variant(cases) => {
@@ -153,7 +156,7 @@ impl Shape {
         }
     }
 
-    /// The names that are strings in JSON: the names of flags, and of cases without a payload.
+    /// The names of flags, and of cases without a payload, which are written as strings in JSON.
     pub(crate) fn bare_names(&self) -> Vec<&str> {
         match self {
             Shape::Enum(names) | Shape::Flags(names) => names.iter().map(String::as_str).collect(),
@@ -218,9 +221,9 @@ impl Shape {
 
 /// Reads types up to a size limit, because a component of a few bytes can declare a type with a million parts.
 struct Reader {
-    /// Number of parts that may still be read.
+    /// Number of types, cases and flags that may still be read.
     parts: usize,
-    /// Number of bytes of names that may still be read.
+    /// Number of bytes that the names of parameters, fields, cases and flags may still have.
     name_bytes: usize,
 }
 
@@ -283,7 +286,8 @@ impl Reader {
         kind.map(|kind| self.shape(&kind, levels)).transpose()
     }
 
-    /// The error type of a constructor that returns a `result`. An error type that is not data is omitted.
+    /// The `result` type that a constructor returns, with its error type only. The error type is omitted if its values
+    /// are not data. None if the constructor does not return a `result`.
     fn failure_of(&mut self, kind: &Type) -> Option<Shape> {
         let Type::Result(result) = kind else { return None };
         let error = result.err().and_then(|kind| self.shape(&kind, MAX_LEVELS).ok());

@@ -1,5 +1,5 @@
-//! A lock that lets only one process compile a component at a time. Other processes with the same cache wait and then
-//! find the compiled code in the cache.
+//! A lock that lets only one process compile a component at a time. Other processes that use the same cache wait, and
+//! then find the compiled code in the cache.
 
 use crate::component::code_cache::CompiledCache;
 use agent_core::message::Digest;
@@ -8,12 +8,14 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Maximum time to wait for another process, which may hang. After this time, this process also compiles the component.
+/// Maximum time to wait for another process, because that process may hang. After this time, the waiting process
+/// compiles the component too.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Time between two attempts to acquire the lock.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The lock on one component. Other processes wait until the lock is dropped.
+/// The lock for compiling one component. Other processes that compile the same component wait until the
+/// lock is dropped.
 #[derive(Debug)]
 pub(super) struct CompileLock {
     path: PathBuf,
@@ -23,7 +25,7 @@ pub(super) struct CompileLock {
 
 impl Drop for CompileLock {
     fn drop(&mut self) {
-        // A process that already waits has the file open and gets the lock even after the file is removed. A process
+        // Removing the lock file is safe: a waiting process has the file open and still gets the lock, and a process
         // that starts later finds the compiled code in the cache.
         let _ = std::fs::remove_file(&self.path);
     }
@@ -72,7 +74,7 @@ fn open(path: &std::path::Path) -> io::Result<File> {
 mod tests {
     use super::*;
 
-    // P15: a second process waits for the first process, but only for a limited time.
+    // P15: a second process waits for the process that compiles the component, but only for a limited time.
     #[tokio::test]
     async fn p15_compile_lock_is_held_by_one_process_at_a_time() {
         let folder = tempfile::tempdir().expect("a folder");

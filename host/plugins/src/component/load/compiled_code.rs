@@ -22,8 +22,8 @@ pub(super) struct Examined {
 }
 
 impl Sandbox {
-    /// Examines and compiles a component. Refuses a component in quarantine, because it crashed the compiler process
-    /// earlier.
+    /// Examines and compiles a component. Refuses a component that is in quarantine because it crashed the compiler
+    /// process earlier.
     pub(super) async fn examine(
         &self,
         plugin: &PluginIdentity,
@@ -36,8 +36,8 @@ impl Sandbox {
             return Err(LoadError::Quarantined { digest: entry.digest, reason: entry.reason });
         }
         let limits = CompileLimits::new(&self.shared.limits, bytes.len());
-        // Each compilation uses all processors, so only a few compilations run at once. The total memory of these
-        // compilations is limited.
+        // Each compilation uses all processors, so only a few compilations run at once. The sum of their memory limits
+        // is also limited.
         let permit = Arc::clone(&self.shared.compiling).acquire_owned().await;
         let memory = Arc::clone(&self.shared.compile_memory).acquire_many_owned(limits.memory_mib()).await;
         let examined = match &self.shared.compiler {
@@ -51,7 +51,8 @@ impl Sandbox {
         })
     }
 
-    /// Converts the error. If the component crashed the compiler process, puts the component in quarantine.
+    /// Converts an error of the compiler process to a load error. If the component crashed the compiler process, puts
+    /// the component in quarantine.
     fn compiler_failure(&self, plugin: &PluginIdentity, context: &EngineContext, error: CompilerError) -> LoadError {
         let mut advice = "";
         if let Some(quarantine) = &self.shared.quarantine
@@ -114,7 +115,7 @@ async fn examine_in_process(
 ) -> Result<Examined, ExamineError> {
     let (context, time) = (Arc::clone(context), limits.time());
     let work = blocking(move || {
-        let facts = compiler::examine_here(&bytes, &limits)?;
+        let facts = compiler::examine_without_child(&bytes, &limits)?;
         let kinds = facts.check().map_err(LoadError::from)?;
         let failed = |error: wasmtime::Error| CompilerError::NotCompiled(reason(&error));
         let code = context.engine.precompile_component(&bytes).map_err(failed)?;
@@ -124,8 +125,8 @@ async fn examine_in_process(
     tokio::time::timeout(time, work).await.map_err(|_| CompilerError::from(CompileTimeout::Clock(time)))??
 }
 
-/// Loads the code of a component and its facts from the cache. While the returned file is open, the cache does not
-/// delete the entry.
+/// Loads the compiled code of a component and the facts about the component from the cache. While the returned file is
+/// open, the cache does not delete the entry.
 pub(super) fn load_from_cache(context: &EngineContext, digest: &Digest) -> Option<(Component, Facts, File)> {
     let cache = context.cache.as_ref()?;
     loop {
@@ -160,7 +161,7 @@ fn deserialize_file(context: &EngineContext, file: &File) -> wasmtime::Result<Co
     unsafe { Component::deserialize_file(&context.engine, path) }
 }
 
-/// On other systems, the cache never maps a file, so this function is not called.
+/// On systems other than Linux, the cache never maps a file, so this function is not called.
 #[cfg(not(target_os = "linux"))]
 fn deserialize_file(_: &EngineContext, _: &File) -> wasmtime::Result<Component> {
     Err(wasmtime::Error::msg("compiled code is not mapped from files on this system"))
@@ -177,8 +178,9 @@ fn deserialize(context: &EngineContext, code: &[u8]) -> wasmtime::Result<Compone
     unsafe { Component::deserialize(&context.engine, code) }
 }
 
-/// Stores compiled code and facts in the cache for the next start. While the returned file is open, the cache does not
-/// delete the entry. Returns None if nothing was stored, because the plugin also works without a cache entry.
+/// Stores compiled code and facts in the cache for the next start. While the returned file is open, the cache
+/// does not delete the entry. If nothing can be stored, returns None and no error, because the plugin also works
+/// without a cache entry.
 pub(super) fn store_in_cache(
     context: &EngineContext,
     digest: &Digest,

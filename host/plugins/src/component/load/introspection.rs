@@ -1,5 +1,5 @@
-//! Starts a component once without grants, to check the types of its exports and to find its tools and generic
-//! functions.
+//! Instantiates a component once without grants, to check the types of its exports and to find its tools and
+//! generic functions.
 
 use super::linking::link_generic;
 use super::{blocking, reason};
@@ -33,7 +33,7 @@ pub(super) struct NewComponent {
 }
 
 impl NewComponent {
-    /// Describes a component that is loaded with the default call limits.
+    /// Creates the description of a component that is loaded with the default call limits.
     pub(super) fn of(identity: Arc<PluginIdentity>, context: Arc<EngineContext>) -> Self {
         Self { identity, context, limits: CallLimits::default() }
     }
@@ -52,8 +52,8 @@ impl Sandbox {
         self.find_functions(new, component, Arc::clone(docs), facts).await
     }
 
-    /// Finds the generic functions (P3). Examines their types on a blocking thread, and instantiates the component
-    /// once.
+    /// Finds the generic functions (P3). Examines the types of the functions on a blocking thread, and instantiates the
+    /// component once.
     async fn find_functions(
         &self,
         new: &NewComponent,
@@ -133,9 +133,9 @@ impl Sandbox {
         loaded.map_err(|error| LoadError::Export { kind, reason: reason(&error) })
     }
 
-    /// Returns the result of a call that was made during loading. A component that uses processor time until its time
-    /// limit would do so at every start, so it is put in quarantine. A component that the machine was too busy to run
-    /// is not put in quarantine.
+    /// Returns the result of a call that was made during loading. A component that used processor time until it reached
+    /// the time limit would do the same at every start, so it is put in quarantine. If the call took too long only
+    /// because the machine was busy, the component is not put in quarantine.
     fn check_started<T>(&self, new: &NewComponent, report: CallReport<T>) -> Result<T, LoadError> {
         let is_time_limit = |limit: &Limit| matches!(limit, Limit::WallTime(_) | Limit::CpuTime(_));
         if let (Err(failure @ CallFailure::Limit { limit, .. }), Some(quarantine)) =

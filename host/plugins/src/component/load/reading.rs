@@ -7,11 +7,11 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Size of each read, in bytes.
+/// Number of bytes that are read from the file at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Reads a file of at most `max_bytes` bytes. Opens only a regular file, because opening a pipe, for example, can block
-/// forever.
+/// Reads a file of at most `max_bytes` bytes. The file must be a regular file, because opening a pipe, for example, can
+/// block forever.
 pub fn read_component(path: &Path, max_bytes: u64) -> Result<Vec<u8>, LoadError> {
     let (file, size) = open(path, max_bytes)?;
     let mut bytes = Vec::with_capacity(size as usize);
@@ -20,7 +20,7 @@ pub fn read_component(path: &Path, max_bytes: u64) -> Result<Vec<u8>, LoadError>
 }
 
 /// Returns the digest and the size of a file. The file is read in chunks, because allocating memory for the whole file
-/// takes longer than hashing it.
+/// would take longer than hashing the file.
 pub(super) fn digest_of_file(path: &Path, max_bytes: u64) -> Result<(Digest, u64), LoadError> {
     let (file, _) = open(path, max_bytes)?;
     let (mut file, mut hasher, mut size) = (file.take(max_bytes + 1), Sha256::new(), 0);
@@ -51,8 +51,8 @@ fn open(path: &Path, max_bytes: u64) -> Result<(File, u64), LoadError> {
     Ok((file, metadata.len()))
 }
 
-/// Opens a file without blocking. A named pipe may have replaced the file, and opening a named pipe would wait for a
-/// writer. Some kernel files also make a reader wait.
+/// Opens a file without blocking, because the file may have been replaced with a named pipe, and opening a named pipe
+/// waits for a writer. Some files of the kernel also make a reader wait.
 #[cfg(unix)]
 pub(super) fn open_without_waiting(path: &Path) -> std::io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;

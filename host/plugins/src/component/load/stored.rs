@@ -17,22 +17,22 @@ pub enum GenerationError {
     Directory {
         /// Path of the directory.
         path: PathBuf,
-        /// The system's error.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The plugin store no longer contains a pinned component, or the copy is damaged.
+    /// The plugin store no longer contains a component of the generation, or the stored copy is damaged.
     #[error("plugin `{name}` is no longer available: {reason}")]
     Gone {
-        /// Name of the plugin when it was pinned.
+        /// Name of the plugin when the turn pinned its generation.
         name: String,
         /// The plugin store's error.
         #[source]
         reason: PluginStoreError,
     },
-    /// The plugin store contains a pinned component, but this host cannot load it.
+    /// The plugin store contains a component of the generation, but this host cannot load it.
     #[error("plugin `{name}` cannot be loaded again: {reason}")]
     Load {
-        /// Name of the plugin when it was pinned.
+        /// Name of the plugin when the turn pinned its generation.
         name: String,
         /// The reason why the component cannot be loaded.
         #[source]
@@ -44,7 +44,7 @@ pub enum GenerationError {
 }
 
 impl GenerationError {
-    /// Whether the pinned generation can never be loaded again. False if a later attempt may succeed.
+    /// Whether every later attempt to load the generation would fail too. False if a later attempt may succeed.
     pub fn is_permanent(&self) -> bool {
         match self {
             GenerationError::Gone { reason, .. } => {
@@ -58,8 +58,8 @@ impl GenerationError {
 }
 
 impl Sandbox {
-    /// Loads a plugin from the plugin store. The verifier must still accept the statements that were stored with the
-    /// component.
+    /// Loads a plugin from the plugin store. Fails if the verifier no longer accepts the statements that were stored
+    /// with the component.
     pub async fn load_stored(&self, name: &str, digest: &Digest) -> Result<Arc<LoadedPlugin>, GenerationError> {
         let store = self.store().ok_or(GenerationError::NoStore)?.clone();
         let load = |reason| GenerationError::Load { name: name.to_owned(), reason };
@@ -71,8 +71,8 @@ impl Sandbox {
         self.load_stored_bytes(name, bytes).await.map_err(load)
     }
 
-    /// Returns the plugin with code that counts fuel. This code is compiled once, from the component in the plugin
-    /// store.
+    /// Returns the plugin in a form whose compiled code counts fuel. This code is compiled once, from the component in
+    /// the plugin store.
     pub(crate) async fn metered(&self, plugin: &LoadedPlugin) -> Result<Arc<LoadedPlugin>, GenerationError> {
         let (name, digest) = (plugin.name(), plugin.digest());
         let metered = plugin.metered.get_or_try_init(|| async {

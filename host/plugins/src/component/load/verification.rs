@@ -14,7 +14,8 @@ use std::sync::Arc;
 /// The origin of a component, which determines how the component is verified.
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
-    /// The user named the component, or the component is already verified. The verifier is not called.
+    /// The user named the component, or the component has already been verified. The verifier is not called for
+    /// such components.
     Named,
     /// The component is a file of a plugin folder.
     Folder(PathBuf),
@@ -23,8 +24,8 @@ pub(crate) enum Origin {
 }
 
 impl Sandbox {
-    /// Checks with the verifier that the component may be used. `bytes` are the bytes that will be compiled. None: the
-    /// compiled code for this digest is already available.
+    /// Asks the verifier whether the component may be used, and fails if it may not. `bytes` contains the bytes that
+    /// will be compiled. It is None if the compiled code for this digest is already available.
     pub(super) async fn verify(
         &self,
         origin: &Origin,
@@ -61,7 +62,8 @@ fn call_verifier(
     }
 }
 
-/// Reads the bytes of a component whose code is already available, and checks that they still have its digest.
+/// Reads the bytes of a component whose compiled code is already available, and checks that the bytes still have the
+/// component's digest.
 fn read_again(shared: &Shared, origin: &Origin, plugin: &PluginIdentity) -> io::Result<Arc<Vec<u8>>> {
     let bytes = match (origin, &shared.store) {
         (Origin::Folder(path), _) => read(path, shared.largest_component)?,

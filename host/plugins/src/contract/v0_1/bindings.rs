@@ -1,6 +1,6 @@
 //! Generated bindings of the interfaces that plugins export, and of the types that they share with imported interfaces.
-//! Only this crate uses them: the module `conversion` turns them into the host's types. The bindings of imported
-//! interfaces are in the modules of the capabilities.
+//! These bindings are used only in this crate: the module `conversion` converts them to the host's own types. The
+//! bindings of imported interfaces are in the modules of the capabilities.
 
 #![allow(missing_docs, unreachable_pub, clippy::all, reason = "generated")]
 

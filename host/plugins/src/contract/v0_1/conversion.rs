@@ -1,5 +1,5 @@
-//! Converts between the host's types and the generated bindings, and checks the values that guests return: JSON must
-//! parse, media must belong to the session, and sizes must be within the limits.
+//! Converts between the host's types and the generated bindings, and checks the values that guests return: JSON must be
+//! valid, media items must belong to the session, and sizes must be within the limits.
 
 use super::bindings::agent_host::plugin::types as wit;
 use crate::contract::RejectedResult;
@@ -57,7 +57,7 @@ pub(crate) fn role_out(role: Role) -> wit::Role {
     }
 }
 
-/// Converts a part of a message. Returns None for the kinds of parts that plugins do not see.
+/// Converts a part of a message for a plugin. Returns None for the kinds of parts that are not shown to plugins.
 fn part_out(part: &Part) -> Option<wit::Part> {
     Some(match part {
         Part::Text(text) => wit::Part::Text(text.clone()),
@@ -86,7 +86,8 @@ fn content_out(content: &Content) -> wit::Content {
     }
 }
 
-/// Converts a guest's typed failure. Cuts the text to at most `bytes` bytes and escapes invisible characters.
+/// Converts the error that a guest's function returned. Cuts the error's text to at most `bytes` bytes and escapes
+/// invisible characters.
 pub(crate) fn failure_in(failure: wit::Failure, bytes: usize) -> PluginFailure {
     match failure {
         wit::Failure::InvalidInput(text) => PluginFailure::InvalidInput(clean(&text, bytes)),
@@ -100,8 +101,8 @@ pub(crate) fn json_in(text: &str, subject: &str) -> Result<Value, RejectedResult
     json_or_error(text, subject).map_err(RejectedResult::Invalid)
 }
 
-/// Parses a guest's JSON text. The error is a message. Deep nesting is refused, because other JSON parsers may not
-/// support it.
+/// Parses a guest's JSON text, or returns an error message. Deeply nested JSON is refused, because other JSON parsers
+/// may not support it.
 pub(crate) fn json_or_error(text: &str, subject: &str) -> Result<Value, String> {
     let value = serde_json::from_str(text).map_err(|error| format!("{subject} is not JSON: {error}"))?;
     if is_deeper(&value, JSON_DEPTH) {
@@ -136,7 +137,8 @@ impl TextBudget {
     }
 }
 
-/// The media of the session in which a call is made. Looks up and stores the media in the call's result.
+/// The media items of the session in which a call is made. Looks up the media items to which the call's result refers,
+/// and stores new ones.
 #[derive(Clone, Copy)]
 pub(crate) struct SessionMedia<'a> {
     pub(crate) port: Option<&'a dyn MediaPort>,
@@ -221,7 +223,7 @@ fn port_failure(error: PortError) -> RejectedResult {
 mod tests {
     use super::*;
 
-    // P8: a guest's JSON must not be nested more deeply than the limit.
+    // P8: JSON from a guest is refused if it is nested more deeply than the limit.
     #[test]
     fn p8_deeply_nested_json_is_refused() {
         let lists = |levels| "[".repeat(levels) + &"]".repeat(levels);

@@ -70,7 +70,7 @@ pub(crate) async fn prompt_in(
     })
 }
 
-pub(crate) fn step_out(request: &StepRequest) -> step_context::Request {
+pub(crate) fn step_request_out(request: &StepRequest) -> step_context::Request {
     step_context::Request {
         lifecycle: lifecycle_out(request.lifecycle),
         scope: scope_out(&request.scope),
@@ -83,8 +83,8 @@ pub(crate) fn step_out(request: &StepRequest) -> step_context::Request {
     }
 }
 
-/// Checks and converts sections: their number is limited, their names must be unique, and the total size of their texts
-/// is at most `bytes` bytes.
+/// Checks and converts the sections of a prompt. Fails if there are too many sections, if two have the same name, or if
+/// their texts have more than `bytes` bytes in total.
 pub(crate) fn sections_in(
     sections: Vec<context_builder::Section>,
     bytes: usize,
@@ -114,8 +114,8 @@ pub(crate) fn sections_in(
     Ok(checked)
 }
 
-/// Checks that the messages are valid for any model: no message is empty, and tool results follow their calls directly
-/// and in the same order.
+/// Checks that the messages are valid for any model: no message is empty, and the results of tool calls follow directly
+/// after the calls and in the order of the calls.
 fn check_messages(messages: &[types::Message]) -> Result<(), RejectedResult> {
     if messages.len() > PROMPT_MESSAGES {
         return invalid(format!("it returned {} messages; at most {PROMPT_MESSAGES} are allowed", messages.len()));
@@ -241,7 +241,8 @@ pub(crate) fn policy_out(request: &PolicyRequest) -> media_policy::Request {
     }
 }
 
-/// Checks and converts the decisions: exactly one per item, with at most `bytes` bytes of text in total.
+/// Checks and converts the decisions of a media policy. There must be exactly one decision for each media item, and the
+/// decisions may have at most `bytes` bytes of text in total.
 pub(crate) fn decisions_in(
     decisions: Vec<media_policy::Decision>,
     items: usize,
@@ -274,7 +275,7 @@ pub(crate) fn decisions_in(
 mod tests {
     use super::*;
 
-    // P4: there must be one valid decision for each media item.
+    // P4: a media policy must return one valid decision for each media item.
     #[test]
     fn p4_decisions_are_counted_and_checked() {
         let decide = |decisions| decisions_in(decisions, 1, 1000);
@@ -290,7 +291,7 @@ mod tests {
         context_builder::Section { name, text, stability: context_builder::Stability::Fixed }
     }
 
-    // L2: a builder's sections have unique names and are limited in number and size.
+    // L2: the sections that a context builder returns must have unique names, and their number and size are limited.
     #[test]
     fn l2_sections_are_checked() {
         let many = |count: usize| (0..count).map(|n| section(&n.to_string(), "")).collect::<Vec<_>>();
@@ -317,7 +318,8 @@ mod tests {
         types::Part::ToolResult(types::ToolResult { call_id, name, content: vec![], is_error: false })
     }
 
-    // L2: a builder's messages are complete, and their ids cannot be confused with ids that the host assigned.
+    // L2: the messages that a context builder returns must be complete, and must not use call ids of the form that only
+    // the host assigns.
     #[tokio::test]
     async fn l2_messages_are_checked() {
         use types::Role::{Assistant, Tool, User};
@@ -353,7 +355,7 @@ mod tests {
         assert!(!["call_1_2", "call_a_1_1", "call_1_2_3_4", "call__1_2"].into_iter().any(is_host_id));
     }
 
-    // L12: a rejection must name a problem, and invalid JSON is a failure of the validator.
+    // L12: an output validator that rejects an output must name a problem, and fails if it returns invalid JSON.
     #[test]
     fn l12_verdicts_are_checked() {
         let verdict = |verdict| verdict_in(verdict, &CallLimits::default());

@@ -1,4 +1,4 @@
-//! Checks and converts the tool definitions of a component, which happens once at load, and the outcomes of tool calls.
+//! Checks and converts the tool definitions of a component, once when it is loaded, and the outcomes of its tool calls.
 
 use super::bindings::exports::agent_host::plugin::tool as wit;
 use super::conversion::{SessionMedia, TextBudget, json_in, json_or_error};
@@ -16,10 +16,10 @@ use std::fmt::Write;
 
 /// Maximum length of a tool's name, in bytes.
 pub(crate) const NAME_LENGTH: usize = 128;
-/// Maximum number of violations of one error that are shown to the model.
+/// Maximum number of violations that the model is shown if a tool rejects its arguments.
 const VIOLATIONS: usize = 64;
 
-/// Checks and converts a component's tools (P2). The error message is for the plugin's author.
+/// Checks and converts the tool definitions of a component (P2). The error message is written for the plugin's author.
 pub(crate) fn definitions_in(definitions: Vec<wit::Definition>) -> Result<Vec<ToolDefinition>, String> {
     if definitions.len() > TOOLS {
         return Err(format!("it has {} tools; at most {TOOLS} are allowed", definitions.len()));
@@ -65,7 +65,8 @@ fn schema(text: &str, tool: &str, which: &str) -> Result<Value, String> {
     if !schema.is_object() {
         return Err(format!("the {which} schema of `{tool}` is not a JSON object"));
     }
-    // If a schema is invalid, the provider rejects the whole request, so the tools of all plugins become unusable.
+    // Invalid schemas are refused here, because a model provider rejects a whole request if one schema in it is
+    // invalid, so that the tools of all plugins could not be used.
     Schema::compile(&schema).map_err(|error| format!("the {which} schema of `{tool}`: {error}"))?;
     Ok(schema)
 }
@@ -81,7 +82,7 @@ fn traits_in(traits: wit::Traits) -> Traits {
     }
 }
 
-/// Total size of the new media in an outcome, in bytes.
+/// Total size of the new media items in a tool's outcome, in bytes.
 pub(crate) fn new_media_bytes(outcome: &wit::Outcome) -> usize {
     let wit::Outcome::Done(done) = outcome else { return 0 };
     let sizes = done.content.iter().map(|content| match content {
@@ -91,7 +92,8 @@ pub(crate) fn new_media_bytes(outcome: &wit::Outcome) -> usize {
     sizes.sum()
 }
 
-/// Checks and converts a call's result, which may have at most `bytes` bytes of text, and stores its new media.
+/// Checks and converts the result of a tool call, which may contain at most `bytes` bytes of text, and stores the new
+/// media items in it.
 pub(crate) async fn done_in(
     done: wit::Done,
     (media, bytes): (SessionMedia<'_>, usize),
@@ -125,7 +127,7 @@ pub(crate) async fn done_in(
     Ok(ToolDone { content, structured: structured.transpose()? })
 }
 
-/// The missing grants that may explain the error of a call.
+/// The missing grants that may be the reason for the error of a tool call.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Missing<'a> {
     /// Needs of the manifest that are not granted.
@@ -133,12 +135,12 @@ pub(crate) struct Missing<'a> {
     /// Needs of the manifest that are not granted. For a component without a manifest, the needs are guessed from
     /// its imports.
     pub(crate) guessed: &'a [UnmetNeed],
-    /// Denials during the call.
+    /// The denials that the call has caused.
     pub(crate) denials: &'a [Denial],
 }
 
-/// Converts a tool's error for the model. Cuts the text to at most `bytes` bytes. If a missing grant may be the reason,
-/// the text ends with the line to add to agent.toml.
+/// Converts a tool's error to the error that the model receives. Cuts the tool's text to at most `bytes` bytes. If a
+/// missing grant may be the reason for the error, the text ends with the line to add to agent.toml.
 pub(crate) fn error_in(error: wit::Error, missing: Missing<'_>, bytes: usize) -> ToolError {
     let about_files = |text: &str| text.contains("pre-opened") || text.contains("preopened");
     let text = |text: String, unmet: &[UnmetNeed]| clean(&text, bytes) + &advice(unmet, missing.denials);
@@ -175,19 +177,20 @@ fn violations_in(violations: Vec<wit::Violation>, bytes: usize) -> Vec<Violation
 
 fn advice(unmet: &[UnmetNeed], denials: &[Denial]) -> String {
     let mut text = String::new();
-    // If a request was refused, its denial is the reason. Other patterns and secrets that are not granted did not cause
-    // the error.
+    // If a request was refused, its denial explains the error, so needs for other patterns and for secrets are
+    // not mentioned.
     let is_about_requests = |thing: &str| thing.starts_with("the request ");
     let refused_request = denials.iter().any(|denial| is_about_requests(&denial.thing));
-    // If a link leads out of a granted directory, directories that are not granted did not cause the error.
+    // If a link that leads out of a granted directory was refused, its denial explains the error, so needs for other
+    // directories are not mentioned.
     let left_tree = denials.iter().any(|denial| denial.thing.starts_with(FOLLOWING));
     let is_about_files = |thing: &str| matches!(thing, "reading files" | "reading and writing files");
     let is_unrelated = |thing: &str| {
         refused_request && (is_about_requests(thing) || thing.starts_with("the secret "))
             || left_tree && is_about_files(thing)
     };
-    // A denial is more specific than a need of the manifest. Therefore only the denial is shown if the same line of
-    // agent.toml grants both.
+    // A denial is more specific than a need of the manifest. Therefore, if the same line of agent.toml would allow a
+    // denial and a need, only the denial is shown.
     let is_in_denials = |advice: &GrantAdvice| denials.iter().any(|denial| denial.advice == *advice);
     let needs = unmet.iter().filter(|unmet| !is_unrelated(&unmet.thing) && !is_in_denials(&unmet.advice));
     let needs = needs.map(|unmet| (&unmet.thing, &unmet.advice));
@@ -221,7 +224,7 @@ mod tests {
 
     const OBJECT: &str = r#"{"type":"object"}"#;
 
-    // P2: tool definitions are checked at load. Row 18: a long description is cut.
+    // P2: tool definitions are checked when a component is loaded. Row 18: a description that is too long is cut.
     #[test]
     fn p2_row_18_definitions_are_checked() {
         let tools = definitions_in(vec![definition("table.filter", OBJECT)]).expect("a tool");
@@ -239,7 +242,7 @@ mod tests {
         assert!(reason(vec![definition("a", OBJECT); TOOLS + 1]).contains("1025 tools"));
     }
 
-    // P12, S3: loading reports a schema that cannot be compiled.
+    // P12, S3: loading a component fails with an error message if a schema of a tool cannot be compiled.
     #[test]
     fn p12_s3_schemas_are_compiled_at_load() {
         let reason = |schema: &str| definitions_in(vec![definition("a", schema)]).expect_err(schema);
@@ -255,7 +258,7 @@ mod tests {
         assert!(definitions_in(vec![output]).expect_err("refused").contains("the output schema of `a`"));
     }
 
-    // P6: a tool's error names the missing grant and the line to add.
+    // P6: the error of a tool that was denied something names the missing grant and the line to add to agent.toml.
     #[test]
     fn p6_denied_tool_error_names_the_grant() {
         let asks = Asks { files: Some(Access::Read), ..Asks::default() };
@@ -268,7 +271,8 @@ mod tests {
         assert!(!shown(wit::Error::Failed("disk full".to_owned())).contains("grant"));
     }
 
-    // P2: invalid JSON in a result is a failure of the plugin, and a result that is too large reaches the size limit.
+    // P2: a plugin fails if its result contains invalid JSON, and is stopped at its size limit if its result is
+    // too large.
     #[tokio::test]
     async fn p2_results_are_checked() {
         let media = SessionMedia { port: None, session: "s" };

@@ -1,26 +1,26 @@
 //! The queue of a lane. The agent with the fewest permits is served first. If several agents have equally few permits,
-//! the agent that has not been served for the longest time is served first. An agent can never use so much of the lane
-//! that nothing is left for the next agent.
+//! the agent that has not been served for the longest time is served first. No agent can use so much of the lane that
+//! nothing is left for the next agent that makes a call.
 
 use super::QueueFull;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The share of an agent in the permits, the memory and the queue, as a multiple of the amount that remains free. With
-/// the value 3, a single agent can use three quarters of the capacity, and two agents can use three sevenths each. Some
-/// capacity always remains free for another agent.
+/// The maximum share of an agent in the permits, the memory and the queue, as a multiple of the amount that remains
+/// free. With the value 3, a single agent can use three quarters of the capacity, and two agents can use three sevenths
+/// each, so that some capacity always remains free for another agent.
 const SHARE: usize = 3;
-/// Maximum number of smaller calls that may overtake a call that waits for memory. After that, smaller calls wait until
-/// the large call is admitted.
+/// Maximum number of smaller calls that may overtake a large call that waits for memory. After so many calls, smaller
+/// calls wait until the large call is admitted.
 const MAX_PASSES: u32 = 32;
 
 /// The capacity of a lane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) permits: usize,
-    /// Guest memory of the lane in MiB.
+    /// Total guest memory of the lane's calls in MiB.
     pub(super) memory: u32,
-    /// Maximum number of calls that may wait.
+    /// Maximum number of calls that may wait in the lane's queue.
     pub(super) queue: usize,
     pub(super) sharing: Sharing,
 }
@@ -32,15 +32,15 @@ pub(super) enum Sharing {
     Whole,
 }
 
-/// Whether a call may wait if the queue is full.
+/// Whether a call may wait even if the queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QueuePolicy {
     IfNotFull,
     Always,
 }
 
-/// The free capacity of a lane, and the agents that have permits or waiting calls. A `Notifier` informs a waiting call
-/// that it is admitted.
+/// The free capacity of a lane, and the agents that have permits or waiting calls. Each waiting call has a `Notifier`,
+/// which informs the call that it is admitted.
 pub(super) struct Queue<Notifier> {
     bounds: Bounds,
     /// Number of free permits.
@@ -59,7 +59,7 @@ struct Agent<Notifier> {
     name: Arc<str>,
     permits: usize,
     memory: u32,
-    /// Number of the agent's last admission.
+    /// The number of the latest admission of a call of this agent.
     served: u64,
     waiting: VecDeque<Call<Notifier>>,
 }
@@ -75,7 +75,7 @@ struct Call<Notifier> {
 /// The result of a request for a permit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// The call may run with this much memory in MiB, which is at most the memory of the whole lane.
+    /// The call may run with this amount of memory in MiB, which is never more than the memory of the whole lane.
     Admitted { memory: u32 },
     /// The call waits in the queue under this number.
     Queued(u64),
@@ -94,7 +94,7 @@ enum Fit {
     Now,
     /// The call could run if the lane had enough free memory.
     NeedsMemory,
-    /// No permit is free, or the agent of the call has reached its share.
+    /// No permit is free, or the agent of the call has used its share.
     Later,
 }
 
@@ -133,7 +133,7 @@ impl<Notifier> Queue<Notifier> {
         Ok(Entry::Queued(number))
     }
 
-    /// Removes a waiting call. Returns the calls that are admitted as a result.
+    /// Removes a waiting call. Returns the waiting calls that can now be admitted.
     pub(super) fn cancel(&mut self, name: &Arc<str>, number: u64) -> Vec<Admitted<Notifier>> {
         let Some(agent) = self.agents.iter_mut().find(|agent| agent.name == *name) else { return Vec::new() };
         let before = agent.waiting.len();
@@ -142,7 +142,7 @@ impl<Notifier> Queue<Notifier> {
         self.admit()
     }
 
-    /// Frees a permit and its memory. Returns the calls that are admitted as a result.
+    /// Frees a permit and its memory. Returns the waiting calls that can now be admitted.
     pub(super) fn release(&mut self, name: &Arc<str>, memory: u32) -> Vec<Admitted<Notifier>> {
         let index = self.agent_index(name);
         let agent = &mut self.agents[index];
@@ -166,7 +166,7 @@ impl<Notifier> Queue<Notifier> {
         admitted
     }
 
-    /// The index of the agent whose first waiting call is admitted next.
+    /// The index of the agent whose first waiting call is to be admitted next.
     fn next_agent(&mut self) -> Option<usize> {
         let mut order: Vec<_> =
             (0..self.agents.len()).filter(|index| !self.agents[*index].waiting.is_empty()).collect();
@@ -178,8 +178,8 @@ impl<Notifier> Queue<Notifier> {
         self.try_overtake(first).then_some(first)
     }
 
-    /// Whether a call of this agent may overtake the calls of other agents that wait for memory. If the call may
-    /// overtake them, counts the overtaking for each of these calls.
+    /// Whether a call of this agent may overtake the calls of other agents that wait for memory. If it may, each
+    /// overtaken call counts that it was overtaken.
     fn try_overtake(&mut self, overtaking: usize) -> bool {
         let fits: Vec<_> = (0..self.agents.len())
             .map(|index| {
@@ -217,7 +217,7 @@ impl<Notifier> Queue<Notifier> {
         }
     }
 
-    /// Checks that another call of this agent may wait.
+    /// Fails if no further call of this agent may wait in the queue.
     fn check_room(&self, index: usize) -> Result<(), QueueFull> {
         let free = self.bounds.queue.saturating_sub(self.waiting);
         let held = self.agents[index].waiting.len();

@@ -1,33 +1,35 @@
 //! The order in which guests get turns. The first waiting guest of the agent that has used the least time gets the next
-//! turn. An agent with a hundred guests gets no more processor time than an agent with one guest. Idle time is not
-//! credited to an agent.
+//! turn. An agent with a hundred guests gets no more processor time than an agent with one guest. An agent that had no
+//! guests for a while does not save that time for later.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// Minimum time that is counted for a turn, in nanoseconds. With this minimum, polls that do nothing also count.
+/// Minimum time that is counted for a turn, in nanoseconds. Because of this minimum, polls that do nothing also count
+/// as used time.
 const MIN_TURN: u64 = 1_000;
-/// Maximum number of stored agents. When more agents are stored, the agents that no longer affect the order
-/// are removed.
+/// Number of stored agents above which the agents that no longer affect the order are removed.
 const REMEMBERED_AGENTS: usize = 128;
 
 /// The turns of a lane. Some turns are in use, and some are offered to guests that were woken.
 pub(super) struct Order {
-    /// Number of turns.
+    /// Total number of turns of the lane.
     count: usize,
-    /// Time that is counted for a turn until its real duration is known: one epoch tick, in nanoseconds. Because this
-    /// time is counted at once, an agent that has just got a turn comes after the other agents.
+    /// Time that is counted for a turn until the turn ends and its real duration is known: one epoch tick, in
+    /// nanoseconds. Because this time is counted when the turn starts, an agent that has just got a turn comes after
+    /// agents that had used the same time.
     usual: u64,
     in_use: usize,
     offers: Vec<Offer>,
-    /// The agents that have a running or waiting guest. While any guest waits, the list also contains other agents, so
-    /// that the time that they have used is not forgotten.
+    /// The agents that have a running or waiting guest. As long as any guest waits, the list also contains agents
+    /// without guests, so that the time that they have used is not forgotten.
     agents: Vec<Agent>,
-    /// The used time of the agent that got the last turn. A new agent starts with this value.
+    /// The highest used time of an agent at the moment when it got a turn. The used time of a new agent starts with
+    /// this value.
     now: u64,
-    /// The id of the guest that started to wait last.
+    /// The id of the guest that was queued last.
     last_queue_id: u64,
 }
 
@@ -35,7 +37,7 @@ struct Agent {
     name: Arc<str>,
     /// Time that the agent's guests have used, in nanoseconds.
     used: u64,
-    /// Number of turns that the agent's guests use or were offered.
+    /// Number of turns that the agent's guests are using or have been offered.
     turns: usize,
     waiting: VecDeque<(u64, Waker)>,
 }
@@ -51,7 +53,7 @@ struct Offer {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TurnRequest {
     Granted,
-    /// The guest waits until its waker is woken. Contains the id of the waiting guest.
+    /// The guest must wait until its waker is called. The value is the id of the waiting guest.
     Waiting(u64),
 }
 
@@ -60,7 +62,7 @@ impl Order {
         Self { count, usual: nanos(usual), in_use: 0, offers: Vec::new(), agents: Vec::new(), now: 0, last_queue_id: 0 }
     }
 
-    /// Requests a turn. `queue_id` is the id from the last request, if the guest is already waiting.
+    /// Requests a turn for a guest. If the guest is already waiting, `queue_id` is the id from its last request.
     pub(super) fn request(&mut self, name: &Arc<str>, queue_id: Option<u64>, waker: &Waker) -> TurnRequest {
         if let Some(queue_id) = queue_id {
             if let Some(offer) = self.offers.iter().position(|offer| offer.queue_id == queue_id) {
@@ -74,14 +76,14 @@ impl Order {
                 return TurnRequest::Waiting(queue_id);
             }
         }
-        // If a turn is free, no guest waits.
+        // A turn can only be free if no guest waits, so this guest can have it.
         if self.is_free() {
             self.count_turn(name);
             self.in_use += 1;
             return TurnRequest::Granted;
         }
         match queue_id {
-            // The offer to this guest has expired.
+            // The turn that was offered to this guest has been withdrawn, so the guest must wait again.
             Some(queue_id) => {
                 self.agent(name).waiting.push_front((queue_id, waker.clone()));
                 TurnRequest::Waiting(queue_id)
@@ -91,7 +93,7 @@ impl Order {
     }
 
     /// Queues a guest after all other guests of its agent, and returns the id of the waiting guest. The caller must
-    /// then call a method that offers free turns, because no guest may wait while a turn is free.
+    /// then call a method that offers free turns to waiting guests, so that no guest waits while a turn is free.
     pub(super) fn enqueue(&mut self, name: &Arc<str>, waker: &Waker) -> u64 {
         self.last_queue_id += 1;
         let queue_id = self.last_queue_id;
@@ -99,7 +101,7 @@ impl Order {
         queue_id
     }
 
-    /// Ends a turn that lasted for `spent`. Returns the wakers of the guests that are offered a turn.
+    /// Ends a turn that lasted for `spent`. Returns the wakers of the guests to which free turns are now offered.
     pub(super) fn end(&mut self, name: &Arc<str>, spent: Duration, at: Instant) -> Vec<Waker> {
         self.in_use -= 1;
         let (spent, usual) = (nanos(spent).max(MIN_TURN), self.usual);
@@ -109,7 +111,7 @@ impl Order {
         self.offer_turns(at)
     }
 
-    /// Removes a waiting guest. Returns the wakers of the guests that are offered a turn.
+    /// Removes a waiting guest. Returns the wakers of the guests to which free turns are now offered.
     pub(super) fn cancel(&mut self, name: &Arc<str>, queue_id: u64, at: Instant) -> Vec<Waker> {
         match self.offers.iter().position(|offer| offer.queue_id == queue_id) {
             Some(offer) => self.withdraw(offer),
@@ -118,8 +120,8 @@ impl Order {
         self.offer_turns(at)
     }
 
-    /// Withdraws offers that were made before the time `before` and not accepted. Returns the wakers of the guests that
-    /// are offered a turn.
+    /// Withdraws the offers that were made before the time `before` and have not been accepted. Returns the wakers of
+    /// the guests to which the turns are now offered.
     pub(super) fn expire_offers(&mut self, before: Instant, at: Instant) -> Vec<Waker> {
         while let Some(offer) = self.offers.iter().position(|offer| offer.at < before) {
             self.withdraw(offer);
@@ -141,7 +143,7 @@ impl Order {
         while self.is_free() {
             let waiting = self.agents.iter_mut().filter(|agent| !agent.waiting.is_empty());
             let Some(next) = waiting.min_by_key(|agent| agent.used) else {
-                // The used time does not matter if no guest waits.
+                // If no guest waits, agents without guests can be forgotten, because their used time does not matter.
                 self.agents.retain(|agent| agent.turns > 0);
                 break;
             };
@@ -163,7 +165,7 @@ impl Order {
         self.in_use + self.offers.len() < self.count
     }
 
-    /// Counts a turn for the agent. Assumes the usual duration until the turn ends.
+    /// Counts a turn for the agent, with the usual duration until the turn ends and its real duration is known.
     fn count_turn(&mut self, name: &Arc<str>) {
         let usual = self.usual;
         let agent = self.agent(name);
@@ -184,7 +186,7 @@ impl Order {
             }
         };
         let agent = &mut self.agents[index];
-        // Idle time is not credited to an agent.
+        // An agent that had no guests for a while does not save that time for later.
         if agent.turns == 0 && agent.waiting.is_empty() {
             agent.used = agent.used.max(now);
         }

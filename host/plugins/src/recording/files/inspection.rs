@@ -1,5 +1,5 @@
-//! Reads the state of files in a granted tree or in the temporary folder of a replay. Files are always opened below an
-//! open directory and never through a link.
+//! Reads the state of files in a granted tree or in the temporary folder of a replay. Files are always opened below a
+//! directory that is already open, and never through a symbolic link.
 
 use crate::recording::bytes::{Extent, RecordedBytes};
 use crate::recording::file_records::{EntryKind, FileStat, FinalFileState, FoundContent, FoundNames, InitialFileState};
@@ -13,8 +13,8 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt;
 use std::time::UNIX_EPOCH;
 
-/// The state of a path. All parents of the path must be directories. None: the system returned an error, which the
-/// guest also gets.
+/// The state of a path. All parents of the path must be directories. None: the operating system returned an error. The
+/// guest will get the same error.
 pub(crate) fn state_at(root: &Dir, path: &str) -> Option<InitialFileState> {
     let metadata = if path.is_empty() { root.dir_metadata() } else { root.symlink_metadata(path) };
     let metadata = match metadata {
@@ -93,7 +93,7 @@ pub(crate) fn open(root: &Dir, path: &str) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
-/// The names in a directory, limited to the first `limit` names.
+/// The first `limit` names in a directory.
 pub(crate) fn names(root: &Dir, path: &str, limit: usize) -> io::Result<FoundNames> {
     let entries = if path.is_empty() { root.entries()? } else { root.read_dir(path)? };
     let (mut names, mut read) = (Vec::new(), Extent::Whole);
@@ -110,8 +110,8 @@ pub(crate) fn names(root: &Dir, path: &str, limit: usize) -> io::Result<FoundNam
     Ok(FoundNames::Listed { names, read })
 }
 
-/// The state of a changed path. The content of a file is hashed if the file has at most `bytes` bytes. The size of a
-/// hashed file is then subtracted from `bytes`.
+/// The state of a changed path. If the path is a file of at most `bytes` bytes, its content is hashed and its size is
+/// subtracted from `bytes`.
 pub(crate) fn final_state_at(root: &Dir, path: &str, bytes: &mut u64) -> FinalFileState {
     match state_at(root, path) {
         Some(InitialFileState::Nothing) => FinalFileState::Nothing,

@@ -1,19 +1,20 @@
-//! The changes of a call to its trees, as a layer over the state at the start of the call. For each current path, the
-//! layer returns the original path of the file, or the fact that the call itself created the file.
+//! The changes of a call to its trees, as a layer over the state at the start of the call. For each path, the layer
+//! returns the path that the file had at the start of the call, or reports that the call itself created the file.
 
 use super::TreePath;
 use std::collections::BTreeMap;
 
-/// The origin of a path: the path of its file at the start of the call, if the file existed.
+/// The origin of the file that is now at a path: the path that the file had at the start of the call, if it
+/// existed then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The file was at this path at the start of the call.
+    /// The file existed at the start of the call, and had this path then.
     Before(TreePath),
     /// The call created the file at the path, or removed the file that was at the path.
     Own,
 }
 
-/// The changed paths of one call with their origins.
+/// The paths that one call has changed, each with its origin.
 #[derive(Default)]
 pub(crate) struct Overlay(BTreeMap<TreePath, Origin>);
 
@@ -70,16 +71,16 @@ impl Overlay {
         self.0.insert(to.clone(), origin);
     }
 
-    /// All changed paths with their origins.
+    /// All changed paths, each with its origin.
     pub(crate) fn changed(&self) -> impl Iterator<Item = (&TreePath, &Origin)> {
         self.0.iter()
     }
 
-    /// Removes and returns the entries below a path.
+    /// Removes the changed paths below a path from the layer, and returns them.
     fn take_below(&mut self, location: &TreePath) -> BTreeMap<TreePath, Origin> {
         let at = |path| TreePath { tree: location.tree, path };
         let mut entries = self.0.split_off(&at(format!("{}/", location.path)));
-        // The paths below `location` start with `location/`. In sorted order, these paths end before `location0`,
+        // The paths below `location` start with `location/`. In sorted order, all of them come before `location0`,
         // because `0` follows `/` in ASCII.
         self.0.append(&mut entries.split_off(&at(format!("{}0", location.path))));
         entries
@@ -98,8 +99,8 @@ mod tests {
         Origin::Before(at(path))
     }
 
-    /// S6: files that the call created, and all files below created directories, have no original path. Other paths
-    /// keep their original path.
+    /// S6: files that the call created, and all files below directories that it created, have no original path. All
+    /// other files keep their original path.
     #[test]
     fn s6_created_paths_have_no_earlier_origin() {
         let mut overlay = Overlay::default();
@@ -113,8 +114,8 @@ mod tests {
         );
     }
 
-    /// S6: a moved path keeps its origin through several renames. A file that the call created in a moved directory
-    /// also keeps its origin.
+    /// S6: a file keeps its origin when it is renamed several times. The same is true for a file that the call created
+    /// in a directory that is then moved.
     #[test]
     fn s6_renamed_paths_keep_their_origin() {
         let mut overlay = Overlay::default();

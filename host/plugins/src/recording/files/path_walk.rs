@@ -1,14 +1,14 @@
-//! Resolves a guest's path by components and through links, as the operating system does. Therefore each file is
+//! Resolves a guest's path component by component and through links, as the operating system does, so that each file is
 //! recorded under a single resolved path, and every directory on the way to the file is also recorded.
 
 pub(crate) use crate::file_trees::FinalLink;
 use crate::recording::file_records::InitialFileState;
 use std::collections::VecDeque;
 
-/// Maximum number of links in one path, as in Linux.
+/// Maximum number of symbolic links that are followed in one path, as in Linux.
 const MAX_LINKS: u32 = 40;
 
-/// A path in a tree, without links, `.` and `..`. The path of the tree itself is empty.
+/// A path in a granted tree that contains no symbolic links, no `.` and no `..`. The path of the tree itself is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TreePath {
     /// Index of the tree in the list of the call's trees.
@@ -17,7 +17,7 @@ pub(crate) struct TreePath {
 }
 
 impl TreePath {
-    /// The parent directory and the name in it. None: the path is the root of the tree.
+    /// The parent directory of this path, and the last component of the path. None: the path is the root of the tree.
     pub(crate) fn parent(&self) -> Option<(TreePath, &str)> {
         let (above, name) = match self.path.rsplit_once('/') {
             Some(parts) => parts,
@@ -66,9 +66,10 @@ pub(crate) enum PathPosition {
 /// The result of resolving a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PathTarget {
-    /// The path does not lead to a file in the trees. The operating system returns the error for the guest.
+    /// The path does not lead to a file in the granted trees. The guest gets the error that the operating system
+    /// returns for the path.
     Elsewhere,
-    /// The path leads to this location, where a file may not exist yet.
+    /// The path leads to this resolved path, at which a file does not have to exist.
     At(TreePath, FileKind),
     /// In a replay, the path leads to a file that is not recorded. The denial is already recorded.
     Unrecorded,
@@ -81,7 +82,7 @@ pub(crate) struct PathWalk {
     current: TreePath,
     todo: VecDeque<String>,
     links: u32,
-    /// The kind of file at the current path, after the caller has provided it.
+    /// The kind of file at the current path. None: the caller has not provided the kind yet.
     kind_at_current: Option<FileKind>,
 }
 
@@ -100,13 +101,13 @@ impl PathWalk {
         Self { final_link, current: from, todo, links: 0, kind_at_current: None }
     }
 
-    /// Whether the path ends at the current location.
+    /// Whether the current path is the end of the guest's path or a directory on the way.
     pub(crate) fn position(&self) -> PathPosition {
         // A trailing slash is allowed after the name of a new directory.
         if self.todo.iter().all(String::is_empty) { PathPosition::End } else { PathPosition::Through }
     }
 
-    /// Continues the walk until the kind of a file is needed or the walk ends.
+    /// Continues the walk until it needs to know the kind of a file, or until it ends.
     pub(crate) fn step(&mut self) -> Step {
         loop {
             if let Some(kind) = self.kind_at_current.take()
@@ -130,7 +131,7 @@ impl PathWalk {
         }
     }
 
-    /// Provides the kind of file for the last [`Step::Lookup`].
+    /// Provides the kind of file for which the last [`Step::Lookup`] asked.
     pub(crate) fn provide(&mut self, kind: FileKind) {
         self.kind_at_current = Some(kind);
     }
@@ -163,7 +164,7 @@ impl PathWalk {
 mod tests {
     use super::*;
 
-    /// Resolves a path in a simulated tree. The result also contains the paths that were looked up.
+    /// Resolves a path in a simulated tree. The result also contains the paths whose kinds of file the walk asked for.
     fn walk(path: &str, final_link: FinalLink) -> (PathTarget, Vec<String>) {
         let mut walk = PathWalk::new(TreePath::default(), path, final_link);
         let mut seen = Vec::new();
@@ -214,8 +215,8 @@ mod tests {
         assert_eq!(walk("new/", FinalLink::Keep).0, at("new", FileKind::Nothing));
     }
 
-    /// S6, row 12: the operating system refuses paths that lead out of the tree, through a file or to a missing
-    /// directory.
+    /// S6, row 12: for a path that leads out of the tree, through a file or through a missing directory, the walk ends
+    /// without a location.
     #[test]
     fn s6_row_12_paths_out_of_the_tree_are_not_resolved() {
         for path in ["..", "a/../../x", "out/f", "away", "round", "a/f/x", "a/f/", "none/x"] {

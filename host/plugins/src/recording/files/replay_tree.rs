@@ -1,5 +1,5 @@
-//! The trees of a replayed call: a temporary folder that contains only the recorded files and is deleted after the
-//! call. All changes of the call are made in this folder.
+//! The directory trees of a replayed call. They are in a temporary folder that contains only the recorded files and is
+//! deleted after the call. All changes that the replayed call makes are made in this folder.
 
 use super::inspection;
 use super::path_walk::TreePath;
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// Target of the links for which only the name is recorded. Such links are never followed.
+/// Target of each link in the temporary folder for which only the name is recorded. Such a link is never followed.
 const UNRECORDED_TARGET: &str = "unrecorded";
 
 /// The error if the recorded files could not be written to a temporary folder.
@@ -26,7 +26,7 @@ const UNRECORDED_TARGET: &str = "unrecorded";
 #[error("the recorded files cannot be written to a temporary folder: {0}; check its free space and permissions")]
 pub struct ReplayTreeError(#[from] io::Error);
 
-/// The trees of a call in their recorded state.
+/// The recorded directory trees of a call, written to a temporary folder.
 #[derive(Debug)]
 pub struct ReplayTrees {
     folder: TempDir,
@@ -36,14 +36,15 @@ pub struct ReplayTrees {
     /// The recorded state of each changed path at the end of the call.
     pub(crate) left: BTreeMap<TreePath, FinalFileState>,
     pub(crate) changes: Extent,
-    /// For each recorded tree, the currently granted tree with the same name. The current tree provides the files that
-    /// are not recorded.
+    /// For each recorded tree, the currently granted tree with the same name. Files that are missing from the recording
+    /// are copied from the current tree.
     pub(crate) current: Vec<Option<Arc<HostTree>>>,
 }
 
 impl ReplayTrees {
-    /// Writes the recorded files to a temporary folder. Returns None if no trees are recorded. Files that are not
-    /// recorded are copied from the granted trees with the same names. The granted trees are never changed.
+    /// Writes the recorded files to a temporary folder. Returns None if no trees are recorded. Files that are
+    /// missing from the recording are later copied from the granted trees with the same names. The granted trees
+    /// are never changed.
     pub(crate) fn create_in(
         recorded: &HostCallLog,
         granted: &[TreeGrant],
@@ -96,7 +97,8 @@ impl ReplayTrees {
         Ok(Some(Self { folder, trees, known, left, changes, current }))
     }
 
-    /// The grants of the replayed call, which lead to the temporary folder.
+    /// The grants for the replayed call. They grant directories in the temporary folder instead of the
+    /// original directories.
     pub fn grants(&self) -> Vec<TreeGrant> {
         let host = |number: usize| -> PathBuf { self.folder.path().join(number.to_string()) };
         let trees = self.trees.iter().enumerate();
@@ -106,14 +108,14 @@ impl ReplayTrees {
     }
 }
 
-/// The parts of a current file that are copied.
+/// The parts of a file or directory in a current tree that are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CopyDepth {
-    /// Only the kind and the metadata of the file.
+    /// Only the kind and the metadata of the file or directory.
     Entry,
-    /// A file with its content.
+    /// A file and its content.
     Content,
-    /// A directory with its names.
+    /// A directory and the names in it.
     Names,
 }
 
@@ -150,7 +152,7 @@ pub(super) fn copy_current(
     Ok(found)
 }
 
-/// Whether a path has the form that the host writes: relative, without `.` and `..`.
+/// Whether a recorded path has the form in which the host writes paths: relative, without `.` and `..`.
 fn is_normalized(path: &str) -> bool {
     path.is_empty() || path.split('/').all(is_name)
 }
@@ -159,8 +161,8 @@ fn is_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '\0'])
 }
 
-/// Writes one file and its parent directories. A file whose record contradicts the record of another file
-/// is left out. Records contradict each other if another process changed the tree during the recorded call.
+/// Writes one file and its parent directories. A file is left out if its record contradicts the record of another file,
+/// which can happen if another process changed the tree during the recorded call.
 fn write_recorded(root: &Dir, path: &str, found: &InitialFileState) -> io::Result<()> {
     let write = || match found {
         InitialFileState::Nothing => Ok(()),
@@ -179,7 +181,7 @@ fn write_recorded(root: &Dir, path: &str, found: &InitialFileState) -> io::Resul
     }
 }
 
-/// Writes those entries of a directory for which only the name is recorded.
+/// Creates the entries of a directory of which only the names are recorded.
 fn write_names(root: &Dir, directory: &str, names: &[(String, EntryKind)]) -> io::Result<()> {
     for (name, kind) in names.iter().filter(|(name, _)| is_name(name)) {
         let path = if directory.is_empty() { name.clone() } else { format!("{directory}/{name}") };
@@ -228,7 +230,8 @@ mod tests {
         InitialFileState::Link { stat: FileStat::default(), to: to.into() }
     }
 
-    /// S6: a file for which only the name is recorded is empty.
+    /// S6: recorded files are written to a temporary folder, which is deleted afterwards. A file of which only the name
+    /// is recorded is empty.
     #[test]
     fn s6_recorded_files_are_written_and_deleted() {
         let names =
@@ -267,7 +270,7 @@ mod tests {
             vec![("l", link(target)), ("l/forged", file("x"))],
             vec![("l", link("../..")), ("l/forged", file("x"))],
         ] {
-            // The file may be refused or left out.
+            // The forged file may make the call fail or may be left out.
             let _ = ReplayTrees::create_in(&recorded(files), &[], &TreeHost::default());
         }
         assert_eq!(std::fs::read_dir(outside.path()).expect("the folder exists").count(), 0);

@@ -1,5 +1,5 @@
-//! Watches the accesses and changes of a running call in its trees. The original call is recorded. A replay is compared
-//! with the record.
+//! Watches how a running call accesses and changes its granted trees. The accesses and changes of an original call are
+//! recorded, and those of a replay are compared with the record.
 
 mod contents;
 mod outcome;
@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex};
 /// Maximum size of a path that the operating system accepts, in bytes. Longer paths are not resolved.
 const MAX_PATH_BYTES: usize = 4096;
 
-/// The watched files of a call. None: the call has no trees, or nothing is recorded.
+/// The watched files of a call. None: the call has no granted trees, or nothing is recorded.
 #[derive(Default)]
 pub(crate) struct FileWatch(Mutex<Option<Box<Watched>>>);
 
@@ -33,34 +33,34 @@ struct Watched {
     trees: Vec<GrantedTree>,
     /// In a replay, the record of the original call.
     replay: Option<Arc<ReplayTrees>>,
-    /// The directory of each tree. The list is empty until the guest asks for its directories.
+    /// The root directory of each tree. The list is empty until the guest asks for its granted directories.
     roots: Vec<Arc<Dir>>,
     /// Paths of the guest's open handles.
     locations: HashMap<u32, TreePath>,
-    /// Known files, by the paths that they had at the start of the call.
+    /// The files whose state is known, by the paths that they had at the start of the call.
     known: BTreeMap<TreePath, InitialFileState>,
-    /// Kinds of the entries of listed directories.
+    /// Kinds of the entries in the directories that were listed.
     named: HashMap<TreePath, EntryKind>,
     overlay: Overlay,
     /// Files whose times the call has set.
-    dated: BTreeSet<TreePath>,
+    files_with_changed_times: BTreeSet<TreePath>,
     /// [`Extent::Partly`]: the record is full, so nothing more is recorded.
     extent: Extent,
 }
 
-/// The way in which the kind of file at a path is determined.
+/// How the kind of file at a path is determined.
 enum KindSource {
     Known(FileKind),
-    /// The path must be inspected.
+    /// The host must look at the file in the tree.
     Inspect(Arc<Dir>, Origin),
-    /// The file must be copied from a current tree.
+    /// The file is missing from the recording and must be copied from a current tree.
     Fetch(Fetch),
     Unrecorded,
     /// The path is not watched.
     Untracked,
 }
 
-/// A file that is not recorded and is copied from a current tree.
+/// A file that is missing from the recording and must be copied from the directory as it is now.
 struct Fetch {
     current: Arc<HostTree>,
     root: Arc<Dir>,
@@ -71,9 +71,9 @@ struct Fetch {
 /// The kind of object that a guest has opened.
 pub(crate) enum Opened {
     Directory,
-    /// A file that still has its previous content.
+    /// A file that has the same content as before it was opened.
     File(Arc<File>),
-    /// A file that was created or emptied by opening it.
+    /// A file that was created or truncated when it was opened.
     Emptied,
 }
 
@@ -81,15 +81,15 @@ pub(crate) enum Opened {
 pub(crate) enum ListingSource {
     /// The current entries of the directory.
     Current,
-    /// The current entries of the directory, whose names are recorded.
+    /// The current entries of the directory. Their names must be recorded.
     Recording(NamesBeingRecorded),
-    /// The recorded names that still exist, followed by all other names. Contains the path of the directory if the
-    /// original call did not read the whole directory.
+    /// The recorded names that still exist, followed by the names that the replayed call created. The second field is
+    /// the path of the directory if the original call did not read all names in it.
     Recorded(Vec<(String, EntryKind)>, Option<TreePath>),
     Unrecorded,
 }
 
-/// A directory whose names are being recorded.
+/// A directory listing whose names are being recorded.
 pub(crate) struct NamesBeingRecorded {
     now: TreePath,
     original: TreePath,
@@ -104,7 +104,8 @@ impl FileWatch {
 }
 
 impl CallRecord {
-    /// Starts to watch the trees of the call. The original call is recorded, and a replay is compared with the record.
+    /// Starts to watch the granted trees of the call. An original call is recorded, and a replay is compared with
+    /// the record.
     pub(crate) fn watch_files(&self, granted: &Arc<Grants>, replay: Option<Arc<ReplayTrees>>) {
         let (trees, known) = match &replay {
             Some(recorded) => (recorded.trees.clone(), recorded.known.clone()),
@@ -122,7 +123,7 @@ impl CallRecord {
             locations: HashMap::new(),
             known: BTreeMap::new(),
             overlay: Overlay::default(),
-            dated: BTreeSet::new(),
+            files_with_changed_times: BTreeSet::new(),
             extent: Extent::Whole,
         };
         for (location, found) in known {
@@ -131,7 +132,7 @@ impl CallRecord {
         *lock(&self.files.0) = Some(Box::new(watched));
     }
 
-    /// Records the handles of the trees, in order.
+    /// Records the guest's handles of the granted trees, in the order of the trees.
     pub(crate) fn record_tree_handles(&self, handles: &[(u32, Arc<File>)]) -> std::io::Result<()> {
         let watched = self.files.with(|watched| {
             for (number, (handle, file)) in handles.iter().enumerate().take(watched.trees.len()) {
@@ -145,7 +146,7 @@ impl CallRecord {
         watched.unwrap_or(Ok(()))
     }
 
-    /// Resolves a path. In the original call, records every file on the way.
+    /// Resolves a path of the guest. In an original call, records the state of every file and directory on the way.
     pub(crate) async fn follow_path(
         &self,
         directory: u32,
@@ -181,7 +182,8 @@ impl CallRecord {
         }
     }
 
-    /// Inspects a path and records its state. None: the operating system returned an error.
+    /// Inspects a path and records its state. None: the state could not be read, because the operating system returned
+    /// an error.
     async fn inspect(&self, root: Arc<Dir>, location: TreePath, origin: Origin) -> wasmtime::Result<Option<FileKind>> {
         let found = tokio::task::spawn_blocking(move || inspection::state_at(&root, &location.path)).await?;
         let kind = found.as_ref().map(FileKind::from);
@@ -201,7 +203,7 @@ impl CallRecord {
         PathTarget::Unrecorded
     }
 
-    /// Copies a file from a current tree. None: the file cannot be read.
+    /// Copies a file or directory from a current tree. None: it cannot be read.
     async fn fetch(&self, fetch: Fetch, depth: CopyDepth) -> wasmtime::Result<Option<InitialFileState>> {
         let Fetch { current, root, original, location } = fetch;
         let from = original.path.clone();
@@ -213,7 +215,7 @@ impl CallRecord {
         Ok(Some(found))
     }
 
-    /// Records the denial of an action on a file that is not recorded.
+    /// Records that an action was denied because the file is missing from the recording.
     pub(crate) fn unrecorded(&self, action: &str, location: &TreePath, why: &str) {
         let Some(guest_path) = self.files.with(|watched| watched.guest_path(location)) else { return };
         self.deny(format!("{action} {guest_path}{why}"), file_reading_advice(&self.plugin.name));
@@ -227,7 +229,7 @@ impl CallRecord {
     /// Records a write to an open file.
     pub(crate) fn changed_open(&self, handle: u32) {
         let location = self.location_of(handle);
-        // Most writes are to files that are already known to be changed.
+        // Nothing has to be done for most writes, because the file is already recorded as changed.
         if let Some(location) = location
             && self.files.with(|watched| watched.overlay.origin(&location) != Origin::Own) == Some(true)
         {
@@ -235,7 +237,7 @@ impl CallRecord {
         }
     }
 
-    /// Records a change at the target of a path.
+    /// Records that the call changed the file to which a resolved path leads.
     pub(crate) fn changed_at(&self, targets: &[PathTarget]) {
         if let [PathTarget::At(location, _)] = targets {
             self.changed(location);
@@ -264,15 +266,16 @@ impl CallRecord {
         }
     }
 
-    /// Records that the call set the times of the target of a path.
-    pub(crate) fn dated_at(&self, targets: &[PathTarget]) {
+    /// Records that the call set the times of the file to which a resolved path leads.
+    pub(crate) fn times_changed_at(&self, targets: &[PathTarget]) {
         if let [PathTarget::At(location, _)] = targets {
-            self.dated(location);
+            self.times_changed(location);
         }
     }
 
-    /// Whether the call has listed the directory and the listing contains this name. After a listing, libraries query
-    /// the identity of each entry. Such a query does not count as an access.
+    /// Whether the call has listed the directory and the listing contains this name. After listing a directory,
+    /// guest libraries query the identity of each entry. If this function returns true, such a query does not
+    /// count as an access.
     pub(crate) fn is_listed(&self, directory: u32, name: &str) -> bool {
         let listed = self.files.with(|watched| {
             let location = watched.locations.get(&directory).filter(|_| !name.contains('/'))?.join(name);
@@ -282,7 +285,7 @@ impl CallRecord {
         listed.flatten().unwrap_or(false)
     }
 
-    /// Resolves two paths without following a link at their ends.
+    /// Resolves two paths. If a path ends with a symbolic link, the link is not followed.
     pub(crate) async fn follow_both_paths(
         &self,
         from: (u32, &str),
@@ -295,12 +298,12 @@ impl CallRecord {
     }
 
     /// Records that the call set the times of a file.
-    pub(crate) fn dated(&self, location: &TreePath) {
+    pub(crate) fn times_changed(&self, location: &TreePath) {
         self.files.with(|watched| {
             if let Origin::Before(original) = watched.overlay.origin(location)
                 && watched.known.contains_key(&original)
             {
-                watched.dated.insert(original);
+                watched.files_with_changed_times.insert(original);
             }
         });
     }
@@ -332,7 +335,7 @@ impl Watched {
     }
 
     fn name(&mut self, directory: &TreePath, name: &str, kind: EntryKind) {
-        // Files that the call created did not exist at the start of the call.
+        // Entries that the call created are not added, because they did not exist at the start of the call.
         if kind != EntryKind::Own {
             self.named.insert(directory.join(name), kind);
         }
@@ -364,8 +367,8 @@ impl Watched {
         }
     }
 
-    /// The kind of file according to the listing of its directory. None: the recorded listing does not include the
-    /// name.
+    /// The kind of file according to the listing of its directory. None: the directory was not listed, or its
+    /// incomplete listing does not contain the name.
     fn listed(&self, original: &TreePath) -> Option<FileKind> {
         let (directory, _) = original.parent()?;
         let Some(InitialFileState::Directory { names: FoundNames::Listed { read, .. }, .. }) =
@@ -376,7 +379,7 @@ impl Watched {
         match (self.named.get(original), read) {
             (Some(EntryKind::Directory), _) => Some(FileKind::Directory),
             (Some(EntryKind::File), _) => Some(FileKind::File),
-            // The target of the link is not recorded.
+            // A listing does not record the targets of links.
             (Some(EntryKind::Link), _) => Some(FileKind::Link(String::new())),
             (Some(EntryKind::Other | EntryKind::Own), _) => Some(FileKind::Other),
             (None, Extent::Whole) => Some(FileKind::Nothing),

@@ -5,12 +5,12 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::process::Command;
 
-/// Environment variable that marks the process that confines itself.
+/// Environment variable that is set in the process in which a test may confine itself.
 const ALONE: &str = "AGENT_HOST_TEST_ALONE";
 
-/// Returns true in the process that may confine itself. In the test runner, starts the same test in a new process, from
-/// a shell with an open file, checks that the test succeeds, and returns false.
-fn is_alone(test: &str) -> bool {
+/// Returns true in a process that may confine itself. In the process of the test runner, starts the same test in a new
+/// process from a shell that has opened a file, checks that the new process succeeds, and returns false.
+fn is_own_process(test: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
         return true;
     }
@@ -32,10 +32,11 @@ fn done() {
     writeln!(std::io::stdout(), "{DONE}").expect("the parent listens");
 }
 
-// P15: the child has no descriptors except its pipes, even if the host has inherited another descriptor.
+// P15: the compiler process has no open descriptors except its pipes, even if the host has inherited
+// another descriptor.
 #[test]
 fn inherited_descriptors_are_closed() {
-    if !is_alone("inherited_descriptors_are_closed") {
+    if !is_own_process("inherited_descriptors_are_closed") {
         return;
     }
     let inherited = std::path::Path::new("/proc/self/fd/9");
@@ -45,17 +46,19 @@ fn inherited_descriptors_are_closed() {
     done();
 }
 
-// P15, row 36: the child cannot open files or sockets or start programs, and can still use memory and threads.
+// P15, row 36: the compiler process cannot open files or sockets and cannot start programs, but it can allocate memory
+// and start threads.
 #[test]
 fn compiler_process_is_confined() {
-    if !is_alone("compiler_process_is_confined") {
+    if !is_own_process("compiler_process_is_confined") {
         return;
     }
     let program = std::env::current_exe().expect("this program");
     let new = std::env::temp_dir().join(format!("agent-host-never-written-{}", std::process::id()));
     let parent = rustix::process::getppid().expect("a parent");
     let confinement = confine_this_process();
-    // The kernel of the test machine must enforce both parts.
+    // The kernel of the test machine must enforce both parts of the confinement: the system call filter and the
+    // access rules.
     assert!(confinement.seccomp && confinement.landlock, "this kernel lacks {:?}", confinement.missing());
     assert!(std::fs::File::open(&program).is_err(), "a file was opened");
     assert!(std::fs::read_dir("/").is_err(), "a folder was read");

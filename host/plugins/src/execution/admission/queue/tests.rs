@@ -1,10 +1,10 @@
-//! Property tests of the queue (P8): every call is admitted, agents are served in turn, and another agent can always be
-//! admitted.
+//! Property tests of the queue (P8): every call is admitted at some time, agents are served in turn, and a call of
+//! another agent can always be admitted.
 
 use super::*;
 use proptest::prelude::*;
 
-/// A queue with the state of each call.
+/// A queue, and the state of each call that the test has made.
 struct Model {
     queue: Queue<usize>,
     bounds: Bounds,
@@ -121,7 +121,7 @@ fn bounds(permits: usize, memory: u32, queue: usize) -> Bounds {
 
 proptest! {
     // P8, row 10: permits and memory are never issued twice or lost, for any order in which calls start, end and are
-    // cancelled. While a call waits, another call runs, and every waiting call is admitted in the end.
+    // cancelled. As long as a call waits, at least one other call runs, and every waiting call is admitted in the end.
     #[test]
     fn p8_row_10_every_waiting_call_is_admitted_eventually(
         permits in 1_usize..8, memory in 1_u32..400, queue in 0_usize..12, operations in operations(),
@@ -153,7 +153,7 @@ proptest! {
     }
 }
 
-// P8: an agent with many calls and an agent with few calls are served in turn.
+// P8: an agent with many waiting calls and an agent with few waiting calls are served in turn.
 #[test]
 fn p8_agents_are_served_in_turn() {
     let mut model = Model::new(bounds(1, 100, 20));

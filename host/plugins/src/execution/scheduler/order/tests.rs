@@ -20,7 +20,7 @@ impl Wake for CountingWaker {
 struct Guest {
     agent: Arc<str>,
     waker: Arc<CountingWaker>,
-    /// Number of wake-ups to which the guest has reacted.
+    /// Number of wake-ups after which the guest has been polled.
     handled: usize,
     status: GuestStatus,
 }
@@ -35,7 +35,7 @@ enum GuestStatus {
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     Request(usize),
-    /// Ends the guest's turn. The number is the duration of the turn in microseconds.
+    /// Ends the guest's turn. The value is the duration of the turn in microseconds.
     End(usize, u16),
     /// Ends the guest's turn and queues the guest for another turn.
     EndAndEnqueue(usize, u16),
@@ -110,7 +110,7 @@ impl Model {
         self.wake(wakers);
     }
 
-    /// Wakes guests. A free turn must wake only one waiting guest.
+    /// Wakes these guests. For each free turn, only one waiting guest may be woken.
     fn wake(&mut self, wakers: Vec<Waker>) {
         assert!(wakers.len() <= 1, "{} guests are woken for one turn", wakers.len());
         wakers.into_iter().for_each(Waker::wake);
@@ -166,8 +166,8 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 }
 
 proptest! {
-    // P8, row 10: guests request turns, end, are cancelled and ignore offers in any order. No turn is lost or used
-    // twice, and every guest that keeps waiting is woken in the end.
+    // P8, row 10: for any order in which guests request turns, end, are cancelled and ignore offers, no turn is lost or
+    // used twice, and every guest that keeps waiting is woken in the end.
     #[test]
     fn p8_row_10_no_turn_and_no_wake_up_is_lost(count in 1_usize..4, guests in 1_usize..12, operations in operations()) {
         let mut model = Model::new(count, guests);
@@ -187,8 +187,8 @@ proptest! {
 }
 
 /// Lets the guests of several agents compete for `turns` turns. An agent is a tuple of its name, the number of its
-/// guests, the duration of each of its turns in milliseconds, and the number of turns that a guest pauses after each
-/// turn. Returns the time that each agent got, in milliseconds.
+/// guests, the duration of each of its turns in milliseconds, and the number of rounds for which a guest pauses after
+/// each of its turns. Returns the time that each agent got, in milliseconds.
 fn compete(agents: &[(&str, usize, u64, usize)], turns: usize) -> Vec<u64> {
     let mut order = Order::new(1, Duration::from_millis(10));
     let mut times = vec![0; agents.len()];
@@ -221,8 +221,8 @@ fn compete(agents: &[(&str, usize, u64, usize)], turns: usize) -> Vec<u64> {
     times
 }
 
-// P8: agents get equal shares of the time, not equal numbers of turns. An agent does not get more time if it has many
-// guests, guests that sleep, or short turns.
+// P8: agents get equal shares of the time, even if they use different numbers of turns. An agent does not get more time
+// if it has many guests, guests that sleep, or short turns.
 #[test]
 fn p8_agents_share_the_time() {
     let share = |agents: &[_]| {
@@ -236,7 +236,7 @@ fn p8_agents_share_the_time() {
     assert_eq!(share(&[("sleepers", 64, 10, 3), ("one", 1, 10, 0)]), [50, 50]);
     // The agent with short turns gets three times as many turns as the agent with long turns.
     assert_eq!(share(&[("long", 8, 12, 0), ("short", 8, 4, 0)]), [50, 50]);
-    // An agent that needs less than its share gets all the time that it needs. The only guest of this agent pauses for
-    // three turns and then waits for the end of a turn that has started.
+    // An agent that needs less than its share gets all the time that it needs. The only guest of the agent `seldom`
+    // pauses for three rounds after each turn, and then waits until the current turn of another guest has ended.
     assert_eq!(share(&[("loops", 16, 10, 0), ("seldom", 1, 10, 3)]), [80, 20]);
 }

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::sync::Arc;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
-/// A file or directory that existed before the call, whose content or names may have to be recorded.
+/// A file or directory that existed before the call. Its content, or the names in it, may have to be recorded.
 struct ExistingFile {
     fetch: Option<Fetch>,
     original: TreePath,
@@ -30,7 +30,8 @@ enum Run {
 }
 
 impl CallRecord {
-    /// Records that the guest opened a file or directory. Also records the content of a file if it is not known yet.
+    /// Records that the guest opened a file or directory. If it is a file whose content is not known yet, also records
+    /// the content.
     pub(crate) async fn opened(
         &self,
         handle: u32,
@@ -55,13 +56,14 @@ impl CallRecord {
         }
     }
 
-    /// The state of the file at a path before the call. None: the call itself created the file.
+    /// What is known about the file that is now at a path. None: the file did not exist before the call, or nothing is
+    /// known about it.
     fn existing_file(&self, location: TreePath) -> Option<ExistingFile> {
         let existing = self.files.with(|watched| {
             let Origin::Before(original) = watched.overlay.origin(&location) else { return None };
             let root = watched.roots.get(location.tree)?.clone();
             let found = match watched.known.get(&original)? {
-                // The content is not needed, so it is not copied.
+                // The recorded content is not needed here, so it is not cloned.
                 InitialFileState::File { stat, content: FoundContent::Recorded(_) } => {
                     InitialFileState::File { stat: *stat, content: inspection::recorded_content(Vec::new()) }
                 }
@@ -77,7 +79,7 @@ impl CallRecord {
     }
 
     /// In the original call, records the content of a file that the guest has opened. In a replay, checks that the
-    /// content is available.
+    /// content is recorded or can be copied from a current tree.
     async fn read(&self, existing: ExistingFile, file: Arc<File>) -> wasmtime::Result<Result<(), ErrorCode>> {
         let InitialFileState::File { content, .. } = &existing.found else { return Ok(Ok(())) };
         match (content, existing.run) {
@@ -108,7 +110,8 @@ impl CallRecord {
         let ExistingFile { original, location, root, .. } = existing;
         let room = self.answers.room();
         let read = move || match inspection::content(&file, room) {
-            // The guest has opened the file only for writing.
+            // Reading failed, probably because the guest opened the file only for writing, so the host opens the
+            // file itself.
             Err(_) => inspection::content(&inspection::open(&root, &location.path)?, room),
             read => read,
         };
@@ -146,7 +149,7 @@ impl CallRecord {
         });
     }
 
-    /// The source of the listing of this directory.
+    /// Chooses the source of the listing of this directory.
     pub(crate) async fn listing_source(&self, handle: u32) -> wasmtime::Result<ListingSource> {
         let location = match self.follow_path(handle, "", FinalLink::Keep).await? {
             PathTarget::Unrecorded => return Ok(ListingSource::Unrecorded),
@@ -179,8 +182,8 @@ impl CallRecord {
         ListingSource::Unrecorded
     }
 
-    /// Records one name in a directory that could not be removed or replaced because it is not empty, so that a replay
-    /// fails in the same way.
+    /// If a directory could not be removed or replaced because it is not empty, records one name in it, so that the
+    /// replayed call fails in the same way.
     pub(crate) async fn was_not_empty(&self, targets: &[PathTarget]) -> wasmtime::Result<()> {
         let Some(PathTarget::At(location, FileKind::Directory)) = targets.last() else { return Ok(()) };
         let Some(ExistingFile { original, location, root, run: Run::First, .. }) = self.existing_file(location.clone())
@@ -202,7 +205,7 @@ impl CallRecord {
         Ok(())
     }
 
-    /// Records a name that the guest reads from a listing. None: the record is full.
+    /// Records a name that the guest reads from a directory listing. Returns None if the record is full.
     pub(crate) fn record_name(
         &self,
         mut recording: NamesBeingRecorded,
@@ -233,10 +236,10 @@ impl CallRecord {
         Some(recording)
     }
 
-    /// Records that the guest has read all names of a listing.
+    /// Records that the guest has read all names of a directory listing.
     pub(crate) fn record_all_names(&self, recording: &NamesBeingRecorded) {
         self.files.with(|watched| {
-            // `names` also marks an empty directory as listed.
+            // Calling `names` marks the directory as listed, even if it is empty.
             watched.names(&recording.original);
             if let Some(InitialFileState::Directory { names: FoundNames::Listed { read, .. }, .. }) =
                 watched.known.get_mut(&recording.original)
@@ -251,7 +254,7 @@ impl CallRecord {
         let stat = self.files.with(|watched| {
             watched.replay.as_ref()?;
             let Origin::Before(original) = watched.overlay.origin(location) else { return None };
-            if watched.dated.contains(&original) {
+            if watched.files_with_changed_times.contains(&original) {
                 return None;
             }
             Some(match watched.known.get(&original)? {
@@ -265,7 +268,7 @@ impl CallRecord {
 }
 
 impl super::Watched {
-    /// The names of a directory that is being listed.
+    /// The recorded names in a directory that is being listed.
     fn names(&mut self, original: &TreePath) -> Option<&mut Vec<(String, EntryKind)>> {
         let Some(InitialFileState::Directory { names, .. }) = self.known.get_mut(original) else { return None };
         if *names == FoundNames::NotListed {

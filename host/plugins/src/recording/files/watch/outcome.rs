@@ -1,5 +1,5 @@
-//! The changes in the trees at the end of a call. The changes of an original call are recorded. The changes of a replay
-//! are compared with the record.
+//! Determines which files in the granted trees have changed at the end of a call. For an original call, the changes are
+//! recorded. For a replay, the changes are compared with the record.
 
 use super::{CallRecord, ReplayTrees, Watched};
 use crate::recording::bytes::Extent;
@@ -18,14 +18,14 @@ const MAX_REPORTED: usize = 32;
 /// The result of watching a call's files.
 #[derive(Default)]
 pub(crate) struct FilesOutcome {
-    /// The records of files. In a replay, this list is empty.
+    /// The records of files, for an original call. In a replay, this list is empty.
     pub(crate) answers: Vec<HostCallResult>,
-    /// The differences between the changes of a replay and the changes of the recorded call.
+    /// The differences between the files after a replay and the files after the recorded call.
     pub(crate) effects: Vec<String>,
 }
 
 impl CallRecord {
-    /// Returns the records of the call's files. In a replay, returns the differences from the recorded changes instead.
+    /// Returns the records of the files that the call used or, in a replay, the differences from the recorded changes.
     pub(crate) async fn finish_files(&self) -> FilesOutcome {
         let Some(watched) = crate::sync::lock(&self.files.0).take() else { return FilesOutcome::default() };
         let (watched, left) = if watched.overlay.changed().next().is_none() {
@@ -35,7 +35,7 @@ impl CallRecord {
                 let left = watched.final_states();
                 (watched, left)
             });
-            // The task fails only if the process ends.
+            // The blocking task fails only if the process is ending.
             let Ok(inspected) = inspected.await else { return FilesOutcome::default() };
             inspected
         };
@@ -49,7 +49,7 @@ impl CallRecord {
 fn effects(watched: &Watched, recorded: &ReplayTrees, left: &BTreeMap<TreePath, FinalFileState>) -> Vec<String> {
     let differing: Vec<_> = match recorded.changes {
         Extent::Whole => differing(&recorded.left, left).collect(),
-        // The changes of the recorded call are not known.
+        // Not all changes of the recorded call are known, so the changes cannot be compared.
         Extent::Partly => left
             .keys()
             .map(|location| (location, "changed, but the recorded call's changes are not recorded"))
@@ -87,7 +87,7 @@ impl Watched {
                 Origin::Before(original) => FinalFileState::Moved { tree: original.tree, from: original.path.clone() },
                 Origin::Own => inspection::final_state_at(root, &location.path, &mut bytes),
             };
-            // A file that the call created and removed again is not a change.
+            // A file that the call created and then removed does not count as a change.
             let was_nothing = matches!(self.known.get(location), Some(InitialFileState::Nothing));
             (left != FinalFileState::Nothing || !was_nothing).then(|| (location.clone(), left))
         });
