@@ -55,7 +55,7 @@ impl UserName {
 mod tests {
     use super::*;
 
-    /// D4: user names are short, visible and distinguishable.
+    /// D4: a user name is rejected if it is too long, contains control characters, or begins or ends with white space.
     #[test]
     fn d4_user_names_are_checked() {
         for name in ["ann", "Ann Lee", "ann@example.org", "ä", &"x".repeat(128)] {
