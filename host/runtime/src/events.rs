@@ -189,7 +189,8 @@ impl Watchers {
 }
 
 impl RecentEvents {
-    /// Adds an event to the recent events. If the event is durable, all recent provisional events are discarded.
+    /// Updates the recent events after an event was published: adds a provisional event, but discards all provisional
+    /// events when the event is durable.
     fn record(&mut self, event: &Event) {
         if event.provisional.is_none() {
             self.streamed.clear();

@@ -27,7 +27,7 @@ pub use version_log::{BeginError, begin_serving, directory_name, record_grants, 
 const SETTLED_SCAN_INTERVAL: Duration = Duration::from_millis(250);
 /// Time between two scans while a file is changing.
 const CHANGING_SCAN_INTERVAL: Duration = Duration::from_millis(50);
-/// Number of scans after which the rollbacks that other processes made are read again.
+/// Number of scans after which the watcher reads again which versions other processes have rolled back.
 const SCANS_PER_ROLLBACK_READ: u32 = 4;
 
 /// An event that users should be informed about immediately.

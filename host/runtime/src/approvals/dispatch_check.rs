@@ -13,8 +13,8 @@ use agent_core::tool::{ToolError, ToolSource};
 use agent_store::StoreError;
 use serde_json::Value;
 
-/// A call that the host refuses to run. The run receives `input` in place of the call's result, and `denial` is
-/// recorded in the audit log (O3).
+/// A call that the host refuses to run. The run receives `input` instead of the dispatch, and `denial` is recorded in
+/// the audit log (O3).
 pub(crate) struct BlockedDispatch {
     pub(crate) input: Input,
     pub(crate) denial: Option<(Option<CallId>, Denial)>,

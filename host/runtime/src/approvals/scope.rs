@@ -78,7 +78,8 @@ impl ApprovalContext<'_> {
         }
     }
 
-    /// Returns the current grants of the plugin, server or delegate that executes the tool, as JSON.
+    /// Returns, as JSON, the current grants of the plugin, the delegate or the host itself, whichever executes
+    /// the tool.
     fn grants_in_force(&self, tool: &RegisteredTool) -> Value {
         match &tool.source {
             ToolSource::Plugin { plugin, .. } => {
@@ -98,9 +99,9 @@ impl ApprovalContext<'_> {
     }
 }
 
-/// Returns JSON that identifies the configured plugin, server, service or delegate that executes a tool. An approval is
-/// not valid if another of them executes the tool. The JSON contains the names of environment variables and headers but
-/// not their values, because the values are secrets that may be rotated.
+/// Returns JSON that identifies which plugin, server, service or delegate executes a tool, or that the host executes
+/// it. An approval is not valid if the tool is later executed by another one. The JSON contains the names of
+/// environment variables and headers but not their values, because the values are secrets that may be rotated.
 fn executor(agent: &Agent, tool: &RegisteredTool) -> Value {
     let config = agent.config();
     match &tool.source {

@@ -6,12 +6,13 @@ use uuid::Uuid;
 /// Maximum size of a trace state in bytes, according to the W3C recommendation.
 const MAX_TRACE_STATE_BYTES: usize = 512;
 
-/// Creates a new trace. The trace is marked as sampled, because the host does not select traces for sampling.
+/// Creates a new trace. The trace is marked as sampled, because the host marks every trace as sampled instead of
+/// selecting some of them.
 pub(crate) fn root() -> TraceContext {
     TraceContext { traceparent: format!("00-{}-{}-01", Uuid::new_v4().simple(), span()), tracestate: None }
 }
 
-/// Creates a new span in the trace of `parent`.
+/// Creates a new span that belongs to the same trace as `parent`.
 pub(crate) fn child(parent: &TraceContext) -> TraceContext {
     let mut fields = parent.traceparent.split('-');
     let (version, trace) = (fields.next().unwrap_or("00"), fields.next().unwrap_or_default());

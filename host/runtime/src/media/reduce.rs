@@ -9,8 +9,8 @@ use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
 use std::io::Cursor;
 
-/// Maximum memory that one picture may use while it is decoded, in bytes. The limit is necessary because a tiny file
-/// can declare enormous dimensions.
+/// Maximum number of bytes of memory that one picture may use while it is decoded. The limit is necessary because a
+/// small file can declare very large dimensions.
 pub(super) const MAX_DECODING_BYTES: u64 = 256 << 20;
 /// JPEG quality, from 1 to 100.
 const JPEG_QUALITY: u8 = 88;
@@ -46,8 +46,9 @@ pub(super) enum Reduced {
     Scaled(MediaBytes),
 }
 
-/// Scales a picture to at most this size. The proportions are kept, and the EXIF orientation is applied. Only the first
-/// frame of an animation is kept. The result is a PNG if it has transparent pixels, and otherwise a JPEG.
+/// Scales a picture down to at most this width and height. The proportions are kept, and the EXIF orientation is
+/// applied. Only the first frame of an animation is kept. The scaled picture is a PNG if it has transparent pixels, and
+/// otherwise a JPEG.
 pub(super) fn reduced(bytes: &[u8], to: Dimensions) -> Result<Reduced, Unscalable> {
     let format = image::guess_format(bytes).map_err(|_| Unscalable::Format)?;
     if !matches!(format, ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::Gif | ImageFormat::WebP) {
@@ -88,8 +89,8 @@ fn unreadable(error: image::ImageError) -> Unscalable {
     Unscalable::Unreadable(error.to_string())
 }
 
-/// Estimates the memory per pixel that decoding uses, in bytes. The estimate is the sum of the `decoded` bytes per
-/// pixel and the additional memory for the decoder or for the conversion to 8 bits per channel.
+/// Estimates the memory per pixel that decoding uses, in bytes. The estimate is the sum of two values: `decoded`, the
+/// size of a decoded pixel, and the additional memory for the decoder or for the conversion to 8 bits per channel.
 fn working_bytes(format: ImageFormat, decoded: u64, bytes: &[u8]) -> u64 {
     match format {
         // The decoder keeps all coefficients in memory before it produces the first pixel.
@@ -108,7 +109,7 @@ fn is_progressive(bytes: &[u8]) -> bool {
     let mut offset = 2;
     while let Some([0xff, marker, high, low]) = bytes.get(offset..offset + 4) {
         match marker {
-            // A fill byte before the next marker.
+            // This byte is a fill byte before the next marker.
             0xff => offset += 1,
             0xc0 | 0xc1 | 0xda => return false,
             0xc2 => return true,
@@ -128,7 +129,7 @@ fn with_eight_bits(picture: DynamicImage) -> DynamicImage {
     }
 }
 
-/// Returns the largest size with these proportions that fits into `to`. Each side has at least one pixel.
+/// Returns the largest size that has these proportions and fits into `to`. Width and height are at least one pixel.
 fn fitted((width, height): (u32, u32), to: Dimensions) -> (u32, u32) {
     let factor = (f64::from(to.width) / f64::from(width)).min(f64::from(to.height) / f64::from(height));
     let side = |pixels: u32, max: u32| ((f64::from(pixels) * factor).round() as u32).clamp(1, max);
@@ -151,8 +152,8 @@ fn encoded(picture: DynamicImage) -> Result<MediaBytes, image::ImageError> {
     Ok(MediaBytes { mime_type: mime_type.to_owned(), bytes: bytes.into() })
 }
 
-/// Whether any pixel is transparent. A check for an alpha channel is not sufficient, because many screenshots have an
-/// alpha channel but no transparent pixels.
+/// Whether any pixel of the picture is transparent. A check for an alpha channel is not sufficient, because many
+/// screenshots have an alpha channel but no transparent pixels.
 fn is_transparent(picture: &DynamicImage) -> bool {
     let color = picture.color();
     let channels = usize::from(color.channel_count());
@@ -183,7 +184,8 @@ mod tests {
         }
     }
 
-    /// P4: every format is scaled in proportion. The result is a PNG only if it is transparent.
+    /// P4: pictures of every format keep their proportions when they are scaled. The scaled picture is a PNG only if it
+    /// has transparent pixels.
     #[test]
     fn p4_pictures_are_scaled_down_in_proportion() {
         let opaque = || RgbaImage::from_pixel(400, 100, Rgba([200, 100, 0, 255]));
@@ -219,7 +221,7 @@ mod tests {
         assert_eq!((strip.width(), strip.height()), (100, 1));
     }
 
-    /// A picture must have the same bytes in every request, so that the provider's prompt cache can be used.
+    /// Scaling must always produce the same bytes for a picture, so that the provider's prompt cache can be used.
     #[test]
     fn scaling_the_same_picture_twice_returns_the_same_bytes() {
         let noise = RgbImage::from_fn(301, 203, |x, y| Rgb([(x * y) as u8, (x ^ y) as u8, (x + y) as u8]));

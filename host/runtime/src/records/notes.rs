@@ -23,12 +23,12 @@ pub(crate) struct CommitNotes {
 }
 
 impl CommitNotes {
-    /// Adds a record for a step of the last turn.
+    /// Adds a step record for this step of the latest turn.
     pub(crate) fn add(&mut self, run: &Run, step: u32, body: StepRecordBody) {
         self.records.push(body.into_record(run.turns, step));
     }
 
-    /// Adds a record for the current step of the open turn.
+    /// Adds a step record for the current step of the open turn.
     pub(crate) fn add_now(&mut self, run: &Run, body: StepRecordBody) {
         self.add(run, run.turn.as_ref().map_or(0, |turn| turn.interactions), body);
     }
