@@ -1,8 +1,9 @@
-//! Fields of a request's data that are reserved for the host, such as the subject of the requesting session (L15).
+//! The fields of a service request's data that are reserved for the host, such as the field for the subject of the
+//! requesting session (L15).
 
 use serde_json::{Value, json};
 
-/// The field in a request's data that the host sets to the subject of the requesting session (L15).
+/// The field in a service request's data that the host sets to the subject of the requesting session (L15).
 pub(crate) const RESERVED_FIELD: &str = "parentSubject$$";
 /// Suffix of all field names that are reserved for the host.
 const RESERVED_SUFFIX: &str = "$$";
@@ -68,8 +69,8 @@ pub(crate) fn reserved_key(data: &Value) -> Option<String> {
     }
 }
 
-/// Whether a key is reserved. Receivers trim and normalise keys in different ways. Therefore a key also counts as
-/// reserved if invisible characters follow `$$`, or if it has full-width or small forms of the dollar sign.
+/// Whether a key is reserved. Services that receive a request may trim and normalise its keys. Therefore a key also
+/// counts as reserved if invisible characters follow `$$`, or if it has full-width or small forms of the dollar sign.
 fn is_reserved_key(key: &str) -> bool {
     let normalized =
         key.chars().map(|character| if matches!(character, '\u{ff04}' | '\u{fe69}') { '$' } else { character });

@@ -1,4 +1,4 @@
-//! Assembles the prompt at the start of a turn, with the context builder if the agent has one (L2, L22).
+//! Builds the first prompt of a turn. If the agent has a context builder, the context builder is called (L2, L22).
 
 use super::action::{ActionContext, ActionResult, plugin_answer};
 use super::plan_step::plan_budgets;

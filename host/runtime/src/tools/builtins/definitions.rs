@@ -5,8 +5,8 @@ use crate::tools::availability::Availability;
 use agent_core::tool::{ToolDefinition, ToolSource, Traits};
 use serde_json::{Value, json};
 
-/// Returns the built-in tools of an agent. If no directory is granted, the file tools are defined but not offered to
-/// the model.
+/// Returns the built-in tools of an agent. If no directory is granted to the host's file tools, the result contains the
+/// file tools, but they are not offered to the model.
 pub fn definitions(trees_granted: bool) -> Vec<(ToolDefinition, ToolSource, Availability)> {
     let files = if trees_granted { Availability::Offered } else { no_tree() };
     let tools = [

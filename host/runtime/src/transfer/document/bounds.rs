@@ -4,11 +4,12 @@
 use agent_store::{MAX_BLOB_BYTES, MAX_JSON_DEPTH};
 
 /// Maximum size of one item, in bytes. An item is a message, a call, an event or the state. `session export` writes
-/// each item as one line. The limits of the data within an item are far lower.
+/// each item as one line. The limits of the host for the data in an item are far lower than this limit.
 const MAX_ITEM_BYTES: u64 = 64 << 20;
 /// Maximum size of an item that contains media as base64, in bytes.
 const MAX_MEDIA_ITEM_BYTES: u64 = MAX_BLOB_BYTES.div_ceil(3) * 4 + (1 << 20);
-/// Maximum nesting depth of a document: the maximum depth of a stored value, plus the levels around the value.
+/// Maximum nesting depth of a document: the maximum depth of a stored value, plus the levels of the document around
+/// such a value.
 const MAX_DEPTH: usize = MAX_JSON_DEPTH + 16;
 /// Name of the member that contains the bytes of media.
 const MEDIA_MEMBER: &[u8] = b"base64";
@@ -46,14 +47,15 @@ pub(super) struct Bounds {
     escaped: bool,
     /// Number of bytes since the last item ended.
     item_bytes: u64,
-    /// The first bytes of the last string. Before a value, this string is the member's name.
+    /// The first bytes of the last string that was scanned. When a value begins, the last string is the name of
+    /// its member.
     last_string: Vec<u8>,
     /// Whether the current string contains the bytes of media.
     is_media: bool,
 }
 
 impl Bounds {
-    /// Creates a scan that starts inside this number of nested arrays and objects.
+    /// Creates a scan whose first byte is inside this number of nested arrays and objects.
     pub(super) fn at_depth(depth: usize) -> Self {
         Self { depth, ..Self::default() }
     }

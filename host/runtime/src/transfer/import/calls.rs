@@ -10,10 +10,10 @@ use agent_core::message::CallId;
 use agent_store::CallFilter;
 use std::collections::HashSet;
 
-/// A call of the open turn according to the state.
+/// A call of the open turn that the document's state contains.
 pub(super) struct OpenCall {
     name: String,
-    /// Whether the call has a result according to the state.
+    /// Whether the call has a result, according to the document's state.
     is_done: bool,
     /// Whether a record of the call has been read.
     is_recorded: bool,
@@ -37,7 +37,8 @@ impl Import {
             if let Some(result) = &mut record.result {
                 correct_content(&mut result.content, &format!("calls[{index}]"), staging).await?;
             }
-            // This host determines the source of an open call itself and does not accept edited arguments.
+            // This host determines the source of an open call itself, and does not use edited arguments from
+            // a document.
             if record.result.is_none() && self.claims == Claims::Forgotten {
                 (record.source, record.edited) = (None, None);
             }
@@ -73,7 +74,7 @@ impl Import {
         Ok(())
     }
 
-    /// Checks that all open calls have a record. Must be called after the last call was read.
+    /// Checks that all open calls have a record. This function must not be called before the last call was read.
     pub(super) fn check_open_calls(&self) -> Result<(), TransferError> {
         match self.open.iter().find(|(_, open)| !open.is_recorded) {
             Some((call, _)) => Err(damaged("calls", format!("the open call `{call}` is missing"))),

@@ -1,4 +1,5 @@
-//! Imports media. Media that a message contains must be in the document, because the next model call sends these media.
+//! Imports media items. If a message refers to a media item, the document must contain the item, because the next model
+//! call sends it.
 
 use super::text::one_line;
 use super::{MAX_NAME_LENGTH, damaged, parse_item};
@@ -11,8 +12,8 @@ use agent_store::digest_of;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// Stores the media. The digest and type in the document must match the bytes. The size and dimensions are read from
-/// the bytes.
+/// Stores media items. The digest and type of an item in the document must match the item's bytes. The size and
+/// dimensions are determined from the bytes.
 pub(super) async fn store(batch: Batch, staging: &mut Staging<'_>) -> Result<(), TransferError> {
     for (index, item) in (batch.first..).zip(batch.items) {
         let location = format!("media[{index}]");

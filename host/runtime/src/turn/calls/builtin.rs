@@ -12,9 +12,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Maximum time for the file operations of a call. After that time, the call fails.
+/// Maximum time for the file operations of a call. If they take longer, the call fails.
 const FILE_TIME_LIMIT: Duration = Duration::from_secs(30);
-/// Number of characters that are reserved for the note after a part of a result.
+/// Number of characters that are reserved for the note that follows a part of a tool result.
 const NOTE_CHARACTERS: usize = 200;
 /// Maximum number of facts that a search returns.
 const MAX_FACTS: usize = 50;
@@ -49,7 +49,7 @@ fn first_line() -> u64 {
     1
 }
 
-/// Runs a built-in tool. The arguments have been checked against its schema.
+/// Runs a built-in tool. The arguments must have been checked against the tool's schema.
 pub(super) async fn call(services: &SessionServices, name: &str, arguments: &Value) -> Result<ToolDone, ToolError> {
     match name {
         name::LIST_DIRECTORY => {
@@ -88,7 +88,7 @@ async fn in_trees(
     }
 }
 
-/// Returns a part of a stored result, starting at a character offset (L26).
+/// Returns a part of a stored tool result, starting at a character offset (L26).
 async fn read_result(
     services: &SessionServices,
     ReadResult { call_id, offset }: ReadResult,
@@ -132,8 +132,8 @@ async fn memory_search(
     Ok(ToolDone { content: vec![Content::Json(body)], structured: None })
 }
 
-/// Formats the messages that a search found. For a tool result, the call id is included, so that the model can pass it
-/// to `read_result`.
+/// Formats the messages that a search found. The text about a tool result contains the call's id, so that the model can
+/// pass the id to `read_result`.
 async fn format_hits(services: &SessionServices, hits: &[MessageHit]) -> Result<Vec<Value>, ToolError> {
     let ids = MessageRange::Ids(hits.iter().map(|hit| hit.id).collect());
     let messages = services.store.messages(&services.subject, ids).await;
