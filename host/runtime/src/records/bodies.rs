@@ -44,7 +44,7 @@ pub(crate) enum StepRecordBody {
     MediaNotScaled(Vec<UnscaledPicture>),
     /// A plugin's question to the agent's model.
     PluginModel(Box<PluginModelRecord>),
-    /// The host's answers to the plugin of a call.
+    /// The host's answers to the plugin that executed a call.
     HostCallLog(Box<HostAnswersRecord>),
     /// The service request that the plugin that executed a call made.
     ServiceRequest(Box<ServiceRequestRecord>),
@@ -356,7 +356,7 @@ pub(crate) struct PluginModelReply {
     pub(crate) model: String,
 }
 
-/// The host's answers to the plugin of a call.
+/// The host's answers to the plugin that executed a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HostAnswersRecord {
     pub(crate) call: CallId,

@@ -95,8 +95,8 @@ pub async fn begin_serving(
         }
     });
     let changed = store.set_serving(&name, serving.collect()).await?;
-    // There is no notice about the first versions in a directory, because they replace no other versions, and no new
-    // audit entry about rollbacks, because rollbacks are already in the audit log.
+    // The audit log receives no entries about the first versions in a directory, because they replace no other
+    // versions, and no new entries about rollbacks, because it already contains them.
     let swaps = changed.into_iter().filter(|change| !served.is_empty() && !rolled_back.contains_key(&change.plugin));
     let swaps = swaps.map(|change| AuditAction::Swapped {
         directory: name.clone(),
@@ -214,7 +214,7 @@ impl StartingVersions<'_> {
 }
 
 impl PluginWatcher {
-    /// Stores which plugins now use another version than before, and returns notices about them.
+    /// Stores which plugins now use another version than before, and sends notices about these plugins.
     pub(super) async fn report_changes(&mut self, before: &BTreeMap<String, ChosenVersion>) {
         let (mut entries, mut notices) = (Vec::new(), Vec::new());
         let names = before.keys().chain(self.serving.keys().filter(|name| !before.contains_key(*name)));

@@ -43,8 +43,8 @@ pub(super) struct DocumentEvent {
     pub(super) event: Event,
 }
 
-/// A step record with its commit time. The body is read as raw JSON and parsed separately, because it may be nested
-/// more deeply than the parser of the document allows.
+/// A step record with its commit time. The body is read as raw JSON and parsed separately, because it may be nested as
+/// deeply as the store allows, and the levels of the document would be added to this depth.
 #[derive(Serialize, Deserialize)]
 pub(super) struct DocumentRecord {
     pub(super) time: String,

@@ -71,8 +71,8 @@ pub(crate) fn ignoring_result_violations(
     violations
 }
 
-/// Prepares a schema for being embedded at the location `pointer` of another document: adjusts the references within
-/// the schema.
+/// Returns a copy of the schema that can be inserted at the location `pointer` of another document. In the copy, the
+/// references within the schema are adjusted to this location.
 fn embedded(schema: &Value, pointer: &str) -> Value {
     match schema {
         Value::Object(fields) if fields.get("$id").is_some_and(Value::is_string) => schema.clone(),
