@@ -70,7 +70,7 @@ pub enum ModelError {
     /// No model is available now. The question may succeed later.
     #[error("no model is available: {0}")]
     Unavailable(String),
-    /// The model did not answer, and the same question would probably fail again.
+    /// The model failed to answer this question. Contains the reason.
     #[error("the model failed: {0}")]
     Failed(String),
 }

@@ -66,7 +66,7 @@ fn l12_rejects_invented_quotes() {
     }
 }
 
-/// The results of failed calls are not sources. Feedback that repeats a rejected passage is not a source.
+/// An answer cannot quote the result of a failed call. An answer cannot quote feedback that repeats a rejected passage.
 #[test]
 fn errors_and_feedback_are_not_sources() {
     let answer = "It says \"the light went out in 1900\".";

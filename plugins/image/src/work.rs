@@ -119,8 +119,9 @@ fn resampled(picture: DynamicImage, size: (u32, u32)) -> DynamicImage {
     }
 }
 
-/// Returns the memory for the new picture, in addition to the decoded picture. Turning and encoding the new picture
-/// needs three times its size, but the memory of the decoded picture has been freed by then.
+/// Returns the number of bytes of memory that are needed for the new picture, in addition to those for the decoded
+/// picture. Turning and encoding the new picture needs three times its size, but the memory of the decoded picture has
+/// been freed by then.
 fn additional_bytes(header: &Header, new: u64) -> u64 {
     let decoded = header.pixels().saturating_mul(channels(header));
     new.max(new.saturating_mul(3).saturating_sub(decoded))

@@ -12,11 +12,11 @@ use changes::Stamps;
 use std::path::PathBuf;
 use tree::Tree;
 
-/// Notes and tree together use at most the available tokens divided by this number.
+/// The notes and the tree together use at most the tokens that are available in the turn, divided by this number.
 const SHARE: u32 = 4;
-/// Maximum number of tokens of notes and tree together.
+/// Maximum number of tokens of the notes and the tree together.
 const MAX_TOKENS: u32 = 8_000;
-/// Number of bytes that count as a token. Text has more bytes per token, so that the limit is never exceeded.
+/// Assumed number of bytes per token. Text usually has more bytes per token, so the limit is not exceeded.
 const BYTES_PER_TOKEN: usize = 3;
 
 /// The plugin, which is a context builder that also adds sections before steps.
@@ -70,7 +70,7 @@ fn project() -> Option<PathBuf> {
     Some(PathBuf::from(root))
 }
 
-/// Returns the maximum size of the added text, in bytes.
+/// Returns the maximum number of bytes of the notes and the tree together.
 fn byte_limit(budget: &Budget) -> usize {
     (budget.available / SHARE).min(MAX_TOKENS) as usize * BYTES_PER_TOKEN
 }

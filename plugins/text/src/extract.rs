@@ -11,10 +11,10 @@ const MAX_PATTERN: usize = 1_000;
 /// The maximum memory of a compiled pattern in bytes. The limit rejects patterns such as `(a{1000}){1000}`.
 const MAX_COMPILED: usize = 1 << 20;
 
-/// The maximum total length of the shown matches in bytes.
+/// The maximum total number of bytes of the matches that are returned.
 const MAX_SHOWN: usize = 256 * 1024;
 
-/// Specifies whether `a` also matches `A`.
+/// Whether upper and lower case are treated as the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LetterCase {
     /// `a` does not match `A`.

@@ -146,7 +146,7 @@ fn attribute(attributes: &str, wanted: &str) -> Option<String> {
         let (name, after) = remaining.split_at(end);
         let after = after.trim_start();
         let Some(value) = after.strip_prefix('=') else {
-            // Skip an `=` without a name, so that the loop makes progress.
+            // Skip an `=` that has no attribute name before it. Otherwise, the loop would never end.
             remaining = if name.is_empty() { after.get(1..)? } else { after };
             continue;
         };
@@ -169,7 +169,7 @@ struct Reader {
     in_title: bool,
     in_pre: bool,
     link: Option<(String, usize)>,
-    /// The text of the current line or paragraph, which is not part of the page yet.
+    /// The text of the current line or paragraph, which has not been added to the page yet.
     line: String,
 }
 
