@@ -26,7 +26,7 @@ const MAX_TEXT: usize = 64 * 1024;
 /// Maximum number of characters of a line in the result. Longer lines are truncated.
 const MAX_LINE: usize = 400;
 /// Number of bytes at the start of a file that are checked for a NUL byte, which marks a binary file.
-const HEAD: usize = 8 * 1024;
+const BINARY_CHECK_BYTES: usize = 8 * 1024;
 /// Maximum depth of subdirectories that are searched.
 const MAX_DEPTH: u32 = 64;
 
@@ -240,7 +240,7 @@ fn read_content(path: &Path) -> io::Result<Content> {
         return Ok(Content::Large);
     }
     let mut bytes = Vec::new();
-    file.by_ref().take(HEAD as u64).read_to_end(&mut bytes)?;
+    file.by_ref().take(BINARY_CHECK_BYTES as u64).read_to_end(&mut bytes)?;
     if bytes.contains(&0) {
         return Ok(Content::Binary);
     }

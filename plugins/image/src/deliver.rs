@@ -27,7 +27,7 @@ pub(crate) enum Format {
 impl Format {
     /// Returns the format of the original if new pictures can have this format, and otherwise a format without
     /// visible loss.
-    pub(crate) fn suited(original: ImageFormat, has_alpha: bool) -> Self {
+    pub(crate) fn for_new_picture(original: ImageFormat, has_alpha: bool) -> Self {
         match original {
             ImageFormat::Jpeg => Self::Jpeg,
             ImageFormat::WebP if !has_alpha => Self::Jpeg,

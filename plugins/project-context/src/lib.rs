@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use tree::Tree;
 
 /// The notes and the tree together use at most the tokens that are available in the turn, divided by this number.
-const SHARE: u32 = 4;
+const TOKEN_DIVISOR: u32 = 4;
 /// Maximum number of tokens of the notes and the tree together.
 const MAX_TOKENS: u32 = 8_000;
 /// Assumed number of bytes per token. Text usually has more bytes per token, so the limit is not exceeded.
@@ -72,5 +72,5 @@ fn project() -> Option<PathBuf> {
 
 /// Returns the maximum number of bytes of the notes and the tree together.
 fn byte_limit(budget: &Budget) -> usize {
-    (budget.available / SHARE).min(MAX_TOKENS) as usize * BYTES_PER_TOKEN
+    (budget.available / TOKEN_DIVISOR).min(MAX_TOKENS) as usize * BYTES_PER_TOKEN
 }

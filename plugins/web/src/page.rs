@@ -28,7 +28,7 @@ pub struct Link {
 /// Elements whose content is skipped.
 const SKIPPED: [&str; 9] = ["script", "style", "noscript", "template", "svg", "iframe", "nav", "footer", "select"];
 /// Elements that start and end a paragraph.
-const BLOCKS: [&str; 22] = [
+const PARAGRAPH_ELEMENTS: [&str; 22] = [
     "p",
     "div",
     "section",
@@ -230,7 +230,7 @@ impl Reader {
                 self.base = address.unwrap_or(self.base.clone());
             }
             "a" => self.link = attribute(attributes, "href").map(|href| (href, self.line.len())),
-            _ if BLOCKS.contains(&name) => {
+            _ if PARAGRAPH_ELEMENTS.contains(&name) => {
                 self.end_paragraph();
                 self.in_pre |= name == "pre";
                 if let Some(level) = name.strip_prefix('h').and_then(|level| level.parse::<usize>().ok()) {
@@ -247,7 +247,7 @@ impl Reader {
             "title" => self.in_title = false,
             "a" => self.end_link(),
             "li" | "tr" | "dt" | "dd" => self.end_line(),
-            _ if BLOCKS.contains(&name) => {
+            _ if PARAGRAPH_ELEMENTS.contains(&name) => {
                 self.end_paragraph();
                 self.in_pre &= name != "pre";
             }

@@ -104,7 +104,7 @@ mod tests {
 
     /// L16, D3: a call always has the same session, and different calls have different sessions.
     #[test]
-    fn l16_a_call_has_one_session() {
+    fn l16_a_call_always_has_the_same_session() {
         let reader = delegate("reader", None);
         let call = |id: &str| CallId(id.into());
         let subject = reader.subject("lead/1", &call("call_1_1_1"));

@@ -9,7 +9,7 @@ const MAX_TRACE_STATE_BYTES: usize = 512;
 /// Creates a new trace. The trace is marked as sampled, because the host marks every trace as sampled instead of
 /// selecting some of them.
 pub(crate) fn root() -> TraceContext {
-    TraceContext { traceparent: format!("00-{}-{}-01", Uuid::new_v4().simple(), span()), tracestate: None }
+    TraceContext { traceparent: format!("00-{}-{}-01", Uuid::new_v4().simple(), new_span_id()), tracestate: None }
 }
 
 /// Creates a new span that belongs to the same trace as `parent`.
@@ -17,7 +17,10 @@ pub(crate) fn child(parent: &TraceContext) -> TraceContext {
     let mut fields = parent.traceparent.split('-');
     let (version, trace) = (fields.next().unwrap_or("00"), fields.next().unwrap_or_default());
     let flags = fields.next_back().unwrap_or("01");
-    TraceContext { traceparent: format!("{version}-{trace}-{}-{flags}", span()), tracestate: parent.tracestate.clone() }
+    TraceContext {
+        traceparent: format!("{version}-{trace}-{}-{flags}", new_span_id()),
+        tracestate: parent.tracestate.clone(),
+    }
 }
 
 /// Returns whether a trace context is valid according to the W3C recommendation. `traceparent` must have the form
@@ -41,7 +44,7 @@ pub(crate) fn is_trace(trace: &TraceContext) -> bool {
         })
 }
 
-fn span() -> String {
+fn new_span_id() -> String {
     let id = Uuid::new_v4().simple().to_string();
     id[..16].to_owned()
 }

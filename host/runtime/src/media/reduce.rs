@@ -175,7 +175,7 @@ mod tests {
         bytes.into_inner()
     }
 
-    fn made(bytes: &[u8], to: Dimensions) -> (String, DynamicImage) {
+    fn scaled_format_and_picture(bytes: &[u8], to: Dimensions) -> (String, DynamicImage) {
         match reduced(bytes, to) {
             Ok(Reduced::Scaled(media)) => {
                 (media.mime_type.clone(), image::load_from_memory(&media.bytes).expect("a picture"))
@@ -201,7 +201,7 @@ mod tests {
             ("WebP", written(photo(), ImageFormat::WebP), "image/jpeg"),
             ("transparent WebP", written(veil(), ImageFormat::WebP), "image/png"),
         ] {
-            let (mime_type, small) = made(&bytes, size(100, 100));
+            let (mime_type, small) = scaled_format_and_picture(&bytes, size(100, 100));
             assert_eq!((mime_type.as_str(), small.width(), small.height()), (expected, 100, 25), "{name}");
             if name != "16 bits" {
                 let Rgba([red, green, blue, _]) = *small.to_rgba8().get_pixel(50, 12);
@@ -215,9 +215,9 @@ mod tests {
         let bytes = written(RgbImage::new(40, 30), ImageFormat::Png);
         assert_eq!(reduced(&bytes, size(40, 30)), Ok(Reduced::Fits));
         assert_eq!(reduced(&bytes, size(4_000, 3_000)), Ok(Reduced::Fits));
-        let (_, small) = made(&bytes, size(4_000, 15));
+        let (_, small) = scaled_format_and_picture(&bytes, size(4_000, 15));
         assert_eq!((small.width(), small.height()), (20, 15));
-        let (_, strip) = made(&written(RgbImage::new(3_000, 2), ImageFormat::Png), size(100, 100));
+        let (_, strip) = scaled_format_and_picture(&written(RgbImage::new(3_000, 2), ImageFormat::Png), size(100, 100));
         assert_eq!((strip.width(), strip.height()), (100, 1));
     }
 
@@ -238,7 +238,7 @@ mod tests {
         let mut encoder = JpegEncoder::new_with_quality(&mut bytes, 95);
         encoder.set_exif_metadata(exif).expect("EXIF");
         encoder.encode_image(&left_red).expect("encoded");
-        let (_, small) = made(&bytes, size(100, 50));
+        let (_, small) = scaled_format_and_picture(&bytes, size(100, 50));
         assert_eq!((small.width(), small.height()), (50, 100));
         let top = *small.to_rgb8().get_pixel(25, 10);
         assert!(top.0[0] > 200 && top.0[2] < 60, "the left side is now at the top: {top:?}");

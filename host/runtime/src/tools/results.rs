@@ -34,7 +34,7 @@ pub(crate) fn failed(error: &ToolError, cost: CallCost, denials: Vec<Denial>) ->
 }
 
 /// Returns the result of a call whose tool was removed after the model called it (L7).
-pub(crate) fn tool_gone(message: String) -> CallResult {
+pub(crate) fn removed_tool_result(message: String) -> CallResult {
     CallResult { tool: ToolAvailability::Removed, ..error_result(&ToolError::NotFound { message }) }
 }
 

@@ -321,7 +321,7 @@ impl Import {
         let view = &self.view;
         let derived = self.run.derive_view(|id| view.get(&id).copied().flatten());
         derived.map_err(|id| damaged("snapshot.view", format!("the message {id} does not exist")))?;
-        self.correct_trace();
+        self.replace_malformed_trace();
         self.drop_authority();
         if kept < events {
             let left_out = events - kept;
@@ -331,7 +331,7 @@ impl Import {
         Ok(())
     }
 
-    fn correct_trace(&mut self) {
+    fn replace_malformed_trace(&mut self) {
         let Some(turn) = &mut self.run.turn else { return };
         if !is_trace(&turn.trace) {
             turn.trace = trace::root();

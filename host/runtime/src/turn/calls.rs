@@ -6,7 +6,7 @@ mod mcp;
 
 use crate::host::SessionServices;
 use crate::tools::registry::RegisteredTool;
-use crate::tools::results::{denials_in, result_of, tool_gone};
+use crate::tools::results::{denials_in, removed_tool_result, result_of};
 use agent_core::change::{CallRecord, CallResult, Denial, ToolAvailability};
 use agent_core::message::CallId;
 use agent_core::plugin::Scope;
@@ -76,7 +76,7 @@ pub(super) async fn run(
 ) -> Result<CompletedCall, TurnError> {
     let Some(tool) = services.agent.registry().get(&record.name) else {
         let message = format!("the tool `{}` no longer exists", record.name);
-        return Ok(CompletedCall { outcome: CallOutcome::Done(tool_gone(message)), host_answers: None });
+        return Ok(CompletedCall { outcome: CallOutcome::Done(removed_tool_result(message)), host_answers: None });
     };
     let completed;
     let record = match tool.outgoing(record.effective_arguments(), &scope.session) {
@@ -206,7 +206,7 @@ impl RawOutcome {
     }
 
     /// Returns the outcome of a call whose tool was removed after the model called it (L7).
-    fn gone(message: String) -> Self {
+    fn of_removed_tool(message: String) -> Self {
         Self { tool: ToolAvailability::Removed, ..Self::without_cost(Err(ToolError::NotFound { message })) }
     }
 

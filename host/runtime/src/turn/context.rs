@@ -26,7 +26,7 @@ const MAX_RECOLLECTION_CHARACTERS: usize = 400;
 const MAX_RECOLLECTION_TOKENS: u32 = 600;
 /// Limits the facts if the context window is small: divide the tokens that are available for messages by this number to
 /// get the maximum number of tokens of all facts.
-const RECOLLECTIONS_SHARE: u32 = 8;
+const RECOLLECTIONS_DIVISOR: u32 = 8;
 
 /// The answer of a context builder, and the data to record about it.
 struct BuilderReply {
@@ -146,7 +146,7 @@ async fn recollections(context: &ActionContext<'_>, available: u32) -> Vec<Recol
     let (Some(filter), Some(turn)) = (context.services.recall_filter(), &context.run.turn) else { return Vec::new() };
     let query = turn.input.message().plain_text();
     match context.services.store.search(&filter, &query, MAX_RECOLLECTIONS).await {
-        Ok(found) => bounded(found, MAX_RECOLLECTION_TOKENS.min(available / RECOLLECTIONS_SHARE)),
+        Ok(found) => bounded(found, MAX_RECOLLECTION_TOKENS.min(available / RECOLLECTIONS_DIVISOR)),
         Err(error) => {
             tracing::warn!(session = %context.run.session, %error, "the search in long-term memory failed");
             Vec::new()

@@ -4,7 +4,7 @@ use super::action::{ActionContext, ActionResult, plugin_answer, store_failed};
 use super::media_policy::apply_media_policy;
 use super::outgoing::OutgoingPrompt;
 use super::plan_step::{add_plan_prompt, read_plan};
-use super::text_dialect::{StreamFilter, read_text_calls, relay, write_tools_as_text};
+use super::text_dialect::{StreamFilter, forward_visible_pieces, read_text_calls, write_tools_as_text};
 use super::tool_selection::tool_tokens;
 use crate::host::Checkpoint;
 use crate::records::{
@@ -301,7 +301,7 @@ async fn send_request(
             StreamFilter::Whole => tokio::join!(reply, context.watchers.stream(event, deltas)).0,
             filter => {
                 let (relayed, watched) = mpsc::channel(DELTA_CHANNEL_CAPACITY);
-                let relay = relay(filter, deltas, relayed);
+                let relay = forward_visible_pieces(filter, deltas, relayed);
                 tokio::join!(reply, relay, context.watchers.stream(event, watched)).0
             }
         },

@@ -107,7 +107,7 @@ fn position_of_turn(context: &ActionContext<'_>, ids: &[u64]) -> Option<usize> {
 }
 
 /// Forwards those pieces of the reply that the watchers may receive, until the reply ends.
-pub(super) async fn relay(filter: StreamFilter, mut deltas: Receiver<Delta>, watchers: Sender<Delta>) {
+pub(super) async fn forward_visible_pieces(filter: StreamFilter, mut deltas: Receiver<Delta>, watchers: Sender<Delta>) {
     let (mut reader, mut pieces) = (TaggedReader::default(), Vec::new());
     while let Some(delta) = deltas.recv().await {
         match (delta, filter) {

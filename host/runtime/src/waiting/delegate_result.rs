@@ -17,10 +17,10 @@ pub(crate) fn delegate_result(session: &str, ended: &TurnResult, spent: Duration
     let cost = CallCost { wall_us: u64::try_from(spent.as_micros()).unwrap_or(u64::MAX), ..CallCost::default() };
     let result = match ended {
         TurnResult::Finished(output) => answer(output),
-        TurnResult::Failed(error) => failed_in(session, error.code(), &error_of(error)),
+        TurnResult::Failed(error) => failed_result(session, error.code(), &error_of(error)),
         TurnResult::Cancelled => {
             let error = ToolError::Failed { message: "the agent's turn was cancelled".to_owned() };
-            failed_in(session, "cancelled", &error)
+            failed_result(session, "cancelled", &error)
         }
         TurnResult::Suspended(_) | TurnResult::Interrupted | TurnResult::Idle => return None,
     };
@@ -30,7 +30,7 @@ pub(crate) fn delegate_result(session: &str, ended: &TurnResult, spent: Duration
 /// Builds the error result of a delegated call. The text for the model is always the same for the same failure, so that
 /// the host can detect repeated failures (L28). The session id differs each time, so only the structured result, which
 /// is meant for programs, contains it.
-fn failed_in(session: &str, code: &str, error: &ToolError) -> CallResult {
+fn failed_result(session: &str, code: &str, error: &ToolError) -> CallResult {
     CallResult { structured: Some(json!({"session": session, "error": code})), ..error_result(error) }
 }
 
@@ -145,7 +145,7 @@ mod tests {
     /// L16, L28: if a delegated turn fails repeatedly for the same reason, the text is the same each time, and a
     /// permanent failure is not reported as retryable.
     #[test]
-    fn l28_text_of_a_repeated_failure_is_equal() {
+    fn l28_a_repeated_failure_has_the_same_text_each_time() {
         let error_for = |session: &str, request: &str, retryability| {
             let message =
                 format!("openai/gpt answered with status 400 (code `x`, request {request}): no such request (ever)");

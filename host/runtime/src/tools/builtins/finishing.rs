@@ -134,7 +134,7 @@ mod tests {
     /// L8, L12: the argument `result` is required, but its content is checked only later, by the validators and the
     /// output schema.
     #[test]
-    fn l18_an_invalid_result_is_left_to_the_output_check_of_l12() {
+    fn l18_an_invalid_result_is_found_only_by_the_later_output_check() {
         let schema = json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}});
         let breaks = |disposition| matches!(disposition, Disposition::Breaks(LoopBreak::Complete));
         assert!(breaks(disposition(Some(&schema), r#"{"result": {"n": "three"}}"#)));

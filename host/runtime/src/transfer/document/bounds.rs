@@ -120,7 +120,7 @@ mod tests {
     /// D5: overlong or deeply nested input is rejected anywhere in a document, while large media and long lists
     /// are accepted.
     #[test]
-    fn d5_unbounded_documents_are_rejected() {
+    fn d5_documents_that_exceed_a_limit_are_rejected() {
         assert_eq!(check("", b"{\"a\":", 10_000), Err(LimitExceeded::TooDeep));
         assert_eq!(check("{\"texts\":[\"[[", &[b'['; 1000], 10_000), Ok(()), "brackets in a string do not nest");
         assert_eq!(check("{", b"\"a\": 1,\n", 10_000), Ok(()));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn d5_errors_state_the_limits() {
+    fn d5_an_error_about_an_exceeded_limit_states_the_limit() {
         assert_eq!(LimitExceeded::TooDeep.to_string(), "it is nested more than 143 levels deep");
         let long = LimitExceeded::TooLong.to_string();
         assert!(long.contains("longer than 64 MiB") && long.contains("or 683 MiB for media"), "{long}");

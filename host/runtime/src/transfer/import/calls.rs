@@ -1,6 +1,6 @@
 //! Imports calls. The records of the open turn's calls must match the state.
 
-use super::media::correct_content;
+use super::media::replace_descriptions_in_result;
 use super::{Claims, Import, check_name, damaged, parse_items};
 use crate::transfer::TransferError;
 use crate::transfer::document::{Batch, List};
@@ -35,7 +35,7 @@ impl Import {
         for (index, mut record) in calls {
             self.check_call(index, &record)?;
             if let Some(result) = &mut record.result {
-                correct_content(&mut result.content, &format!("calls[{index}]"), staging).await?;
+                replace_descriptions_in_result(&mut result.content, &format!("calls[{index}]"), staging).await?;
             }
             // This host determines the source of an open call itself, and does not use edited arguments from
             // a document.

@@ -1,7 +1,7 @@
 //! Imports messages. The role and the number of tokens of a message, and the data about the message in the view, are
 //! computed from the message itself.
 
-use super::media::correct_parts;
+use super::media::replace_descriptions_in_parts;
 use super::{Import, damaged, parse_items};
 use crate::transfer::TransferError;
 use crate::transfer::document::{Batch, List};
@@ -45,7 +45,7 @@ impl Import {
             self.check_turn(List::Messages, index, message.turn)?;
             check_role(&message, &calls).map_err(|problem| damaged(&location, problem))?;
             if let Body::Parts(parts) = &mut message.body {
-                correct_parts(parts, &location, staging).await?;
+                replace_descriptions_in_parts(parts, &location, staging).await?;
             }
             if message.role == Role::System {
                 message.role = Role::User;

@@ -54,11 +54,11 @@ pub(super) async fn call(services: &SessionServices, name: &str, arguments: &Val
     match name {
         name::LIST_DIRECTORY => {
             let ListDirectory { path } = read(arguments)?;
-            in_trees(services, move |trees| file_trees::list(trees, &path)).await
+            run_file_operations(services, move |trees| file_trees::list(trees, &path)).await
         }
         name::READ_FILE => {
             let ReadFile { path, from_line, lines } = read(arguments)?;
-            in_trees(services, move |trees| file_trees::read(trees, &path, from_line, lines)).await
+            run_file_operations(services, move |trees| file_trees::read(trees, &path, from_line, lines)).await
         }
         name::READ_RESULT => read_result(services, read(arguments)?).await,
         name::MEMORY_SEARCH => memory_search(services, read(arguments)?).await,
@@ -72,7 +72,7 @@ fn read<'a, T: Deserialize<'a>>(arguments: &'a Value) -> Result<T, ToolError> {
 }
 
 /// Runs file operations on a blocking thread. Operations that exceed the time limit are abandoned (row 33).
-async fn in_trees(
+async fn run_file_operations(
     services: &SessionServices,
     work: impl FnOnce(&HostTrees) -> Result<ToolDone, ToolError> + Send + 'static,
 ) -> Result<ToolDone, ToolError> {

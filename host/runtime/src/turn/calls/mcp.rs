@@ -20,7 +20,7 @@ pub(super) async fn call(
     let started = Instant::now();
     let Some(tool) = services.agent.mcp_tool(&record.name) else {
         let message = format!("MCP server {server} no longer has a tool `{}`", record.name);
-        return Ok(RawOutcome::gone(message));
+        return Ok(RawOutcome::of_removed_tool(message));
     };
     let called = services.agent.servers().call(server, &tool.remote_name, record.effective_arguments()).await;
     let outcome = match called {
