@@ -43,8 +43,9 @@ pub enum Verdict {
     Allow {
         /// How long the approval is remembered for similar calls.
         scope: GrantScope,
-        /// Arguments to use in place of the model's arguments, if the user changed them. If the arguments were changed
-        /// and the approval is remembered, the approval is valid only for the changed arguments.
+        /// The changed arguments, which are used instead of the model's arguments. `None` if the user did not change
+        /// them. If the arguments were changed and the approval is remembered, the approval is valid only for the
+        /// changed arguments.
         edited: Option<Value>,
     },
     /// The user denies the call.

@@ -17,8 +17,8 @@ const CAPACITY: usize = 1024;
 #[derive(Clone)]
 pub struct SessionWatch(Arc<Watchers>);
 
-/// What a new reader receives: the part of the current reply that the reader has missed, and all later events. No event
-/// is missing between these two.
+/// The events that a new reader receives: the part of the current reply that the reader has missed, and all later
+/// events, with no event missing in between.
 pub struct Subscription {
     /// The part of the current reply that the reader has missed.
     pub missed: MissedReply,

@@ -49,7 +49,8 @@ pub(crate) fn describe_without_storing(medium: NewMediaItem) -> Result<Media, Po
 /// limited because the host keeps the complete item in memory.
 pub const MAX_SENT_BYTES: u64 = 64 << 20;
 
-/// Provides the bytes of the media in one model request. If the media policy requires it, pictures are scaled down.
+/// Provides the bytes of the media in one model request. Pictures are scaled down if the media policy requires a
+/// smaller version.
 pub(crate) struct OutgoingMedia<'m> {
     pub(crate) store: &'m dyn Store,
     /// Subject of the session that the media belong to.

@@ -214,8 +214,8 @@ impl PluginWatcher {
     }
 
     /// Runs the canary call of a new version with the limits that the agents configure. If the agents have different
-    /// limits, one successful canary call is sufficient, because the later calls of all agents count towards the
-    /// version's trial.
+    /// limits, one successful canary call is sufficient, because the trial of the version then counts the calls of
+    /// all agents.
     async fn canary(&self, plugin: &Arc<LoadedPlugin>) -> Result<(), String> {
         let mut tried = Vec::new();
         let mut outcome = Ok(());

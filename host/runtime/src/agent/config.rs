@@ -94,7 +94,7 @@ pub enum SummaryWriter {
     Extract,
 }
 
-/// Configuration of which events the host sends, and of where it delivers them.
+/// Configuration of outgoing events: which events the host sends, and where it delivers them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutboxConfig {
     /// Directory in which each event is written to a file. If `None`, events stay in the store.

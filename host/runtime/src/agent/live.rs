@@ -78,8 +78,8 @@ impl LiveAgent {
         Ok(next)
     }
 
-    /// Records the grants that this change revokes from plugins. A later first-use question may ask the user to restore
-    /// only these grants (row 48).
+    /// Records the grants that this change revokes from plugins. If the user is later asked about the plugin's missing
+    /// grants, only these grants may be restored (row 48).
     fn record_revocations(&self, before: &Agent, next: &Agent) {
         let nothing = Grants::default();
         for (plugin, allowance) in &before.config().plugins {

@@ -100,8 +100,8 @@ impl ApprovalContext<'_> {
 }
 
 /// Returns JSON that identifies which plugin, server, service or delegate executes a tool, or that the host executes
-/// it. An approval is not valid if the tool is later executed by another one. The JSON contains the names of
-/// environment variables and headers but not their values, because the values are secrets that may be rotated.
+/// it. An approval is not valid after this executor has changed. The JSON contains the names of environment variables
+/// and headers but not their values, because the values are secrets that may be rotated.
 fn executor(agent: &Agent, tool: &RegisteredTool) -> Value {
     let config = agent.config();
     match &tool.source {

@@ -159,7 +159,7 @@ impl ApprovalContext<'_> {
     }
 
     /// Returns the details of a request that waits for an approval. An approval request shows these details to the user
-    /// in place of the call's own tool and arguments.
+    /// instead of the call's own tool and arguments.
     pub(super) async fn held_request_details(
         &self,
         item: &ApprovalItem,
@@ -284,7 +284,8 @@ impl ApprovalContext<'_> {
                 )),
             },
             [(name, service)] => Ok(Some((name.as_str(), service))),
-            _ => Err("several services of the agent have its event type: the tool must name the domain of exactly one"
+            _ => Err("several of the agent's services handle the event type of this tool: the tool must name the domain \
+                      of exactly one of them"
                 .to_owned()),
         }
     }

@@ -127,7 +127,7 @@ mod tests {
         }
     }
 
-    /// L13: the event contains the complete latest messages, and the number of messages that are left out.
+    /// L13: the event contains the latest messages completely, and the number of earlier messages that are left out.
     #[test]
     fn l13_an_event_leaves_out_messages_that_exceed_its_limit() {
         let short = output(&["one".to_owned(), "two".to_owned()]);

@@ -1,5 +1,5 @@
 //! The question to the user at the terminal about missing grants at a plugin's first use. The question is asked before
-//! the intent of the call is committed (P6).
+//! the store records that the call is about to run (P6).
 
 use crate::agent::LiveAgent;
 use agent_plugins::{CallEffect, Grants, LoadedPlugin, PluginIdentity, ProtectedPath, UnmetNeed, needed};
@@ -10,9 +10,9 @@ use tokio::sync::{mpsc, oneshot};
 /// Sender for questions about a plugin's first use. The receiving task answers the questions one after another.
 pub type FirstUses = mpsc::Sender<FirstUse>;
 
-/// A question about the first use of a plugin that lacks grants. The agent's configuration neither gives nor refuses
-/// the missing grants. The receiver answers the question by adding grants to the [agent](FirstUse::agent). The turn
-/// continues when this value is dropped.
+/// A question about the first use of a plugin that lacks grants. The agent's configuration does not give the missing
+/// grants, but allows the question. The receiver answers the question by adding grants to the [agent](FirstUse::agent).
+/// The turn continues when this value is dropped.
 pub struct FirstUse {
     /// The agent that uses the plugin. [`LiveAgent::answer`] adds grants to this agent. These grants also apply to
     /// open turns.

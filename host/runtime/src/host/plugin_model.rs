@@ -1,5 +1,5 @@
-//! Lets plugins ask the agent's model. Each plugin has a token budget per turn, and the tokens that it uses also count
-//! towards the token budget of the turn (P5, L5).
+//! Lets plugins ask the agent's model. Each plugin has its own token budget per turn. The tokens that a plugin uses are
+//! also a part of the token usage of the turn (P5, L5).
 
 use crate::agent::Models;
 use crate::records::{ModelQuestionRecord, PluginModelRecord, PluginModelReply};

@@ -6,8 +6,7 @@ use uuid::Uuid;
 /// Maximum size of a trace state in bytes, according to the W3C recommendation.
 const MAX_TRACE_STATE_BYTES: usize = 512;
 
-/// Creates a new trace. The trace is marked as sampled, because the host marks every trace as sampled instead of
-/// selecting some of them.
+/// Creates a new trace. The trace is marked as sampled, because the host samples every trace.
 pub(crate) fn root() -> TraceContext {
     TraceContext { traceparent: format!("00-{}-{}-01", Uuid::new_v4().simple(), new_span_id()), tracestate: None }
 }

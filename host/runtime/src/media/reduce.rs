@@ -42,7 +42,7 @@ pub(crate) enum Unscalable {
 pub(super) enum Reduced {
     /// The picture is small enough already.
     Fits,
-    /// The scaled picture, which is sent in place of the original.
+    /// The scaled picture, which is sent instead of the original.
     Scaled(MediaBytes),
 }
 

@@ -230,7 +230,7 @@ pub(crate) struct PromptRecord {
     pub(crate) left_out: Vec<CallId>,
     pub(crate) masked: Vec<Mask>,
     pub(crate) downscaled: Vec<Downscaled>,
-    /// Names of the tools that were offered to the model, as the tools' authors spelled them.
+    /// Names of the tools that were offered to the model. The names are spelled as the tools' authors wrote them.
     pub(crate) tools: Vec<String>,
     pub(crate) tool_dialect: ToolDialect,
     pub(crate) output_schema: Option<Value>,
@@ -311,7 +311,7 @@ pub(crate) struct PolicyQuestion {
     pub(crate) messages: u32,
 }
 
-/// A picture that could not be scaled down, and the text that the model was shown in place of the picture.
+/// A picture that could not be scaled down, and the text that the model was shown instead of the picture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct UnscaledPicture {
     pub(crate) position: MediaPosition,

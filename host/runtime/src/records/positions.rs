@@ -53,7 +53,7 @@ impl MessagePositions {
         (Self::Blocks { calls, blocks, rest: rest.iter().map(since).collect() }, texts)
     }
 
-    /// Resolves the references. Returns `None` if this host cannot read the format of a block.
+    /// Resolves the references. Returns `None` if a block is not in the format that this host can read.
     pub(crate) async fn resolve(&self, store: &dyn Store) -> Result<Option<Vec<MessagePosition>>, StoreError> {
         let (calls, blocks, rest) = match self {
             Self::Each(seen) => return Ok(Some(seen.clone())),

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Reason that the audit log gives for the rollback of a version that failed its trial.
+/// Reason that is recorded in the audit log when a version is rolled back because it failed its trial.
 pub(super) const TRAPPED: &str = "it crashed in 3 of its first 10 calls";
 
 /// The reason why an agent cannot start with the plugin versions that were in use last.

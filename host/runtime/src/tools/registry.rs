@@ -31,7 +31,7 @@ const MAX_LISTED_TOOLS: usize = 20;
 pub struct RegisteredTool {
     /// Name, description, schemas and traits of the tool.
     pub definition: Arc<ToolDefinition>,
-    /// Who provides the tool: a plugin, a server, a service, an agent or the host.
+    /// Where the tool comes from: a plugin, an MCP server, a service, another agent or the host.
     pub source: ToolSource,
     /// Whether the tool is offered to the model.
     pub availability: Availability,

@@ -17,7 +17,8 @@ pub(crate) enum Reserved {
     Subject,
 }
 
-/// Removes the reserved field from a schema that the model sees, including its subschemas (L15).
+/// Removes the field that is reserved for the host from a schema and its subschemas, before the model sees the
+/// schema (L15).
 pub(crate) fn without_reserved(schema: &mut Value) -> Reserved {
     let Some(object) = schema.as_object_mut() else { return Reserved::Nothing };
     let properties = object.get_mut("properties").and_then(Value::as_object_mut);
@@ -41,7 +42,7 @@ pub(crate) fn without_reserved(schema: &mut Value) -> Reserved {
     if is_reserved { Reserved::Subject } else { Reserved::Nothing }
 }
 
-/// Removes the reserved field from arguments, because the model must not set it (L15).
+/// Removes the field that is reserved for the host from arguments, because the model must not set this field (L15).
 pub(crate) fn without_reserved_value(mut arguments: Value) -> Value {
     if let Value::Object(fields) = &mut arguments {
         fields.remove(RESERVED_FIELD);
@@ -49,7 +50,7 @@ pub(crate) fn without_reserved_value(mut arguments: Value) -> Value {
     arguments
 }
 
-/// Returns the arguments with the session's subject in the reserved field (L15).
+/// Returns the arguments with the session's subject in the field that is reserved for the host (L15).
 pub(crate) fn with_reserved(arguments: &Value, subject: &str) -> Value {
     let mut fields = arguments.as_object().cloned().unwrap_or_default();
     fields.insert(RESERVED_FIELD.to_owned(), json!(subject));
@@ -105,7 +106,7 @@ mod tests {
         }
     }
 
-    /// L15: the model does not see the reserved field, and the host fills it in.
+    /// L15: the model does not see the field that is reserved for the host, and the host fills this field in.
     #[test]
     fn l15_the_reserved_field_is_removed_and_filled_in() {
         let mut schema = json!({"type": "object", "required": ["n", "parentSubject$$"],

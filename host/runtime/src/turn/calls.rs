@@ -135,7 +135,8 @@ async fn try_once(
         }
         ToolSource::Plugin { plugin, .. } => call_plugin(services, plugin, record, (attempt, scope)).await,
         ToolSource::Mcp { server, .. } => mcp::call(services, server, record).await,
-        // Calls to these tools are forwarded when they are dispatched, so this function never runs such a call.
+        // A call to a service or to another agent is forwarded when it is dispatched, so this function never runs such
+        // a call.
         ToolSource::Service { .. } | ToolSource::Agent { .. } => {
             let message = format!("internal error: a call to {} was not forwarded", tool.source);
             Ok(RawOutcome::without_cost(Err(ToolError::Unavailable { message, retry_after: None })))

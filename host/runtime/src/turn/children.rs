@@ -211,7 +211,7 @@ fn outcome_of_error(subject: &str, error: SessionError) -> ChildOutcome {
             tracing::warn!(session = subject, %error, "a delegated session cannot continue now");
             ChildOutcome::Waits
         }
-        // The subject of the session is left out, because it differs from call to call.
+        // The text does not contain the subject of the child session, because the subject differs from call to call.
         SessionError::Restore { error, .. } => {
             ChildOutcome::Answered(error_result(&ToolError::Failed { message: error.to_string() }))
         }

@@ -24,8 +24,8 @@ const MAX_RECOLLECTION_CHARACTERS: usize = 400;
 /// Maximum number of tokens of all facts together. The limit is low, because the facts remain in the history as a part
 /// of their turn.
 const MAX_RECOLLECTION_TOKENS: u32 = 600;
-/// Limits the facts if the context window is small: divide the tokens that are available for messages by this number to
-/// get the maximum number of tokens of all facts.
+/// Divisor that limits the facts if the context window is small: all facts together have at most the number of tokens
+/// that is available for messages, divided by this number.
 const RECOLLECTIONS_DIVISOR: u32 = 8;
 
 /// The answer of a context builder, and the data to record about it.

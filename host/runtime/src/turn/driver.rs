@@ -1,4 +1,5 @@
-//! The driver: asks the run for the next action, performs it, and reports the outcome to the run.
+//! The driver: in a loop, asks the session's run for the next action, performs the action, and applies its outcome to
+//! the run.
 
 mod dispatch;
 

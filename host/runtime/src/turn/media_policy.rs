@@ -89,7 +89,7 @@ async fn ask_policy(
 }
 
 /// Downscales those images that the policy wants to be smaller, before the request is sent. If an image cannot be
-/// downscaled, the model receives a note in place of the image. The original is not sent, because that would contradict
+/// downscaled, the model receives a note instead of the image. The original is not sent, because that would contradict
 /// the policy's decision (row 22). The turn does not fail, because every later turn would then fail too.
 async fn downscale_pictures(
     context: &ActionContext<'_>,

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 pub(super) enum TurnBounds {
     /// The limits come from the configuration of the turn's agent.
     OfAgent,
-    /// The turn was delegated. The turn that delegated it has narrowed the configured limits.
+    /// The turn works for a call of another turn, which has already reduced the configured limits.
     OfParent(LoopConfig),
 }
 

@@ -31,7 +31,7 @@ enum DecisionData {
         call: CallId,
         #[serde(default)]
         scope: GrantScope,
-        /// Arguments to use in place of the arguments that the model wrote.
+        /// The changed arguments, which are used instead of the arguments that the model wrote.
         #[serde(default)]
         arguments: Option<Value>,
     },

@@ -49,7 +49,8 @@ impl Session {
     }
 }
 
-/// Returns the answer that a question to the user waits for, or `None` for any other call.
+/// Returns a description of the answer that a question to the user waits for, or `None` if the call is not a question
+/// to the user.
 pub(super) fn awaited_answer(run: &Run, record: &CallRecord) -> Option<Awaited> {
     let is_own = record.source == Some(ToolSource::BuiltIn);
     if !is_own || LoopBreak::of_tool(&record.name) != Some(LoopBreak::Ask) {

@@ -1,5 +1,5 @@
-//! Answers of services to forwarded calls. Each answer is matched to its call, checked against the schema that was
-//! stored with the call, and accepted only once (L10, I6).
+//! Answers of services to the calls that were forwarded to them. Each answer is matched to its call, checked against
+//! the schema that was stored with the call, and accepted only once (L10, I6).
 
 use crate::agent::ANY_TYPE;
 use crate::approvals::{APPROVAL_RESOLVED, without_edit_note};
@@ -144,9 +144,9 @@ impl From<StoreError> for RespondError {
 }
 
 impl Session {
-    /// Processes a service's answer to a forwarded call (L10), or an answer to an approval request (L17). Only the
-    /// stored state is needed (L1), because the schema of the answer was stored when the request was sent.
-    /// [`Session::run`] then continues the turn.
+    /// Processes a service's answer to a call that was forwarded to it (L10), or a user's answer to an approval request
+    /// (L17). Only the stored state is needed (L1), because the schema of the answer was stored when the request was
+    /// sent. [`Session::run`] then continues the turn.
     pub async fn respond(&mut self, event: CloudEvent) -> Result<ResponseOutcome, RespondError> {
         let session = self.subject().to_owned();
         self.require_stored_state()?;

@@ -96,7 +96,7 @@ impl Bounds {
             b'\\' => self.escaped = true,
             b'"' => {
                 self.in_string = false;
-                // The bytes of the media do not count towards the size of the item.
+                // The bytes of media are not included in the size of the item, because they have a separate limit.
                 self.item_bytes = if self.is_media { 0 } else { self.item_bytes };
             }
             _ if self.last_string.len() <= MEDIA_MEMBER.len() => self.last_string.push(byte),
