@@ -32,7 +32,7 @@ impl From<HttpError> for ToolError {
     }
 }
 
-/// An HTTP request.
+/// An HTTP request that a plugin can send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// The method in capital letters, such as `GET`.

@@ -33,7 +33,7 @@ pub enum Swap {
     Other(Option<Vec<u8>>),
 }
 
-/// A named collection of values.
+/// A named collection of values, each stored under a key.
 pub struct Bucket(backend::Bucket);
 
 impl Bucket {

@@ -26,12 +26,12 @@ pub struct Question {
     max_tokens: Option<u32>,
 }
 
-/// The model's answer.
+/// The model's answer to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The text of the answer.
     pub text: String,
-    /// The reason why the model stopped.
+    /// The reason why the model stopped writing the answer.
     pub ending: Ending,
     /// Number of tokens of the question, as counted by the provider.
     pub prompt_tokens: u64,
@@ -43,7 +43,7 @@ pub struct Answer {
     pub model: String,
 }
 
-/// The reason why a model stopped.
+/// The reason why a model stopped writing its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// The answer is complete.

@@ -33,7 +33,7 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Creates an empty list.
+    /// Creates an empty list of tools.
     pub fn new() -> Self {
         Self::default()
     }

@@ -43,9 +43,9 @@ pub enum AgentError {
     /// A configuration key names a plugin that is not loaded.
     #[error("`{key}` names the plugin `{plugin}`, which is not loaded; the loaded plugins are: {loaded}")]
     NoPlugin {
-        /// Name of the configuration key.
+        /// The configuration key that names the plugin.
         key: &'static str,
-        /// Name of the missing plugin.
+        /// Name of the plugin that is not loaded.
         plugin: String,
         /// Names of all loaded plugins, separated by commas.
         loaded: String,
@@ -53,7 +53,7 @@ pub enum AgentError {
     /// A configuration key names a plugin that does not have the required kind.
     #[error("`{key}` names the plugin {plugin}, which does not export {kind}")]
     WrongKind {
-        /// Name of the configuration key.
+        /// The configuration key that names the plugin.
         key: &'static str,
         /// The plugin as `name@digest`.
         plugin: String,

@@ -32,11 +32,11 @@ pub(crate) const REASON_CHARACTERS: usize = 2_000;
 pub struct ApprovalDecision {
     /// Id of the call that waits for the decision.
     pub call: CallId,
-    /// Whether the call may run.
+    /// The verdict of the user: whether the call may run.
     pub verdict: Verdict,
 }
 
-/// Whether a call may run.
+/// A user's verdict on a call: whether the call may run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// The user allows the call.
@@ -64,9 +64,9 @@ pub enum ApprovalError {
     Arguments {
         /// Id of the call that waits for the decision.
         call: CallId,
-        /// Name of the call's tool.
+        /// Name of the tool that the call would run.
         tool: String,
-        /// All violations of the tool's schema.
+        /// All violations of the tool's schema by the changed arguments.
         violations: Vec<Violation>,
     },
     /// A rule in the agent's configuration denies the tool.
@@ -74,7 +74,7 @@ pub enum ApprovalError {
     Forbidden {
         /// Id of the call that waits for the decision.
         call: CallId,
-        /// Name of the call's tool.
+        /// Name of the tool that the call would run.
         tool: String,
         /// Configuration key of the rule that denies the tool.
         because: String,
@@ -98,7 +98,7 @@ pub enum ApprovalError {
     Gone {
         /// Id of the call that waits for the decision.
         call: CallId,
-        /// Name of the call's tool.
+        /// Name of the tool that the call would run.
         tool: String,
     },
 }

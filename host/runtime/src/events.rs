@@ -33,7 +33,7 @@ pub struct Subscription {
 pub enum MissedReply {
     /// The reader has missed nothing: no model is writing a reply, or the reader has received all of the reply so far.
     Nothing,
-    /// The missed events, in order.
+    /// The events of the current reply that the reader has missed, in order.
     Events(Vec<Event>),
     /// The reply from its beginning, if the reader has received no part of the reply, or if some of the missed events
     /// are no longer available.

@@ -120,7 +120,7 @@ pub enum AttachError {
     /// The media type is invalid, or the bytes do not match it. Contains a description of the problem.
     #[error("{0}")]
     Refused(String),
-    /// The store failed.
+    /// The store failed, so the media item was not attached.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -36,9 +36,9 @@ pub enum OutboxError {
     /// The file for an event cannot be written.
     #[error("the event cannot be written to `{path}`: {error}; it stays in the outbox")]
     File {
-        /// Path of the file.
+        /// Path of the event's file.
         path: PathBuf,
-        /// The error of the file system.
+        /// The file system's error.
         error: io::Error,
     },
 }
@@ -80,7 +80,7 @@ pub fn file_name(session: &str, id: &str) -> String {
     format!("{}-{id}.json", digest.get(..DIGEST_DIGITS).unwrap_or(digest))
 }
 
-/// The result of a delivery attempt.
+/// The result of an attempt to deliver an outbox item.
 enum Delivery {
     Done,
     /// The item is not delivered yet and stays in the outbox.

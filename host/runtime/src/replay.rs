@@ -94,7 +94,7 @@ pub struct RecordedBuilderCall<Q> {
     pub denials: Vec<Denial>,
 }
 
-/// Outcome of a replayed action.
+/// The outcome of an action of a plugin that was replayed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReplayedOutcome {
     /// The replayed tool call ended with this result.
@@ -422,7 +422,7 @@ fn replayed<T>(report: CallReport<Result<T, PluginFailure>>, outcome: impl Fn(T)
 /// but the item is not stored.
 struct RecordedMedia {
     stored: StoredMedia,
-    /// The session that contains the media.
+    /// Subject of the session that contains the media.
     session: String,
 }
 

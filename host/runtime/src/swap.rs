@@ -36,7 +36,7 @@ pub enum Notice {
     /// A plugin has changed: from now on, new turns use another version. Open turns keep the version that they
     /// started with.
     Swapped {
-        /// Name of the plugin.
+        /// Name of the plugin whose version has changed.
         plugin: String,
         /// Version that was in use before the change, or `None` if the plugin is new.
         from: Option<Digest>,
@@ -45,7 +45,7 @@ pub enum Notice {
     },
     /// A plugin was rolled back to an earlier version.
     RolledBack {
-        /// Name of the plugin.
+        /// Name of the plugin whose version has changed.
         plugin: String,
         /// Version that was rolled back and is no longer in use.
         from: Digest,

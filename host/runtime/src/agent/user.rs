@@ -16,7 +16,7 @@ pub enum UserNameError {
     /// The string has more than 128 characters.
     #[error("the user's name has {characters} characters; at most {MAX_CHARACTERS} are allowed")]
     TooLong {
-        /// Number of characters in the string.
+        /// Number of characters of the rejected string.
         characters: usize,
     },
     /// The string contains a control character, or begins or ends with white space. Such characters could make two

@@ -20,7 +20,7 @@ pub(crate) struct BlockedDispatch {
     pub(crate) denial: Option<(Option<CallId>, Denial)>,
 }
 
-/// The result of checking one call.
+/// The result of checking whether one call may run now.
 enum CallCheck {
     MayRun,
     /// A user must approve the call again.

@@ -284,9 +284,11 @@ impl ApprovalContext<'_> {
                 )),
             },
             [(name, service)] => Ok(Some((name.as_str(), service))),
-            _ => Err("several of the agent's services handle the event type of this tool: the tool must name the domain \
+            _ => Err(
+                "several of the agent's services handle the event type of this tool: the tool must name the domain \
                       of exactly one of them"
-                .to_owned()),
+                    .to_owned(),
+            ),
         }
     }
 

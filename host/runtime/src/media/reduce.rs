@@ -18,7 +18,7 @@ const JPEG_QUALITY: u8 = 88;
 /// The reason why a picture can never be scaled down. The reason depends only on the picture's bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unscalable {
-    /// The format is not supported.
+    /// The format of the picture is not supported.
     #[error("only PNG, JPEG, GIF and WebP pictures can be made smaller")]
     Format,
     /// According to the header, decoding would use more than [`MAX_DECODING_BYTES`] of memory.
@@ -27,9 +27,9 @@ pub(crate) enum Unscalable {
         MAX_DECODING_BYTES >> 20
     )]
     TooLarge {
-        /// Width in pixels.
+        /// Width that the picture's header declares, in pixels.
         width: u32,
-        /// Height in pixels.
+        /// Height that the picture's header declares, in pixels.
         height: u32,
     },
     /// The picture is damaged, or uses an unsupported feature of its format.
@@ -40,7 +40,7 @@ pub(crate) enum Unscalable {
 /// The result of scaling a picture.
 #[derive(Debug, PartialEq)]
 pub(super) enum Reduced {
-    /// The picture is small enough already.
+    /// The picture is small enough, so it is sent unchanged.
     Fits,
     /// The scaled picture, which is sent instead of the original.
     Scaled(MediaBytes),

@@ -38,7 +38,7 @@ pub(crate) enum ScaleError {
     /// The session does not contain the media item.
     #[error("its bytes are not stored in this session")]
     Missing,
-    /// The store failed.
+    /// The store failed, so the picture could not be read.
     #[error(transparent)]
     Store(StoreError),
 }

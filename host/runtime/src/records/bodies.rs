@@ -20,7 +20,7 @@ const MODEL_QUESTION_KIND: &str = "host_model";
 /// Kind of the record that describes the origin of a fork.
 pub(crate) const FORK_KIND: &str = "fork";
 
-/// The body of a step record.
+/// The body of a step record, with one variant for each kind of record.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub(crate) enum StepRecordBody {
@@ -50,7 +50,7 @@ pub(crate) enum StepRecordBody {
     ServiceRequest(Box<ServiceRequestRecord>),
     /// The event that the host accepted as a service's answer.
     ServiceAnswer(Box<ServiceAnswerRecord>),
-    /// The origin of a fork.
+    /// The session and message from which a fork was created.
     Fork(Box<ForkRecord>),
 }
 
@@ -123,7 +123,7 @@ impl StepRecordBody {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Question<Q> {
-    /// The complete input.
+    /// The record contains the complete input of the plugin call.
     Recorded(Q),
     /// The record does not contain the complete input, because an older host wrote the record. Contains the stored
     /// value of the field.
@@ -169,7 +169,7 @@ pub(crate) struct ContextRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(bound(deserialize = "Q: DeserializeOwned"))]
 pub(crate) struct BuilderCallRecord<Q> {
-    /// The plugin as `name@digest`.
+    /// The plugin that was called, as `name@digest`.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) plugin: String,
     #[serde(default)]
@@ -223,7 +223,7 @@ pub(crate) struct PromptRecord {
     pub(crate) model: Model,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) max_tokens: u32,
-    /// Digests of the system texts.
+    /// Digests of the prompt's system texts.
     pub(crate) system: Vec<String>,
     pub(crate) messages: MessagePositions,
     pub(crate) result_characters: u32,
@@ -268,7 +268,7 @@ pub(crate) struct SummaryRecord {
 /// An output validator's verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct VerdictRecord {
-    /// The plugin as `name@digest`.
+    /// The plugin that was called, as `name@digest`.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) plugin: String,
     #[serde(default)]
@@ -293,7 +293,7 @@ pub(crate) struct ValidatorQuestion {
 /// A media policy's decisions on the media of a prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MediaPolicyRecord {
-    /// The plugin as `name@digest`.
+    /// The plugin that was called, as `name@digest`.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) plugin: String,
     #[serde(default)]
@@ -382,7 +382,7 @@ pub(crate) struct ServiceAnswerRecord {
     pub(crate) trace: Option<TraceContext>,
 }
 
-/// The origin of a fork.
+/// The session and message from which a fork was created.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ForkRecord {
     /// Subject of the original session.

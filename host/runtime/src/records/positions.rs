@@ -14,7 +14,7 @@ type FirstSeen = (MessageId, i64);
 /// Number of consecutive message ids that one block covers.
 const BLOCK_MESSAGES: u64 = 128;
 
-/// References to messages in a record.
+/// The references to messages that a step record contains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum MessagePositions {
@@ -28,7 +28,7 @@ pub(crate) enum MessagePositions {
         calls: u64,
         /// Digests of the blocks. Each block is a JSON array of pairs `[id, since]`, one for each message.
         blocks: Vec<String>,
-        /// Messages after the last complete block.
+        /// The messages after the last complete block, listed individually.
         rest: Vec<FirstSeen>,
     },
 }

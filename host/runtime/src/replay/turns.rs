@@ -27,7 +27,7 @@ const STEP_CONTEXT: &str = "a step's context";
 const MEDIA_DECISION: &str = "a decision about media";
 const VERDICT: &str = "a verdict";
 
-/// The recorded data of a turn.
+/// The recorded data of one turn that a replay needs.
 #[derive(Default)]
 pub(super) struct TurnRecords {
     /// The actions of plugins in the order in which they were performed.
@@ -38,7 +38,7 @@ pub(super) struct TurnRecords {
     pub(super) host: BTreeMap<String, HostCallLog>,
 }
 
-/// The turn whose records are read.
+/// The stored turn whose records are read.
 #[derive(Clone, Copy)]
 struct TurnSource<'a> {
     store: &'a dyn Store,

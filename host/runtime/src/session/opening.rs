@@ -20,7 +20,7 @@ use uuid::Uuid;
 /// The session to open, and whether its open turn must be able to continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenSession {
-    /// Create a session.
+    /// Create a new session.
     New,
     /// Open the session with this subject.
     Existing(String),

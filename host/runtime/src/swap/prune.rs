@@ -19,7 +19,7 @@ pub struct Pruned {
     pub removed: Vec<Digest>,
     /// Total size of the removed components in bytes.
     pub bytes: u64,
-    /// Number of components that were kept.
+    /// Number of components that were not removed.
     pub kept: usize,
 }
 
@@ -36,7 +36,7 @@ pub enum PruneError {
     /// A session's snapshot cannot be read, so the plugins that the session needs are unknown.
     #[error("session `{session}` cannot be read, so the plugins that it needs are unknown: {error}")]
     Session {
-        /// Subject of the session.
+        /// Subject of the session whose snapshot cannot be read.
         session: String,
         /// The reason why the snapshot cannot be read.
         error: RestoreError,

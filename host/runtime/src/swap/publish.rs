@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A change to a plugin that an agent cannot use. The agent keeps the previous version of the plugin.
 pub(super) struct DeclinedPlugin {
-    /// Name of the agent.
+    /// Name of the agent that declined the change.
     pub(super) agent: String,
-    /// Name of the plugin.
+    /// Name of the plugin whose change was declined.
     pub(super) plugin: String,
     /// The reason why the agent cannot use the change.
     pub(super) error: AgentError,

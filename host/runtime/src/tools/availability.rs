@@ -8,7 +8,7 @@ pub enum Availability {
     /// The tool is hidden from the model, because it lacks a necessary grant or because the agent may not use it. The
     /// host refuses a call to the tool, and the model receives `message`.
     Withheld {
-        /// Explanation for the model.
+        /// Text that explains to the model why the call was refused.
         message: String,
         /// Advice for the user: the configuration change that would allow the tool.
         advice: String,
@@ -17,7 +17,7 @@ pub enum Availability {
     /// refuses new calls to the tool, and the model receives `message`. Calls that were made before the change are
     /// checked again when they are about to run.
     Renewed {
-        /// Explanation for the model.
+        /// Text that explains to the model why the call was refused.
         message: String,
         /// Advice for the user: how the tool can be called again.
         advice: String,

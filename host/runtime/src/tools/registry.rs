@@ -75,7 +75,7 @@ struct OfferedTools {
 /// The reason why a registry of these tools cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
-    /// Two tools have the same name.
+    /// Two of the tools have the same name.
     #[error("two tools are named `{name}`: one of {first} and one of {second}; rename or remove one of the two tools")]
     Duplicate {
         /// The name that both tools have.
@@ -83,17 +83,17 @@ pub enum RegistryError {
         /// Source of the tool that keeps the name. The host and the agent's own configuration file have priority, then
         /// plugins, then MCP servers.
         first: Box<ToolSource>,
-        /// Source of the other tool.
+        /// Source of the tool that does not get the name.
         second: Box<ToolSource>,
     },
     /// The input schema or output schema of a tool is invalid.
     #[error("the {which} schema of tool `{name}` of {origin}: {error}")]
     Schema {
-        /// Name of the tool.
+        /// Name of the tool whose schema is invalid.
         name: String,
         /// Which schema is invalid: `input` or `output`.
         which: &'static str,
-        /// Source of the tool.
+        /// Source of the tool whose schema is invalid.
         origin: String,
         /// The reason why the schema is invalid.
         error: SchemaError,

@@ -13,7 +13,7 @@ const RESERVED_SUFFIX: &str = "$$";
 pub(crate) enum Reserved {
     /// The tool's schema has no reserved field.
     Nothing,
-    /// The host fills in [`RESERVED_FIELD`].
+    /// The tool's schema has the field [`RESERVED_FIELD`], which the host sets to the session's subject.
     Subject,
 }
 

@@ -19,12 +19,12 @@ const PAGE_SIZE: usize = 200;
 /// base64 of the chunks has no padding between the chunks.
 const CHUNK_BYTES: u32 = 3 << 20;
 
-/// The numbers of exported items.
+/// How many messages and media items were exported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     /// Number of messages, including messages that are not in the session's view.
     pub messages: u64,
-    /// Number of media items.
+    /// Number of exported media items.
     pub media: u64,
 }
 

@@ -32,16 +32,16 @@ const MAX_MASK_CHARACTERS: usize = 10_000;
 /// Subject under which a session is imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportAs {
-    /// The subject that the document contains.
+    /// The session gets the subject that the document contains.
     OriginalSubject,
-    /// The session has this subject instead of the one in the document.
+    /// The session gets this subject instead of the one in the document.
     Subject(String),
 }
 
 /// Options for an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportOptions {
-    /// Subject of the new session.
+    /// The subject that the new session gets.
     pub subject: ImportAs,
     /// The user who imports the session and owns it afterwards. The user that the document names is ignored, because
     /// anybody can write a name into a document.
@@ -206,7 +206,7 @@ struct Import {
     run: Run,
     user: Option<String>,
     claims: Claims,
-    /// Calls of the open turn.
+    /// Calls of the open turn, by their ids.
     open: HashMap<CallId, OpenCall>,
     /// Calls of the open turn whose outcome is unknown.
     unknown: HashSet<CallId>,

@@ -10,7 +10,7 @@ use agent_store::{
     Commit, OpenMode, OpenedSession, SessionMeta, SessionState, Status, StepRecord, Store, StoreError, StoredView,
 };
 
-/// A session that is being written.
+/// A new session that is not completely written yet.
 pub(super) struct Staging<'a> {
     pub(super) store: &'a dyn Store,
     opened: OpenedSession,
@@ -44,7 +44,7 @@ impl<'a> Staging<'a> {
         &self.opened.lease.session
     }
 
-    /// Commits a part of the session.
+    /// Commits a part of the new session.
     pub(super) async fn add(
         &mut self,
         change: Change,

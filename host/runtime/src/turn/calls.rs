@@ -39,7 +39,7 @@ struct RawOutcome {
     host_answers: Option<Box<HostCallLog>>,
 }
 
-/// The outcome of a call.
+/// The outcome of a tool call after its last attempt.
 #[derive(Debug)]
 pub(super) enum CallOutcome {
     /// The call has a result.

@@ -46,7 +46,7 @@ pub(super) struct Driver<'s> {
 #[expect(clippy::large_enum_variant, reason = "only one value exists at a time, and values are not stored")]
 enum DriverEvent {
     Result(ActionResult),
-    /// A plugin requests a service.
+    /// A plugin has requested a service.
     ServiceRequest(Box<PendingCall>),
 }
 

@@ -31,7 +31,7 @@ const PIECE_BYTES: (usize, usize) = (120, 4_000);
 /// The summary that a model wrote or the reason why there is no usable summary, and the cost of the model call.
 struct ModelSummary {
     text: Result<String, String>,
-    /// Name of the model.
+    /// Name of the model that was asked for the summary.
     by: String,
     usage: Usage,
     raw: Value,

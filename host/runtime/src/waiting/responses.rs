@@ -59,7 +59,7 @@ pub enum RespondError {
         "the event's `subject` is `{subject}`, but the session is `{session}`: omit the subject, or set it to this session"
     )]
     OtherSubject {
-        /// Subject of the event.
+        /// The `subject` attribute of the event.
         subject: String,
         /// Subject of the session.
         session: String,
@@ -71,7 +71,7 @@ pub enum RespondError {
         call: String,
         /// Subject of the session.
         session: String,
-        /// Text that lists the waiting calls.
+        /// Text that lists the calls that wait for an answer.
         waiting: String,
     },
     /// The call does not wait for a service.
@@ -81,7 +81,7 @@ pub enum RespondError {
         call: CallId,
         /// Text about the state of the call.
         state: &'static str,
-        /// Text that lists the waiting calls.
+        /// Text that lists the calls that wait for an answer.
         waiting: String,
     },
     /// The call does not accept answers of this event type, because no schema was stored for this type.
@@ -93,7 +93,7 @@ pub enum RespondError {
         event_type: String,
         /// Id of the call.
         call: CallId,
-        /// The expected types, separated by commas.
+        /// The event types that the call accepts as answers, separated by commas.
         known: String,
     },
     /// The event answers an approval request, but does not name the session.
@@ -129,7 +129,7 @@ pub enum RespondError {
     NotRequested {
         /// Id of the call.
         call: CallId,
-        /// Id of the request.
+        /// Id of the approval request.
         request: String,
     },
     /// The stored session cannot be read or changed.

@@ -17,9 +17,9 @@ const MEDIA_MEMBER: &[u8] = b"base64";
 /// The limit that a document exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LimitExceeded {
-    /// A value is nested too deeply.
+    /// A value in the document is nested too deeply.
     TooDeep,
-    /// An item is too long.
+    /// An item of the document is too long.
     TooLong,
 }
 
@@ -60,7 +60,7 @@ impl Bounds {
         Self { depth, ..Self::default() }
     }
 
-    /// Scans the next bytes.
+    /// Scans the next bytes of the document, and returns an error if a limit is exceeded.
     pub(super) fn scan(&mut self, bytes: &[u8]) -> Result<(), LimitExceeded> {
         bytes.iter().try_for_each(|byte| self.step(*byte))
     }

@@ -103,7 +103,7 @@ pub(in crate::transfer) struct Head {
     lists: [Option<u64>; LISTS.len()],
 }
 
-/// Consecutive items of a list.
+/// A batch of consecutive items of one of the document's lists.
 #[derive(Default)]
 pub(in crate::transfer) struct Batch {
     /// Index of the first item of this batch in its list.

@@ -12,14 +12,14 @@ use agent_core::change::CallRecord;
 use agent_core::message::CallId;
 use agent_core::run::{Dispatch, DispatchedCall, Input, TurnError};
 
-/// The outcome of dispatching calls.
+/// The outcome of an attempt to dispatch calls.
 pub(super) enum Dispatched {
     /// The state of the run has changed: at least one call is now running, is waiting for an answer from outside the
     /// host, or was blocked.
     StateChanged,
     /// No call can be dispatched until a running call ends or a first-use question is answered.
     NotYet,
-    /// The turn ends with this error.
+    /// The calls cannot be dispatched, and the turn ends with this error.
     Failed(TurnError),
 }
 
