@@ -25,8 +25,8 @@ pub struct Medium {
 }
 
 impl Medium {
-    /// Returns the description of the media item: digest, MIME type, size, and the dimensions and name if they are
-    /// known.
+    /// Returns the description of the media item: digest, MIME type, size, and the dimensions and the name if they
+    /// are known.
     pub fn describe(&self) -> Media {
         self.inner.describe()
     }
@@ -55,8 +55,8 @@ impl Medium {
     }
 }
 
-/// A media item that is being written. If this value is dropped before [`finish`](Self::finish), the host stores
-/// nothing.
+/// A media item that is being written. If this value is dropped before [`finish`](Self::finish) is called, the host
+/// stores nothing.
 pub struct NewMedium {
     inner: backend::NewMedium,
 }

@@ -15,8 +15,8 @@ struct Bindings {
     wit: &'static str,
     /// The folders of the WIT packages that the world refers to, relative to the SDK's folder.
     packages: &'static [&'static str],
-    /// The Rust path of the types that all plugin kinds share. `None` if the bindings contain these types or do not use
-    /// them.
+    /// The Rust path of the types that all plugin kinds share. `None` if the bindings themselves contain these types,
+    /// or do not use these types.
     shared_types: Option<&'static str>,
     purpose: Purpose,
 }

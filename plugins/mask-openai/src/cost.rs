@@ -1,5 +1,5 @@
-//! Calculates the cost of an image in tokens and the size at which the model sees it, by the rules of each model
-//! family.
+//! Calculates the cost of an image in tokens, and the size at which the model sees the image, by the rules of each
+//! model family.
 
 use crate::limits::{MAX_PATCHES, MAX_SIDE, PATCH, TILE, TILED_SHORTEST, TILED_SQUARE};
 use agent_host_sdk::types::Dimensions;
@@ -99,7 +99,7 @@ pub fn within(rule: Rule, size: Dimensions) -> Dimensions {
 }
 
 /// Returns the largest size of an image that costs at most `budget` tokens, or `None` if even the smallest size costs
-/// more.
+/// more than the budget.
 pub fn affordable(rule: Rule, size: Dimensions, budget: u64) -> Option<Dimensions> {
     let limited = within(rule, size);
     let sides = [u32::MAX, 4_096, 3_072, 2_048, 1_536, 1_024, 768, 512, 256];

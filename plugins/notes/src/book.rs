@@ -1,5 +1,5 @@
-//! Stores the notes in the host's key-value store. The key of a note is its number, and a counter stores the last
-//! number.
+//! Stores the notes in the host's key-value store. The key of a note is its number, and a counter stores the number of
+//! the last note.
 
 use agent_host_sdk::key_value::Bucket;
 use agent_host_sdk::prelude::*;

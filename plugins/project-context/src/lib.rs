@@ -62,8 +62,8 @@ impl StepContext for ProjectContext {
 
 agent_host_sdk::export_step_context!(ProjectContext);
 
-/// Returns the root of the project: the granted tree `.`, or the first granted tree. Returns None if no tree is
-/// granted.
+/// Returns the root of the project: the granted tree `.`, or the first granted tree. Returns None if the agent grants
+/// no tree.
 fn project() -> Option<PathBuf> {
     let granted = trees::granted();
     let root = granted.iter().find(|tree| *tree == ".").or(granted.first())?;

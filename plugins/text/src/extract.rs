@@ -60,8 +60,8 @@ pub enum PatternError {
     TooLong(usize),
 }
 
-/// Finds all matches and returns at most `limit` of them. The time is linear in the length of the text for every
-/// pattern.
+/// Finds all matches and returns at most `limit` of them. For every pattern, the time is linear in the length of
+/// the text.
 pub fn extract(text: &str, pattern: &str, case: LetterCase, limit: usize) -> Result<Extraction, PatternError> {
     if pattern.len() > MAX_PATTERN {
         return Err(PatternError::TooLong(pattern.len()));

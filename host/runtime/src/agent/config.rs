@@ -123,7 +123,7 @@ pub struct AgentConfig {
     pub user: Option<String>,
     /// The part of the user's memory that the agent uses (D4). Default: [`MemoryUse::User`].
     pub memory: MemoryUse,
-    /// Limits of each turn, for example on the number of model calls and tokens.
+    /// Limits of each turn, for example the maximum number of model calls.
     pub bounds: LoopConfig,
     /// The parts of the prompt that the configuration determines, for example the system text.
     pub prompt: PromptParts,

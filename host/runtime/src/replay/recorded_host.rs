@@ -132,9 +132,9 @@ pub(super) fn recorded_environment(recorded: &HostCallLog, trees: Option<Arc<Rep
     inputs
 }
 
-/// Returns `grants` and, in addition, the grants for stored values, HTTP requests and directories that the recorded call
-/// had, according to the recorded answers. The recorded directories come first, followed by the directories in `grants`
-/// that have other names.
+/// Returns `grants` and also the grants for stored values, HTTP requests and directories that the recorded call had,
+/// according to the recorded answers. The recorded directories come first, followed by the directories in `grants` that
+/// have other names.
 pub(super) fn recorded_grants(recorded: &HostCallLog, recorded_trees: Option<&ReplayTrees>, grants: &Grants) -> Grants {
     let patterns = recorded.answers.iter().filter_map(|answer| match answer {
         HostCallResult::Request { method, url, .. } => format!("{method} {url}").parse().ok(),
