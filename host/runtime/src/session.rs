@@ -136,7 +136,7 @@ pub struct Session {
     pub(crate) was_interrupted: bool,
     /// Whether committed memories still have to be written.
     pub(crate) deferred: DeferredDelivery,
-    /// Denials that are not part of a call's result and are not yet committed.
+    /// Denials that are not committed yet, and that will not be committed as a part of a call's result.
     pub(crate) denied: Vec<(Option<CallId>, Denial)>,
     /// Service requests of plugins that must be approved before they are sent. Contains only requests that plugins made
     /// in this process.

@@ -43,7 +43,7 @@ pub struct Host {
 pub(crate) struct SessionServices {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) sandbox: Sandbox,
-    /// The agent of the open turn. This agent stays the same until the turn ends.
+    /// The agent of the open turn. It is not replaced until the turn ends.
     pub(crate) agent: Arc<Agent>,
     /// The current agent, which the next turn will use. A grant that this agent does not have is not available in the
     /// open turn either.

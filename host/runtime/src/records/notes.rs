@@ -14,7 +14,7 @@ pub(crate) struct CommitNotes {
     pub(crate) records: Vec<StepRecord>,
     /// Texts that the records refer to by digest.
     pub(crate) texts: Vec<String>,
-    /// Denials that are not part of a call's result. These denials are committed before the change.
+    /// Denials that no call's result contains. These denials are committed before the change.
     pub(crate) denials: Vec<(Option<CallId>, Denial)>,
     /// The host's answers to the plugin of a finished call.
     pub(crate) host_answers: Option<(CallId, Box<HostCallLog>)>,

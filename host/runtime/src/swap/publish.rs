@@ -17,7 +17,8 @@ pub(super) struct DeclinedPlugin {
 }
 
 /// Changes the plugins of an agent in one step. Only turns that start after the change use the changed plugins. Returns
-/// the changes that the agent declined. The agent keeps the previous versions of the declined plugins.
+/// the changes that the agent declined because it cannot use them. The agent keeps the previous versions of the
+/// declined plugins.
 pub(super) fn offer(
     agent: &LiveAgent,
     chosen: &BTreeMap<String, ChosenVersion>,

@@ -28,7 +28,7 @@ pub(crate) fn error_result(error: &ToolError) -> CallResult {
     CallResult { content: vec![Content::Text(error.for_model())], is_error: true, ..CallResult::default() }
 }
 
-/// Returns the result of a call that ran and failed.
+/// Returns the result of a call that was run and failed.
 pub(crate) fn failed(error: &ToolError, cost: CallCost, denials: Vec<Denial>) -> CallResult {
     CallResult { cost, denials, ..error_result(error) }
 }

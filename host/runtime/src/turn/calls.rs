@@ -42,7 +42,7 @@ struct RawOutcome {
 /// The outcome of a tool call after its last attempt.
 #[derive(Debug)]
 pub(super) enum CallOutcome {
-    /// The call has a result.
+    /// The call has ended with this result.
     Done(CallResult),
     /// The plugin requests a service, and the call waits for the answer (P2).
     Pending(Box<ServiceRequest>, CallCost, Vec<Denial>),
