@@ -1,7 +1,7 @@
 //! Bindings generated from the WIT contract. Each plugin kind has a separate world, so that a component exports only
-//! the kinds whose macros it uses. The imports need no separate worlds, because the linker removes imports that are
-//! never called. The test `tests/bindings.rs` generates the files in advance, because the generator takes longer to
-//! compile than all other dependencies of a plugin.
+//! the kinds whose macros it uses. The imported functions need no separate worlds, because the linker removes imports
+//! that are never called. The test `tests/bindings.rs` generates the files in advance, because the generator takes
+//! longer to compile than all other dependencies of a plugin.
 
 #![allow(
     missing_docs,
@@ -15,23 +15,23 @@
 
 pub use agent_host_bindings::{context_builder, imports, key_value, model};
 
-/// Exports the interface `tool`.
+/// Bindings that export the interface `tool`.
 pub mod tool {
     include!("generated/tool.rs");
 }
 
-/// Exports the interfaces `context-builder` and `step-context`. The types in this module are the public types of the
-/// SDK. The SDK converts the types of [`context_builder`] to them.
+/// Bindings that export the interfaces `context-builder` and `step-context`. The types in this module are the public
+/// types of the SDK, to which the SDK converts the types of [`context_builder`].
 pub mod step_context {
     include!("generated/step_context.rs");
 }
 
-/// Exports the interface `output-validator`.
+/// Bindings that export the interface `output-validator`.
 pub mod output_validator {
     include!("generated/output_validator.rs");
 }
 
-/// Exports the interface `media-policy`.
+/// Bindings that export the interface `media-policy`.
 pub mod media_policy {
     include!("generated/media_policy.rs");
 }

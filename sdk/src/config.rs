@@ -3,17 +3,17 @@
 
 use std::collections::BTreeMap;
 
-/// The error for settings that could not be read. A key without a value is not an error.
+/// The error if the settings could not be read. If a key has no value, this is not an error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the configuration could not be read: {0}")]
 pub struct ConfigError(pub String);
 
-/// Returns the value of one key, or `None` if the key has no value or is not granted.
+/// Returns the value of the setting with this key, or `None` if the setting has no value or is not granted.
 pub fn get(key: &str) -> Result<Option<String>, ConfigError> {
     backend::get(key)
 }
 
-/// Returns all granted keys with their values.
+/// Returns the keys and values of all granted settings.
 pub fn get_all() -> Result<BTreeMap<String, String>, ConfigError> {
     backend::get_all()
 }

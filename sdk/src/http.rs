@@ -9,13 +9,14 @@ pub enum HttpError {
     /// The address does not start with `http://` or `https://`, or is invalid.
     #[error("`{0}` is not an http or https address")]
     Url(String),
-    /// The agent's configuration does not grant this request, or the IP address of its host.
+    /// The agent's configuration does not grant this request, or does not grant access to the IP address of the
+    /// request's host.
     #[error("the request {0} is not granted")]
     Denied(String),
     /// The server did not respond within the time limit, or the connection failed.
     #[error("there is no response: {0}")]
     Unavailable(String),
-    /// The body of the response is larger than [`Request::at_most`]. Contains that limit in bytes.
+    /// The body of the response is larger than the limit that [`Request::at_most`] sets. Contains this limit in bytes.
     #[error("the response has more than {0} bytes")]
     TooLarge(usize),
 }
@@ -31,7 +32,7 @@ impl From<HttpError> for ToolError {
     }
 }
 
-/// An HTTP request.
+/// An HTTP request that a plugin can send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// The method in capital letters, such as `GET`.
@@ -41,10 +42,10 @@ pub struct Request {
     /// Names and values of the headers. The host adds the headers that the protocol needs, and the secrets that the
     /// agent grants for this destination.
     pub headers: Vec<(String, String)>,
-    /// The body. The maximum size is 1 MiB.
+    /// The body of the request. The maximum size is 1 MiB.
     pub body: Vec<u8>,
-    /// Maximum size of the response body in bytes. A larger body is an error. The default is 1 MiB, and the host allows
-    /// up to 10 MiB.
+    /// Maximum size of the response body in bytes. If the body is larger, the request fails. The default is 1 MiB, and
+    /// the host accepts values up to 10 MiB.
     pub at_most: usize,
 }
 
@@ -55,7 +56,7 @@ pub struct Response {
     pub status: u16,
     /// The header names in lower case, with their values.
     pub headers: Vec<(String, String)>,
-    /// The bytes of the body as received.
+    /// The bytes of the response body, unchanged.
     pub body: Vec<u8>,
 }
 
@@ -65,7 +66,7 @@ impl Request {
         Self { method: "GET".to_owned(), url: url.into(), headers: Vec::new(), body: Vec::new(), at_most: 1024 * 1024 }
     }
 
-    /// Adds a header.
+    /// Adds a header to the request.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self

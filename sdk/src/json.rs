@@ -1,4 +1,4 @@
-//! Converts positions in JSON texts to JSON pointers (RFC 6901). Errors for models use these pointers to name the
+//! Converts positions in JSON texts to JSON pointers (RFC 6901). In errors for models, such a pointer names the
 //! invalid value.
 
 /// Returns the JSON pointer to the value or key that a parser has reached after the first `consumed` bytes of `text`.
@@ -50,7 +50,7 @@ pub fn pointer_token(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// An object or array that the parser has entered but not left.
+/// An object or array whose start, but not its end, has been parsed.
 enum Level {
     Object { key: Option<String>, part: Part },
     Array(usize),
@@ -71,7 +71,7 @@ impl Level {
     }
 }
 
-/// Returns the position after the closing quote, or the end of the text if the quote is missing.
+/// Returns the position after the closing quote of a string, or the end of the text if the closing quote is missing.
 fn end_of_string(text: &str, quote: usize) -> usize {
     let mut escaped = false;
     for (position, byte) in text.bytes().enumerate().skip(quote + 1) {
@@ -110,7 +110,7 @@ fn decode(literal: &str) -> String {
         };
         units.extend_from_slice(character.encode_utf16(&mut [0; 2]));
     }
-    // Characters above U+FFFF may be written as two escapes.
+    // A character above U+FFFF may be written as two escapes.
     String::from_utf16_lossy(&units)
 }
 

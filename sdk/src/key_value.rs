@@ -1,12 +1,13 @@
-//! Stores values between calls, by key, through `wasi:keyvalue`. The host keeps separate values for each plugin and
-//! agent. A plugin that uses this module needs the grant `key_value_mib`. Other plugins do not import `wasi:keyvalue`.
+//! Stores values between calls, by key, through `wasi:keyvalue`. Plugins do not share values, and a plugin has separate
+//! values for each agent that uses it. A plugin that uses this module needs the grant `key_value_mib`. Other plugins do
+//! not import `wasi:keyvalue`.
 
 use crate::tool::ToolError;
 
 /// The reason why the plugin could not read or store a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyValueError {
-    /// The agent's configuration does not grant stored values.
+    /// The agent's configuration does not allow the plugin to store values.
     #[error("storing values is not granted")]
     Denied,
     /// The call exceeds a limit, or the store failed.
@@ -26,17 +27,18 @@ impl From<KeyValueError> for ToolError {
 /// The result of a compare-and-swap operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Swap {
-    /// The operation set the new value.
+    /// The stored value was the expected value, so the operation replaced it.
     Done,
-    /// Another call had changed the value, so the operation did not set it. Contains the current value.
+    /// Another call had changed the stored value, so the operation did not replace it. Contains the current value.
     Other(Option<Vec<u8>>),
 }
 
-/// A named collection of values.
+/// A named collection of values, each stored under a key.
 pub struct Bucket(backend::Bucket);
 
 impl Bucket {
-    /// Opens the bucket with this name. The maximum length of a name is 1 KiB. The bucket need not exist.
+    /// Opens the bucket with this name. The maximum length of a name is 1 KiB. If no bucket has this name, an empty
+    /// bucket is opened.
     pub fn open(name: &str) -> Result<Self, KeyValueError> {
         backend::Bucket::open(name).map(Self)
     }
@@ -46,30 +48,31 @@ impl Bucket {
         self.0.get(key)
     }
 
-    /// Creates or replaces the value. The maximum size of a key is 1 KiB, and the maximum size of a value is 1 MiB.
+    /// Stores the value under the key, and replaces the previous value if there is one. The maximum size of a key is 1
+    /// KiB, and the maximum size of a value is 1 MiB.
     pub fn set(&self, key: &str, value: &[u8]) -> Result<(), KeyValueError> {
         self.0.set(key, value)
     }
 
-    /// Removes the value if it exists.
+    /// Removes the value that is stored under the key, if there is one.
     pub fn delete(&self, key: &str) -> Result<(), KeyValueError> {
         self.0.delete(key)
     }
 
-    /// Returns all keys in sorted order.
+    /// Returns the keys of all values in this bucket, in sorted order.
     pub fn keys(&self) -> Result<Vec<String>, KeyValueError> {
         self.0.keys()
     }
 
-    /// Adds `delta` to the number that is stored under the key and returns the sum. The operation is atomic. A missing
-    /// value counts as 0.
+    /// Adds `delta` to the number that is stored under the key and returns the sum. The operation is atomic. If no
+    /// value is stored under the key, `delta` is added to 0.
     pub fn increment(&self, key: &str, delta: i64) -> Result<i64, KeyValueError> {
         self.0.increment(key, delta)
     }
 
-    /// Replaces the value with the result of `change`. If another call changes the value at the same time, this
-    /// function calls `change` again with the new value. If `change` returns `None`, this function does not change the
-    /// value.
+    /// Replaces the value that is stored under the key with the result of `change`. If another call changes the value
+    /// at the same time, this function calls `change` again with the value that the other call stored. If `change`
+    /// returns `None`, the value stays unchanged.
     pub fn update(
         &self,
         key: &str,
@@ -86,7 +89,7 @@ impl Bucket {
     }
 }
 
-/// The maximum number of attempts of an update.
+/// The maximum number of attempts of [`Bucket::update`].
 const ATTEMPTS: u32 = 16;
 
 #[cfg(target_arch = "wasm32")]

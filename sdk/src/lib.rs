@@ -77,7 +77,8 @@ pub mod prelude {
     pub use serde_json::{Value, json};
 }
 
-/// Implements the generated traits for a plugin type of any kind. Only the export macros use this type.
+/// A wrapper for a plugin type, which implements the generated traits of all plugin kinds. Only the export macros use
+/// this wrapper.
 #[doc(hidden)]
 pub struct Exported<Plugin>(std::marker::PhantomData<Plugin>);
 

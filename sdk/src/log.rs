@@ -1,5 +1,5 @@
-//! Writes log lines. The host stores each line with the plugin's name. A plugin that does not use this module does not
-//! import `wasi:logging`.
+//! Writes log lines. The host stores each line together with the plugin's name. A plugin that does not use this module
+//! does not import `wasi:logging`.
 
 /// The severity of a log line, from least to most severe.
 pub use crate::bindings::imports::wasi::logging::logging::Level;
@@ -19,7 +19,7 @@ pub fn info(message: impl AsRef<str>) {
     log(Level::Info, message.as_ref());
 }
 
-/// Logs a line at the level [`Level::Warn`], which is for problems that do not fail the call.
+/// Logs a line at the level [`Level::Warn`], which is for problems that do not make the call fail.
 pub fn warn(message: impl AsRef<str>) {
     log(Level::Warn, message.as_ref());
 }

@@ -10,11 +10,11 @@ use wasm as backend;
 /// The reason why the plugin could not read or write a media item.
 pub use crate::bindings::imports::agent_host::plugin::media_store::Error;
 
-/// Maximum number of bytes that one host call reads or writes. [`Medium::read_all`] and [`NewMedium::write`] split
-/// larger amounts into several calls.
+/// Maximum number of bytes that one call of a host function reads or writes. [`Medium::read_all`] and
+/// [`NewMedium::write`] split larger amounts into several calls.
 pub const CHUNK: usize = 1024 * 1024;
 
-/// Opens a media item of this call's session.
+/// Opens a media item that belongs to the session of this call.
 pub fn open(digest: &str) -> Result<Medium, Error> {
     backend::open(digest).map(|inner| Medium { inner })
 }
@@ -25,8 +25,8 @@ pub struct Medium {
 }
 
 impl Medium {
-    /// Returns the description of the media item: digest, MIME type, size, and the dimensions and name if they are
-    /// known.
+    /// Returns the description of the media item: digest, MIME type, size, and the dimensions and the name if they
+    /// are known.
     pub fn describe(&self) -> Media {
         self.inner.describe()
     }
@@ -37,7 +37,7 @@ impl Medium {
         self.inner.read(offset, length)
     }
 
-    /// Reads all bytes. Returns [`Error::TooLarge`] if the media item has more than `limit` bytes.
+    /// Reads all bytes of the media item. Returns [`Error::TooLarge`] if it has more than `limit` bytes.
     pub fn read_all(&self, limit: u64) -> Result<Vec<u8>, Error> {
         let size = self.describe().size;
         if size > limit {
@@ -55,25 +55,25 @@ impl Medium {
     }
 }
 
-/// A media item that is being written. If this value is dropped before [`finish`](Self::finish), the host stores
-/// nothing.
+/// A media item that is being written. If this value is dropped before [`finish`](Self::finish) is called, the host
+/// stores nothing.
 pub struct NewMedium {
     inner: backend::NewMedium,
 }
 
 impl NewMedium {
     /// Creates an empty media item. The host checks that the first bytes of PNG, JPEG, GIF, WebP and PDF files match
-    /// the MIME type. The name is shown to users.
+    /// the MIME type. The name of the item is shown to users.
     pub fn new(mime_type: &str, name: Option<&str>) -> Self {
         Self { inner: backend::NewMedium::new(mime_type, name) }
     }
 
-    /// Appends bytes. One host call writes at most [`CHUNK`] bytes.
+    /// Appends bytes to the media item. The bytes are passed to the host in pieces of at most [`CHUNK`] bytes.
     pub fn write(&self, bytes: &[u8]) -> Result<(), Error> {
         bytes.chunks(CHUNK).try_for_each(|chunk| self.inner.write(chunk))
     }
 
-    /// Stores the media item. A tool returns it with [`Done::stored`](crate::tool::Done::stored).
+    /// Stores the media item. To return it from a tool, use [`Done::stored`](crate::tool::Done::stored).
     pub fn finish(self) -> Result<Media, Error> {
         self.inner.finish()
     }

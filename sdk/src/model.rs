@@ -16,7 +16,7 @@ use crate::tool::ToolError;
 use crate::types::Role;
 use serde_json::Value;
 
-/// A question to the model. The model gets only this question. The model gets no tools, and no media or messages of
+/// A question to the model. The model gets nothing except this question: no tools, and no media or messages of
 /// the conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
@@ -26,12 +26,12 @@ pub struct Question {
     max_tokens: Option<u32>,
 }
 
-/// The model's answer.
+/// The model's answer to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The text of the answer.
     pub text: String,
-    /// The reason why the model stopped.
+    /// The reason why the model stopped writing the answer.
     pub ending: Ending,
     /// Number of tokens of the question, as counted by the provider.
     pub prompt_tokens: u64,
@@ -43,7 +43,7 @@ pub struct Answer {
     pub model: String,
 }
 
-/// The reason why a model stopped.
+/// The reason why a model stopped writing its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// The answer is complete.
@@ -60,7 +60,8 @@ pub enum ModelError {
     /// The agent's configuration does not grant the model.
     #[error("using the agent's model is not granted")]
     Denied,
-    /// The budget of the turn is too small for the question. Contains the number of remaining tokens.
+    /// In the plugin's budget for this turn, too few tokens remain for the question. Contains the number of
+    /// remaining tokens.
     #[error("the model was not asked: only {0} tokens are left of the plugin's budget in this turn")]
     BudgetExhausted(u64),
     /// The question is invalid.
@@ -69,7 +70,7 @@ pub enum ModelError {
     /// No model is available now. The question may succeed later.
     #[error("no model is available: {0}")]
     Unavailable(String),
-    /// The model failed to answer this question.
+    /// The model failed to answer this question. Contains the reason.
     #[error("the model failed: {0}")]
     Failed(String),
 }
@@ -93,13 +94,14 @@ impl Question {
         Self { system: None, messages, output_schema: None, max_tokens: None }
     }
 
-    /// Sets the instructions for the model.
+    /// Sets the instructions for the model, which are sent as the system text.
     #[must_use]
     pub fn system(self, text: impl Into<String>) -> Self {
         Self { system: Some(text.into()), ..self }
     }
 
-    /// Adds earlier exchanges before the user message, oldest first. Each pair is a user message and the model's reply.
+    /// Adds earlier messages before the user message. Each pair is an earlier user message and the model's reply to it,
+    /// oldest pair first.
     #[must_use]
     pub fn after(mut self, pairs: impl IntoIterator<Item = (String, String)>) -> Self {
         let earlier = pairs.into_iter().flat_map(|(user, model)| [(Role::User, user), (Role::Assistant, model)]);
@@ -114,7 +116,7 @@ impl Question {
         Self { output_schema: Some(schema), ..self }
     }
 
-    /// Sets the maximum number of tokens of the answer. The default is the agent's limit.
+    /// Sets the maximum number of tokens of the answer. The default is the limit that the agent configures.
     #[must_use]
     pub fn max_tokens(self, tokens: u32) -> Self {
         Self { max_tokens: Some(tokens), ..self }
@@ -136,7 +138,7 @@ impl Question {
     }
 }
 
-/// Asks a question without instructions and with the default limits.
+/// Asks the model a question without instructions and with the default limits.
 pub fn ask(text: impl Into<String>) -> Result<Answer, ModelError> {
     Question::new(text).ask()
 }

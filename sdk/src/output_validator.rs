@@ -1,15 +1,15 @@
-//! Output validators, which accept, correct or reject the output that would end a turn. The only host function that a
-//! validator can call is the log.
+//! Output validators, which accept, correct or reject the output that would end a turn. The only host functions that a
+//! validator can call are those that write log lines.
 
 use crate::bindings::output_validator::exports::agent_host::plugin::output_validator as generated;
 use crate::types::Failure;
 pub use generated::{Output, Problem, Request, Verdict};
 use serde_json::Value;
 
-/// An output validator. Export it with [`export_output_validator!`](crate::export_output_validator).
+/// A plugin that is an output validator. Export it with [`export_output_validator!`](crate::export_output_validator).
 pub trait OutputValidator {
-    /// Checks one output. The host calls this function for each reply of the model without a tool call. The default
-    /// time limit is 250 ms.
+    /// Checks one output. The host calls this function for each reply of the model that contains no tool call. The
+    /// default time limit is 250 ms.
     fn validate(request: Request) -> Result<Verdict, Failure>;
 }
 
@@ -19,7 +19,7 @@ impl Request {
         serde_json::from_str(self.structured.as_ref()?).ok()
     }
 
-    /// Returns the agent's output schema, or `None` if the agent has no schema.
+    /// Returns the agent's output schema, or `None` if the agent has no output schema.
     pub fn schema(&self) -> Option<Value> {
         serde_json::from_str(self.output_schema.as_ref()?).ok()
     }
@@ -44,7 +44,8 @@ impl Verdict {
 }
 
 impl Problem {
-    /// Creates a problem of the value at this JSON pointer. The message must describe the problem and a valid value.
+    /// Creates the description of a problem with the value at this JSON pointer. The message must explain what is wrong
+    /// and what a valid value is.
     pub fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self { pointer: pointer.into(), message: message.into() }
     }

@@ -1,16 +1,16 @@
-//! Generates JSON Schemas (draft 2020-12) from Rust types. The schemas contain the schemas of all nested types. A
-//! schema uses `$ref` only for recursive types, and such a reference stays within the schema.
+//! Generates JSON Schemas (draft 2020-12) from Rust types. A schema includes the schemas of all nested types. It uses
+//! `$ref` only for recursive types, and such a reference points into the schema itself.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
-/// Returns the schema of the JSON that can be deserialised as `T`. Use this function for arguments.
+/// Returns the schema of the JSON that can be deserialised as `T`. Use this function for the arguments of tools.
 pub fn input<T: JsonSchema>() -> Value {
     generate::<T>(settings().for_deserialize())
 }
 
-/// Returns the schema of the JSON that serialising a `T` produces. Use this function for results.
+/// Returns the schema of the JSON that serialising a `T` produces. Use this function for the results of tools.
 pub fn output<T: JsonSchema>() -> Value {
     generate::<T>(settings().for_serialize())
 }
@@ -30,7 +30,8 @@ fn generate<T: JsonSchema>(settings: SchemaSettings) -> Value {
 fn normalise(schema: Schema) -> Value {
     let mut schema = Value::from(schema);
     if let Some(object) = schema.as_object_mut() {
-        // The title and description are the Rust name and doc comment of the type. Tools have their own descriptions.
+        // The title and description are the Rust name and doc comment of the type. They are not needed, because every
+        // tool has its own description.
         object.remove("title");
         object.remove("description");
         if object.get("type") == Some(&Value::from("object")) {

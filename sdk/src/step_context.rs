@@ -8,7 +8,8 @@ pub use generated::Request;
 /// A context builder that also adds sections before each step. Export it with
 /// [`export_step_context!`](crate::export_step_context), which exports its [`ContextBuilder`] too.
 pub trait StepContext: ContextBuilder {
-    /// Returns sections for this step only. The host adds them after all other sections and never stores them.
+    /// Returns sections for this step only. The host adds these sections after all other sections of the prompt and
+    /// never stores them.
     fn step(request: Request) -> Result<Vec<Section>, Failure>;
 }
 

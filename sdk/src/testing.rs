@@ -31,32 +31,32 @@ pub struct Host {
 }
 
 impl Host {
-    /// Creates a host without media, settings or grants.
+    /// Creates a test host that contains no media and has granted nothing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Grants a setting with this value.
+    /// Grants the plugin a setting with this value.
     pub fn config(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.state.config.insert(key.into(), value.into());
         self
     }
 
-    /// Grants a directory. `path` is the path that the plugin uses. The directory must exist on this machine if the
-    /// plugin opens files in the directory.
+    /// Grants the plugin a directory. `path` is the path that the plugin uses. The directory must exist on this machine
+    /// if the plugin opens files in the directory.
     pub fn tree(mut self, path: impl Into<String>) -> Self {
         self.state.trees.push(path.into());
         self
     }
 
-    /// Grants access to stored values. The values remain stored between calls of [`run`](Self::run).
+    /// Allows the plugin to store values by key. The values remain stored between calls of [`run`](Self::run).
     pub fn keeping_values(mut self) -> Self {
         self.state.keeps_values = true;
         self
     }
 
-    /// Grants the model and adds one answer. The model returns the answers in the order of these calls. After the last
-    /// answer, further questions are denied.
+    /// Allows the plugin to ask the model, and adds one answer. The model returns the answers in the order in which
+    /// they were added. After the last answer, further questions are denied.
     pub fn answer(mut self, text: impl Into<String>) -> Self {
         self.state.answers.push(text.into());
         self
@@ -83,7 +83,8 @@ impl Host {
         self.state.store(bytes, mime_type, name.map(str::to_owned)).digest
     }
 
-    /// Calls the function and returns its result. Plugin code that the function calls uses this host.
+    /// Calls the function and returns its result. While the function runs, plugin code on this thread uses this
+    /// test host.
     pub fn run<T>(&mut self, function: impl FnOnce() -> T) -> T {
         let outer_state = STATE.replace(std::mem::take(&mut self.state));
         let result = function();

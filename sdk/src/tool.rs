@@ -33,12 +33,12 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Creates an empty list.
+    /// Creates an empty list of tools.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a tool. The host rejects a plugin if two of its tools have the same name.
+    /// Adds a tool to the list. The host rejects a plugin if two of its tools have the same name.
     pub fn tool(mut self, tool: Tool) -> Self {
         self.tools.push(tool);
         self
@@ -49,8 +49,9 @@ impl Tools {
         self.tools.iter().map(Tool::definition).collect()
     }
 
-    /// Runs a tool as the host does. `arguments` is JSON text. Returns the error `not-found` for an unknown name.
-    /// Returns `invalid-arguments` with a JSON pointer for arguments that do not match the tool's argument type.
+    /// Runs a tool as the host does. `arguments` is JSON text. The result is the error `not-found` if no tool has
+    /// this name, and the error `invalid-arguments`, with a JSON pointer, if the arguments do not match the tool's
+    /// argument type.
     pub fn run(&self, name: &str, arguments: &str, call: &Call) -> Result<Outcome, ToolError> {
         match self.tools.iter().find(|tool| tool.definition.name == name) {
             Some(tool) => tool.run(arguments, call),
@@ -65,7 +66,7 @@ impl Tools {
     }
 }
 
-/// A tool, which consists of a definition and a function.
+/// A tool, which consists of a definition and the function that runs when the tool is called.
 pub struct Tool {
     definition: DefinitionParts,
     run: RunFunction,
@@ -146,7 +147,8 @@ impl ToolBuilder {
         self.with_traits(Traits::DESTRUCTIVE)
     }
 
-    /// Declares that a second call with the same id has no further effect. The host may repeat the call after a crash.
+    /// Declares that a second call with the same call id has no further effect. The host may repeat the call after
+    /// a crash.
     pub fn idempotent(self) -> Self {
         self.with_traits(Traits::IDEMPOTENT)
     }
@@ -166,14 +168,15 @@ impl ToolBuilder {
         self.with_traits(Traits::NEEDS_APPROVAL)
     }
 
-    /// Sets the priority. The host runs only those calls in a reply that have the highest priority. The default is 0.
+    /// Sets the priority of the tool. Of the calls in one reply, the host runs only those whose tools have the highest
+    /// priority. The default is 0.
     pub fn priority(mut self, priority: i32) -> Self {
         self.definition.priority = priority;
         self
     }
 
-    /// Declares that the result has the schema of `T`. The function of the tool must return [`Done::structured`] or a
-    /// single JSON content.
+    /// Declares that the machine-readable result has the schema of `T`. The function of the tool must return
+    /// [`Done::structured`], or content that is a single JSON value.
     pub fn output<T: JsonSchema + 'static>(mut self) -> Self {
         self.definition.output = Some(Box::new(crate::schema::output::<T>));
         self
@@ -186,8 +189,9 @@ impl ToolBuilder {
         self
     }
 
-    /// Sets the function of the tool and creates the tool. The SDK deserialises the arguments as `A`. The input schema
-    /// of the tool is the schema of `A`, unless [`input_schema`](Self::input_schema) has set another schema.
+    /// Creates the tool with the function that runs when the tool is called. The SDK deserialises the arguments as
+    /// `A`. The input schema of the tool is the schema of `A`, unless [`input_schema`](Self::input_schema) has set
+    /// another schema.
     pub fn run<A, O, F>(mut self, function: F) -> Tool
     where
         A: DeserializeOwned + JsonSchema + 'static,

@@ -1,6 +1,6 @@
 //! Functions for the granted trees: directories that the agent grants to the plugin. Use `std::fs` to read and write
-//! files in a granted tree. The functions in this module return errors that name the granted trees, and read files only
-//! up to a limit.
+//! files in a granted tree. Unlike `std::fs`, the functions in this module return errors that name the granted trees,
+//! and can limit the size of a file that is read.
 
 use crate::tool::ToolError;
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ pub fn granted() -> Vec<String> {
     crate::testing::with_state(|state| state.trees.clone())
 }
 
-/// Returns the path to use with `std::fs` if `path` is in a granted tree. Otherwise returns the error *denied*, which
+/// If `path` is in a granted tree, returns the path to pass to `std::fs`. Otherwise returns the error *denied*, which
 /// names the granted trees. The host follows symbolic links only within the same tree.
 pub fn locate(path: &str) -> Result<PathBuf, ToolError> {
     let trees = granted();
@@ -32,16 +32,16 @@ pub fn locate(path: &str) -> Result<PathBuf, ToolError> {
     Err(ToolError::denied(format!("`{path}` is outside of the granted trees: {}", quoted_list(&trees))))
 }
 
-/// Reads a complete UTF-8 text file of at most `limit` bytes in a granted tree. Errors of the file system are converted
-/// by [`error`]. The error is *failed* if the file is larger than `limit`, is not UTF-8, or is not a regular file.
-/// Pipes and devices are rejected because their content could be endless.
+/// Reads a complete UTF-8 text file of at most `limit` bytes in a granted tree. An error of the file system is
+/// converted by [`error`]. If the file is larger than `limit`, is not UTF-8, or is not a regular file, the result is
+/// the error *failed*. Pipes and devices are rejected because their content could be endless.
 pub fn read_text(path: &str, limit: u64) -> Result<String, ToolError> {
     let bytes = read(path, limit)?;
     String::from_utf8(bytes).map_err(|error| no_text(path, error.utf8_error().valid_up_to() as u64))
 }
 
-/// Reads a complete file of at most `limit` bytes in a granted tree. The errors are the same as for [`read_text`],
-/// except that the file need not be UTF-8.
+/// Reads a complete file of at most `limit` bytes in a granted tree. The errors are those of [`read_text`], but a file
+/// that is not UTF-8 is not an error.
 pub fn read(path: &str, limit: u64) -> Result<Vec<u8>, ToolError> {
     let (file, length) = regular_file(path)?;
     let too_large =
@@ -111,8 +111,8 @@ fn are_both_absolute_or_relative(path: &Path, tree: &Path) -> bool {
     path.has_root() == tree.has_root()
 }
 
-/// Resolves `.` and `..` in the path. Returns `None` if a `..` leads to a directory above the first directory of the
-/// path.
+/// Resolves `.` and `..` in the path. Returns `None` if a `..` has no directory before it in the path that it
+/// could remove.
 fn normalised(path: &Path) -> Option<PathBuf> {
     let mut normalised = PathBuf::new();
     for component in path.components() {

@@ -1,6 +1,6 @@
-//! Checks that the generated bindings match the contract, and generates new bindings if the bindings do not match.
-//! The bindings are generated in advance because the generator takes longer to compile than all other dependencies of
-//! a plugin.
+//! Checks that the generated bindings in the SDK match the contract. If they do not match, the test generates new
+//! bindings. The bindings are generated in advance because the generator takes longer to compile than all other
+//! dependencies of a plugin.
 
 use std::path::{Path, PathBuf};
 use wit_bindgen_core::wit_parser::Resolve;
@@ -15,20 +15,20 @@ struct Bindings {
     wit: &'static str,
     /// The folders of the WIT packages that the world refers to, relative to the SDK's folder.
     packages: &'static [&'static str],
-    /// The Rust path of the types that all plugin kinds share. `None` if the bindings contain these types or do not use
-    /// them.
+    /// The Rust path of the types that all plugin kinds share. `None` if the bindings themselves contain these types,
+    /// or do not use these types.
     shared_types: Option<&'static str>,
     purpose: Purpose,
 }
 
-/// The purpose for which the SDK uses the bindings.
+/// The purpose for which the SDK uses a file with generated bindings.
 #[derive(PartialEq)]
 enum Purpose {
     /// The bindings contain public types of the SDK. The types implement `PartialEq`.
     PublicTypes,
-    /// The SDK only calls the imported functions of the bindings.
+    /// The SDK uses the bindings only to call imported functions.
     Imports,
-    /// The SDK only exports an interface with the bindings. The types need no `PartialEq`.
+    /// The SDK uses the bindings only to export an interface. The types do not need `PartialEq`.
     Exports,
 }
 

@@ -37,40 +37,40 @@ use std::sync::Arc;
 /// The reason why an agent cannot be built from its configuration and the loaded plugins.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// Two tools have the same name, or a tool's schema cannot be used.
+    /// Two tools of the agent have the same name, or the schema of a tool is invalid.
     #[error(transparent)]
     Registry(#[from] RegistryError),
     /// A configuration key names a plugin that is not loaded.
     #[error("`{key}` names the plugin `{plugin}`, which is not loaded; the loaded plugins are: {loaded}")]
     NoPlugin {
-        /// Name of the configuration key.
+        /// The configuration key that names the plugin.
         key: &'static str,
-        /// Name of the missing plugin.
+        /// Name of the plugin that is not loaded.
         plugin: String,
-        /// Names of the loaded plugins, separated by commas.
+        /// Names of all loaded plugins, separated by commas.
         loaded: String,
     },
     /// A configuration key names a plugin that does not have the required kind.
     #[error("`{key}` names the plugin {plugin}, which does not export {kind}")]
     WrongKind {
-        /// Name of the configuration key.
+        /// The configuration key that names the plugin.
         key: &'static str,
         /// The plugin as `name@digest`.
         plugin: String,
-        /// The kind that the key requires.
+        /// The kind of plugin that the configuration key requires, for example an output validator.
         kind: Kind,
     },
-    /// The configured output schema cannot be used.
+    /// The output schema in the agent's configuration is invalid.
     #[error("`output_schema`: {0}")]
     OutputSchema(#[from] SchemaError),
-    /// A schema for the answers of a service cannot be used.
+    /// A JSON Schema for the answers of a service is invalid.
     #[error("`services.{name}`: `emits` for `{event_type}`: {error}")]
     Service {
         /// Name of the service's tool.
         name: String,
-        /// Event type of the answer.
+        /// Event type of the answers that the schema applies to.
         event_type: String,
-        /// The reason why the schema cannot be used.
+        /// The reason why the schema is invalid.
         error: SchemaError,
     },
     /// The fallback text is not JSON, or does not satisfy the output schema.
@@ -91,8 +91,8 @@ pub struct Agent {
     servers: McpServers,
     catalogue: Option<Arc<Catalogue>>,
     registry: Arc<Registry>,
-    /// MCP servers whose tools are left out because one of these tools has the same name as another tool. Each entry
-    /// maps the name of a server to its name conflict.
+    /// MCP servers whose tools are all left out, because one tool of the server has the same name as another tool of
+    /// the agent. Each entry maps the name of a server to this conflict.
     servers_left_out: BTreeMap<String, RegistryError>,
     /// The tools that the turn began with, if the turn began in an earlier process.
     pinned_tools: Option<Arc<PinnedTools>>,
@@ -108,8 +108,8 @@ struct Parts {
     servers: McpServers,
     catalogue: Option<Arc<Catalogue>>,
     pinned_tools: Option<Arc<PinnedTools>>,
-    /// The previous tool registry, if there is one. The new registry reuses the unchanged parts of the
-    /// previous registry.
+    /// The tool registry of the agent that the new agent is built from, if there is one. The new registry reuses the
+    /// unchanged parts of this registry.
     known: Option<Arc<Registry>>,
     /// Secrets of earlier configurations. A plugin or server that received such a secret may still disclose the secret.
     secrets: Arc<KnownSecrets>,
@@ -181,24 +181,25 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Returns this agent with other plugins, for example with the plugins that a turn is pinned to.
+    /// Returns a copy of this agent that uses these plugins, for example the plugins that a turn is pinned to.
     pub fn with_generation(&self, generation: Generation) -> Result<Self, AgentError> {
         self.with_plugins(generation, PluginVersions::default())
     }
 
-    /// Returns this agent with other plugins, and with the rollbacks and trials of these plugins.
+    /// Returns a copy of this agent that uses these plugins. `versions` states which of their versions are on trial,
+    /// and which versions were rolled back.
     pub fn with_plugins(&self, generation: Generation, versions: PluginVersions) -> Result<Self, AgentError> {
         let parts = Parts { generation, versions: Arc::new(versions), ..self.parts() };
         Self::build(self.configured.clone(), self.models.clone(), parts)
     }
 
-    /// Returns this agent with another configuration. The MCP servers stay the same.
+    /// Returns a copy of this agent with this configuration. The copy uses the MCP servers of this agent.
     pub fn with_config(&self, config: AgentConfig) -> Result<Self, AgentError> {
         Self::build(Configured::new(config)?, self.models.clone(), self.parts())
     }
 
-    /// Returns this agent with a changed configuration and changed models. The new agent also has the grants that users
-    /// have given in the meantime. The MCP servers and delegates stay the same.
+    /// Returns a copy of this agent with this configuration and these models. The copy keeps the grants that users have
+    /// given at first-use questions, and the MCP servers and delegates of this agent.
     pub fn reconfigured(&self, config: AgentConfig, models: Models) -> Result<Self, AgentError> {
         let (mcp, delegates) = (self.config().mcp.clone(), self.config().delegates.clone());
         let mut config = AgentConfig { mcp, delegates, ..config };
@@ -210,7 +211,7 @@ impl Agent {
         Self::build(Configured::new(config)?, models, self.parts())
     }
 
-    /// Returns this agent with additional grants that a user has given to a plugin (P6).
+    /// Returns a copy of this agent in which a plugin also has the grants that a user has given to it (P6).
     pub(crate) fn with_answer(&self, plugin: &str, answered: &AnsweredGrants) -> Result<Self, AgentError> {
         let mut config = self.config().clone();
         let allowance = config.allowance_mut(plugin);
@@ -222,14 +223,14 @@ impl Agent {
         self.with_config(config)
     }
 
-    /// Returns this agent with the MCP tools in this catalogue.
+    /// Returns a copy of this agent that has the MCP tools in this catalogue.
     pub fn with_catalogue(&self, catalogue: Arc<Catalogue>) -> Result<Self, AgentError> {
         let parts = Parts { catalogue: Some(catalogue), ..self.parts() };
         Self::build(self.configured.clone(), self.models.clone(), parts)
     }
 
-    /// Returns this agent with the current tools of its MCP servers. Servers that run only during turns are started to
-    /// read their tools, and closed afterwards.
+    /// Returns a copy of this agent that has the current tools of its MCP servers. Servers that run only during turns
+    /// are started to read their tools, and are closed afterwards.
     pub async fn with_servers(&self) -> Result<Self, AgentError> {
         let held = self.servers.acquire().await;
         let agent = self.with_catalogue(held.catalogue().clone());
@@ -237,7 +238,8 @@ impl Agent {
         agent
     }
 
-    /// Returns the parts of this agent. The parts are used to build a changed agent that shares the MCP servers.
+    /// Returns the parts from which a changed copy of this agent can be built. The copy shares the MCP servers of
+    /// this agent.
     fn parts(&self) -> Parts {
         Parts {
             generation: self.generation.clone(),
@@ -250,7 +252,8 @@ impl Agent {
         }
     }
 
-    /// Returns this agent for a turn that began in an earlier process, with the plugins and tools of that turn.
+    /// Returns a copy of this agent for a turn that began in an earlier process. The copy has the plugins and tools of
+    /// that turn.
     pub(crate) fn resumed(
         &self,
         config: AgentConfig,
@@ -270,13 +273,14 @@ impl Agent {
         &self.servers
     }
 
-    /// Returns the tools of the MCP servers. `None` if the servers have not been queried yet.
+    /// Returns the catalogue of the tools that the agent's MCP servers offer, or `None` if the servers have not been
+    /// queried yet.
     pub fn catalogue(&self) -> Option<&Arc<Catalogue>> {
         self.catalogue.as_ref()
     }
 
-    /// Returns the MCP servers whose tools are left out because one of these tools has the same name as another tool
-    /// (row 55).
+    /// Returns the MCP servers whose tools are all left out, because one tool of the server has the same name as
+    /// another tool of the agent (row 55). Each server is returned with this conflict.
     pub(crate) fn servers_left_out(&self) -> &BTreeMap<String, RegistryError> {
         &self.servers_left_out
     }
@@ -286,8 +290,8 @@ impl Agent {
         self.catalogue.as_ref()?.tool(name)
     }
 
-    /// Returns the digest of each MCP server's tool definitions, by server. The digests are part of the agent's
-    /// generation (P10).
+    /// Returns the digest of each MCP server's tool definitions, by the name of the server. The digests are part of the
+    /// agent's generation (P10).
     pub(crate) fn server_digests(&self) -> BTreeMap<String, String> {
         let mut definitions: BTreeMap<&str, String> = BTreeMap::new();
         for tool in self.registry.tools() {
@@ -305,13 +309,13 @@ impl Agent {
         &self.configured.config
     }
 
-    /// Returns this agent with other models.
+    /// Returns a copy of this agent that uses these models.
     pub fn with_models(&self, models: impl Into<Models>) -> Result<Self, AgentError> {
         Self::build(self.configured.clone(), models.into(), self.parts())
     }
 
-    /// Returns this agent for work on behalf of this user. If the agent already has this user, it is
-    /// returned unchanged.
+    /// Returns a copy of this agent that works on behalf of this user. If the agent already works for this user, the
+    /// agent is returned unchanged.
     pub(crate) fn for_user(self: &Arc<Self>, user: Option<&str>) -> Result<Arc<Self>, AgentError> {
         if self.config().user.as_deref() == user {
             return Ok(self.clone());
@@ -325,7 +329,8 @@ impl Agent {
         &self.models
     }
 
-    /// Returns the bounds of a turn. The bounds include the fallback output, which is used if no model replies.
+    /// Returns the bounds of a turn. The bounds include the fallback output, which becomes the output of the turn if no
+    /// model replies.
     pub(crate) fn bounds(&self) -> LoopConfig {
         let (user, announced) = (self.config().user.clone(), self.config().outbox.announced);
         let fallback = self.fallback().unwrap_or_default();
@@ -385,12 +390,13 @@ impl Agent {
         pins.collect()
     }
 
-    /// Returns the plugin versions that were rolled back, are on trial, or were refused.
+    /// Returns the plugin versions that were rolled back, the versions that are on trial, and the versions that
+    /// were refused.
     pub fn versions(&self) -> &PluginVersions {
         &self.versions
     }
 
-    /// Returns the grants of a plugin in the configuration, including grants that the plugin does not ask for.
+    /// Returns the grants that the configuration gives to a plugin, including grants that the plugin does not ask for.
     pub(crate) fn grants_of(&self, plugin: &str) -> Option<&Grants> {
         self.config().plugins.get(plugin).map(|allowance| &allowance.grants)
     }
@@ -400,7 +406,7 @@ impl Agent {
         self.config().plugins.get(plugin).map(|allowance| &allowance.answered)
     }
 
-    /// Returns whether the user may be asked for a plugin's missing grants.
+    /// Returns whether the user may be asked for the grants that a plugin lacks.
     pub(crate) fn ask_policy(&self, plugin: &str) -> AskPolicy {
         self.config().plugins.get(plugin).map(|allowance| allowance.asking).unwrap_or_default()
     }
@@ -445,13 +451,13 @@ impl Agent {
 struct ToolSources<'f> {
     generation: &'f Generation,
     catalogue: Option<&'f Catalogue>,
-    /// The previous registry of the agent, if there is one.
+    /// The tool registry that the agent had before this change, if there is one.
     earlier: Option<&'f Registry>,
 }
 
-/// Builds the registry. An MCP server that offers a tool name which another tool already has is left out, and is
-/// returned together with the name conflict. A server that already had the name in the previous registry is not left
-/// out, and the conflict is an error (row 55).
+/// Builds the tool registry. If an MCP server offers a tool whose name another tool already has, all tools of the
+/// server are left out, and the server is returned together with the name conflict. If the name belonged to this server
+/// in the previous registry, the server is not left out, and the conflict is an error (row 55).
 fn registry_without_conflicting_servers(
     configured: &Configured,
     sources: &ToolSources<'_>,
@@ -469,8 +475,8 @@ fn registry_without_conflicting_servers(
     }
 }
 
-/// Returns the MCP server that must be left out to resolve a name conflict. `None` if the second tool is not from an
-/// MCP server, or if its server already had this name in the previous registry.
+/// Returns the MCP server whose tools must be left out to resolve a name conflict. Returns `None` if the second of the
+/// two tools does not belong to an MCP server, or if this name belonged to its server in the previous registry.
 fn conflicting_server(error: &RegistryError, earlier: Option<&Registry>) -> Option<String> {
     let RegistryError::Duplicate { name, second, .. } = error else { return None };
     let ToolSource::Mcp { server, .. } = &**second else { return None };

@@ -32,30 +32,31 @@ pub(crate) const REASON_CHARACTERS: usize = 2_000;
 pub struct ApprovalDecision {
     /// Id of the call that waits for the decision.
     pub call: CallId,
-    /// Whether the call may run.
+    /// The verdict of the user: whether the call may run.
     pub verdict: Verdict,
 }
 
-/// Whether a call may run.
+/// A user's verdict on a call: whether the call may run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// The user allows the call.
     Allow {
         /// How long the approval is remembered for similar calls.
         scope: GrantScope,
-        /// Arguments to use in place of the model's arguments, if the user changed them. A remembered approval is then
-        /// valid only for the changed arguments.
+        /// The changed arguments, which are used instead of the model's arguments. `None` if the user did not change
+        /// them. If the arguments were changed and the approval is remembered, the approval is valid only for the
+        /// changed arguments.
         edited: Option<Value>,
     },
     /// The user denies the call.
     Deny {
-        /// Reason that the model is shown. `None` if the user gave no reason.
+        /// The user's reason for the denial, which the model is shown. `None` if the user gave no reason.
         reason: Option<String>,
     },
 }
 
-/// The reason why a decision was rejected. If one of several decisions in a request is rejected, no decision of the
-/// request is stored.
+/// The reason why a decision was rejected. If a user sends several decisions at once and one of them is rejected, none
+/// of these decisions is stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApprovalError {
     /// The changed arguments violate the tool's schema (L8).
@@ -63,9 +64,9 @@ pub enum ApprovalError {
     Arguments {
         /// Id of the call that waits for the decision.
         call: CallId,
-        /// Name of the call's tool.
+        /// Name of the tool that the call would run.
         tool: String,
-        /// All violations of the tool's schema.
+        /// All violations of the tool's schema by the changed arguments.
         violations: Vec<Violation>,
     },
     /// A rule in the agent's configuration denies the tool.
@@ -73,12 +74,13 @@ pub enum ApprovalError {
     Forbidden {
         /// Id of the call that waits for the decision.
         call: CallId,
-        /// Name of the call's tool.
+        /// Name of the tool that the call would run.
         tool: String,
         /// Configuration key of the rule that denies the tool.
         because: String,
     },
-    /// The decision changes the data of a plugin's service request, but this data cannot be changed.
+    /// The decision changes the data of a plugin's service request. Users can allow or deny such a request, but cannot
+    /// change its data.
     #[error(
         "the request of {call} to the service `{tool}` can be allowed or denied, but not changed: the plugin that made \
          it has already run"
@@ -96,7 +98,7 @@ pub enum ApprovalError {
     Gone {
         /// Id of the call that waits for the decision.
         call: CallId,
-        /// Name of the call's tool.
+        /// Name of the tool that the call would run.
         tool: String,
     },
 }
@@ -114,8 +116,8 @@ pub fn digest_of_arguments(arguments: &Value) -> Digest {
     digest_of(canonical_json(arguments).as_bytes())
 }
 
-/// Stores the permanent approvals that earlier commits put in the outbox. Approvals of a process that crashed before it
-/// could store them are stored too.
+/// Stores the permanent approvals that earlier commits put in the outbox. This includes approvals that a process put in
+/// the outbox but could not store because it crashed.
 pub async fn remember_grants(store: &dyn Store, session: Option<&str>) -> Result<(), StoreError> {
     // The default configuration has no outbox directory, so no event file is written and only the store can fail.
     match outbox::deliver(store, &OutboxConfig::default(), session, &|_| {}).await {

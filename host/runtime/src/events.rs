@@ -12,12 +12,13 @@ use tokio::sync::mpsc::Receiver;
 /// lag, and the watcher must read the missed events from the store.
 const CAPACITY: usize = 1024;
 
-/// A handle for watching a session, even while a turn runs. The handle is cheap to clone and does not keep the
-/// session open.
+/// A handle with which a session can be watched, even while a turn runs. The handle is cheap to clone and does not keep
+/// the session open.
 #[derive(Clone)]
 pub struct SessionWatch(Arc<Watchers>);
 
-/// The part of the current reply that a new reader has missed, and all later events, without a gap.
+/// The events that a new reader receives: the part of the current reply that the reader has missed, and all later
+/// events, with no event missing in between.
 pub struct Subscription {
     /// The part of the current reply that the reader has missed.
     pub missed: MissedReply,
@@ -26,15 +27,16 @@ pub struct Subscription {
     pub events: broadcast::Receiver<Event>,
 }
 
-/// The part of the current reply that a reader has missed. A reader must get missed durable events from the store.
+/// The part of the current reply that a reader has missed. Missed durable events are not included, because a reader can
+/// read these events from the store.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MissedReply {
-    /// No model is writing a reply, or the reader has already received the complete reply.
+    /// The reader has missed nothing: no model is writing a reply, or the reader has received all of the reply so far.
     Nothing,
-    /// The missed events, in order.
+    /// The events of the current reply that the reader has missed, in order.
     Events(Vec<Event>),
-    /// The complete reply so far. The complete reply is returned if the reader has received no part of the reply, or if
-    /// some of the missed events are no longer available.
+    /// The reply from its beginning, if the reader has received no part of the reply, or if some of the missed events
+    /// are no longer available.
     Reply(PartialReply),
 }
 
@@ -45,11 +47,11 @@ pub struct PartialReply {
     pub session: String,
     /// Number of the turn, from 1.
     pub turn: u32,
-    /// Position of the last event that is included in this reply.
+    /// Position of the last event whose text is included in this reply.
     pub place: EventPosition,
-    /// Text for the user, without the parts that were discarded.
+    /// The reply's text for the user, without the parts that were discarded.
     pub text: String,
-    /// The model's thinking, with an empty line between blocks.
+    /// The model's thinking, with an empty line between blocks of thinking.
     pub thinking: String,
 }
 
@@ -58,7 +60,8 @@ pub struct PartialReply {
 pub struct EventPosition {
     /// Sequence number of the durable event, from 1.
     pub sequence: u64,
-    /// Number of the provisional event after the durable event, from 1. 0 means the durable event itself.
+    /// Number of the provisional event among the events that follow the durable event, from 1. 0 means the durable
+    /// event itself.
     pub provisional: u32,
 }
 
@@ -104,7 +107,7 @@ struct RecentEvents {
     reply: Option<PartialReply>,
 }
 
-/// Sender for the durable events of delegated sessions to the watchers of the root session.
+/// Sends the durable events of delegated sessions to the watchers of the root session.
 pub(crate) type ParentWatchers = broadcast::Sender<Event>;
 
 impl Watchers {
@@ -117,8 +120,8 @@ impl Watchers {
         Self { root: Some(root), ..Self::new() }
     }
 
-    /// Returns the sender for sessions that this session delegates to. The result is always the sender of the
-    /// root session.
+    /// Returns the sender that is given to the sessions that this session delegates to. This is always the sender of
+    /// the root session.
     pub(crate) fn for_children(&self) -> ParentWatchers {
         self.root.clone().unwrap_or_else(|| self.sender.clone())
     }
@@ -140,7 +143,7 @@ impl Watchers {
     fn receiver(&self, recent: &mut RecentEvents) -> broadcast::Receiver<Event> {
         let receiver = self.sender.subscribe();
         for event in recent.unseen.drain(..) {
-            // Sending cannot fail, because the new receiver exists.
+            // Sending cannot fail, because the new receiver already exists.
             let _ = self.sender.send(event);
         }
         receiver
@@ -163,8 +166,8 @@ impl Watchers {
         }
     }
 
-    /// Publishes the pieces of a reply as provisional events until the reply ends. The positions of these events follow
-    /// the durable event `after`.
+    /// Publishes the pieces of a reply as provisional events until the reply ends. The positions of these events are
+    /// counted from the durable event `after`.
     pub(crate) async fn stream(&self, after: &Event, mut deltas: Receiver<Delta>) {
         let mut number = 0;
         while let Some(delta) = deltas.recv().await {
@@ -186,7 +189,8 @@ impl Watchers {
 }
 
 impl RecentEvents {
-    /// Updates the recent events. A durable event discards all provisional events that were streamed before it.
+    /// Updates the recent events after an event was published: adds a provisional event, but discards all provisional
+    /// events when the event is durable.
     fn record(&mut self, event: &Event) {
         if event.provisional.is_none() {
             self.streamed.clear();

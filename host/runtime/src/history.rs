@@ -1,4 +1,5 @@
-//! The messages and calls of a session: the part that is kept in memory, and the complete conversation from the store.
+//! The messages and calls of a session: those that are kept in memory, and the complete conversation, which is read
+//! from the store.
 
 mod conversation;
 mod loaded;

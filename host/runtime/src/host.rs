@@ -1,5 +1,5 @@
-//! The services that the process provides to sessions: the store, the sandbox, the ports for plugins, first-use
-//! questions, and tracing.
+//! The services that the process provides to sessions: the store, the sandbox, the ports for plugins, questions at a
+//! plugin's first use, and tracing.
 
 mod checkpoint;
 mod first_use;

@@ -37,7 +37,7 @@ impl MediaPort for StoredMedia {
     }
 }
 
-/// Returns the description that a media item would have if it were stored. Does not store anything.
+/// Returns the description that a media item would have if it were stored, without storing it.
 pub(crate) fn describe_without_storing(medium: NewMediaItem) -> Result<Media, PortError> {
     let NewMediaItem { bytes, mime_type, name } = medium;
     let MediaDescription { mime_type, dimensions, name } =
@@ -45,11 +45,12 @@ pub(crate) fn describe_without_storing(medium: NewMediaItem) -> Result<Media, Po
     Ok(Media { digest: digest_of(&bytes), mime_type, size: bytes.len() as u64, dimensions, name })
 }
 
-/// Maximum size, in bytes, of a media item that is sent to a provider or scaled down for a provider. The host keeps the
-/// complete item in memory.
+/// Maximum size, in bytes, of a media item that is sent to a provider or scaled down for a provider. The size is
+/// limited because the host keeps the complete item in memory.
 pub const MAX_SENT_BYTES: u64 = 64 << 20;
 
-/// Provides the bytes of the media in one model request. The media policy may require scaled-down versions.
+/// Provides the bytes of the media in one model request. Pictures are scaled down if the media policy requires a
+/// smaller version.
 pub(crate) struct OutgoingMedia<'m> {
     pub(crate) store: &'m dyn Store,
     /// Subject of the session that the media belong to.
@@ -119,7 +120,7 @@ pub enum AttachError {
     /// The media type is invalid, or the bytes do not match it. Contains a description of the problem.
     #[error("{0}")]
     Refused(String),
-    /// The store failed.
+    /// The store failed, so the media item was not attached.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -128,7 +129,7 @@ fn port_error(error: StoreError) -> PortError {
     PortError::Failed(error.to_string())
 }
 
-/// Media types that can be recognised by the first bytes of the data, each with these bytes.
+/// Media types that can be recognised by the first bytes of the data, each with the bytes by which it is recognised.
 const SIGNATURES: &[(&str, &[u8])] = &[
     ("image/png", b"\x89PNG\r\n\x1a\n"),
     ("image/jpeg", b"\xff\xd8\xff"),

@@ -1,4 +1,4 @@
-//! The outbox stores effects outside of the session that a commit requests, such as events. The effects are delivered
+//! The outbox stores the effects that a commit has outside of its session, such as events. The effects are delivered
 //! after the commit, and the delivery is retried until it succeeds (D2, D6).
 
 mod events;
@@ -21,12 +21,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
-/// Maximum number of items that one query reads.
+/// Maximum number of outbox items that one query reads.
 const PAGE_SIZE: usize = 100;
-/// Number of hexadecimal digits of the session's digest in a file name.
+/// Number of hexadecimal digits of the session's digest that the name of an event's file contains.
 const DIGEST_DIGITS: usize = 32;
 
-/// The reason why an item could not be delivered. The item stays in the outbox. The delivery is retried when the
+/// The reason why an outbox item could not be delivered. The item stays in the outbox. The delivery is retried when the
 /// session is opened, and after the next commit that adds an item.
 #[derive(Debug, thiserror::Error)]
 pub enum OutboxError {
@@ -36,9 +36,9 @@ pub enum OutboxError {
     /// The file for an event cannot be written.
     #[error("the event cannot be written to `{path}`: {error}; it stays in the outbox")]
     File {
-        /// Path of the file.
+        /// Path of the event's file.
         path: PathBuf,
-        /// The error of the file system.
+        /// The file system's error.
         error: io::Error,
     },
 }
@@ -70,8 +70,8 @@ pub async fn deliver(
     }
 }
 
-/// Returns the file name of an event. If the id contains characters that are unsafe in a file name, the name contains a
-/// digest of the id.
+/// Returns the file name of an event. If the event's id contains characters that are unsafe in a file name, the file
+/// name contains a digest of the id instead.
 pub fn file_name(session: &str, id: &str) -> String {
     let digest = digest_of(session.as_bytes()).to_string();
     let digest = digest.rsplit(':').next().unwrap_or_default();
@@ -80,7 +80,7 @@ pub fn file_name(session: &str, id: &str) -> String {
     format!("{}-{id}.json", digest.get(..DIGEST_DIGITS).unwrap_or(digest))
 }
 
-/// The result of a delivery attempt.
+/// The result of an attempt to deliver an outbox item.
 enum Delivery {
     Done,
     /// The item is not delivered yet and stays in the outbox.
@@ -98,7 +98,8 @@ async fn deliver_one(
             Ok(Delivery::Done)
         }
         (OutboxEffect::Remember { id, memory }, _) => {
-            // If the memory cannot be written, the memory stays pending, but the delivery does not fail (D4).
+            // If the memory cannot be written, it stays in the outbox, and the delivery of the other items
+            // continues (D4).
             let Err(error) = write_memory(store, item, (id, memory)).await else { return Ok(Delivery::Done) };
             tracing::warn!(session = item.session, %error, "could not store the memory `{id}`; it stays in the outbox");
             Ok(Delivery::Pending)
@@ -107,7 +108,8 @@ async fn deliver_one(
             store.forget_turn(&item.session, *turn).await?;
             Ok(Delivery::Done)
         }
-        // The event is dropped. Only an older version of the host could store a forged event.
+        // An event that a plugin has forged is dropped. Such an event can only have been stored by an older version of
+        // the host.
         (OutboxEffect::Event(event), _) if event.is_forged() => {
             let (session, event_type) = (&item.session, &event.event_type);
             tracing::warn!(
@@ -155,7 +157,7 @@ fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Delivers the pending items of a session. Items that cannot be delivered stay pending, and the turn continues.
+/// Delivers the pending items of a session. Items that cannot be delivered stay in the outbox, and the turn continues.
 pub(crate) async fn deliver_session(services: &SessionServices) {
     let on_delivered = |id: &str| services.reach_checkpoint(Checkpoint::Delivered(id));
     let config = &services.agent.config().outbox;
@@ -167,14 +169,14 @@ pub(crate) async fn deliver_session(services: &SessionServices) {
 /// Outbox effects whose delivery is deferred to the next model call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeferredDelivery {
-    /// No effects are deferred.
+    /// The delivery of no effects is deferred.
     Nothing,
-    /// Memories are deferred.
+    /// The delivery of memories is deferred.
     Memories,
 }
 
-/// Delivers the effects of a commit. If all effects are memories and a model call follows, the memories are not
-/// delivered now. The return value is then [`DeferredDelivery::Memories`], and the caller must deliver the memories
+/// Delivers the effects of a commit. However, if all effects are memories and a model call follows, the memories are
+/// not delivered yet. The return value is then [`DeferredDelivery::Memories`], and the caller must deliver the memories
 /// during the model call. `run` is the state after the commit.
 pub(crate) async fn deliver_after_commit(
     services: &SessionServices,

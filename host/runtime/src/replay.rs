@@ -33,7 +33,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum wall time of a call. The plugin's own limit is shorter.
+/// Maximum wall time of a replayed call. The limit that is configured for the plugin is shorter.
 const CALL_TIME_LIMIT: Duration = Duration::from_secs(120);
 /// Number of model tokens that are granted to a plugin whose model calls are recorded.
 const REPLAY_MODEL_TOKENS: u64 = 1_000_000;
@@ -43,11 +43,11 @@ const REPLAY_MODEL_TOKENS: u64 = 1_000_000;
 pub struct PluginAction {
     /// Number of the turn, from 1.
     pub turn: u32,
-    /// Number of the turn's model call, from 1.
+    /// Number of the model call within the turn, from 1.
     pub step: u32,
     /// Name of the plugin.
     pub plugin: String,
-    /// Digest of the version that performed the action, or the start of the digest.
+    /// Digest of the plugin version that performed the action, or the first digits of this digest.
     pub digest: String,
     /// Kind of the action, with the plugin's input and output.
     pub kind: PluginActionKind,
@@ -72,42 +72,42 @@ pub enum PluginActionKind {
     NotReplayable(&'static str, &'static str),
 }
 
-/// The service request of a call, as far as it is recorded.
+/// The recorded part of a call's service request.
 #[derive(Clone, Debug)]
 pub enum RecordedRequest {
-    /// The complete request.
+    /// The complete request is recorded.
     Whole(ServiceRequest),
-    /// Only the event's type, because an older host recorded the session.
+    /// Only the type of the request's event is recorded, because an older host recorded the session.
     Type(String),
 }
 
 /// A recorded call to a context builder.
 #[derive(Clone, Debug)]
 pub struct RecordedBuilderCall<Q> {
-    /// Input of the plugin.
+    /// Input that the context builder received.
     pub request: Q,
-    /// Output of the plugin as JSON.
+    /// Output of the context builder as JSON.
     pub answer: Value,
     /// The host's answers to the plugin's host calls.
     pub host: HostCallLog,
-    /// The accesses that the plugin was denied.
+    /// The accesses that the host denied to the plugin.
     pub denials: Vec<Denial>,
 }
 
-/// Outcome of a replayed action.
+/// The outcome of an action of a plugin that was replayed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReplayedOutcome {
-    /// The result of a tool call.
+    /// The replayed tool call ended with this result.
     Result(Box<CallResult>),
-    /// A service request of a tool call.
+    /// The replayed tool call made this service request.
     Request(Box<ServiceRequest>),
-    /// A verdict on an output.
+    /// The output validator returned this verdict on an output.
     Verdict(Verdict),
-    /// Decisions about media.
+    /// The media policy returned these decisions about media.
     Decision(Vec<MediaDecision>),
-    /// A part of a prompt as JSON.
+    /// The context builder returned this part of a prompt, as JSON.
     Built(Value),
-    /// The failure of the plugin, as a text for users.
+    /// The plugin failed. Contains the reason, as a text for users.
     Failed(String),
 }
 
@@ -116,7 +116,7 @@ pub enum ReplayedOutcome {
 pub struct Replayed {
     /// The output of the plugin.
     pub outcome: ReplayedOutcome,
-    /// Requests of the plugin that are not in the record. These requests were denied.
+    /// Requests of the plugin that the record does not contain, and that were therefore denied.
     pub unrecorded: Vec<Denial>,
     /// Descriptions of the differences between the side effects of the replayed action and the recorded side effects.
     pub effects: Vec<String>,
@@ -125,7 +125,7 @@ pub struct Replayed {
 /// The reason why an action cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The plugin cannot be used by an agent.
+    /// No agent can be built with the plugin.
     #[error(transparent)]
     Agent(#[from] AgentError),
     /// The recorded files cannot be recreated on disk.
@@ -170,8 +170,8 @@ impl RecordedSession {
         &self.session
     }
 
-    /// Replays an action with a version of its plugin, within these limits, and with these grants in addition to the
-    /// recorded resources of the turn. Returns `None` for an action that cannot be replayed.
+    /// Replays an action with a version of its plugin. The plugin has the limits and grants in `allowance`, and can
+    /// also access the recorded resources of the turn. Returns `None` for an action that cannot be replayed.
     pub async fn replay(
         &self,
         turn: &RecordedTurn,
@@ -268,8 +268,8 @@ impl RecordedSession {
     }
 
     /// Compares the requests and effects of the replayed action with the recorded requests and effects, and adds the
-    /// differences. `recorded_denials` are the denials in the record of the action. Recorded denials are not
-    /// reported again.
+    /// differences to `replayed`. Denials that the record of the action already contains, which are `recorded_denials`,
+    /// are not reported as differences.
     fn with_differences(
         &self,
         mut replayed: Replayed,
@@ -349,9 +349,9 @@ fn denials_of(record: &CallRecord) -> &[Denial] {
 /// Whether the plugin could read the media of the session when the action was recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MediaAccess {
-    /// The record does not show that media access was missing.
+    /// The plugin could read media, as far as the record shows.
     Readable,
-    /// The record shows that media access was not granted.
+    /// According to the record, media access was not granted.
     NotGranted,
 }
 
@@ -362,8 +362,8 @@ fn media_of(denials: &[Denial]) -> MediaAccess {
     }
 }
 
-/// Returns whether the plugin of a call could read media. The error text of the call is searched too, because the text
-/// also names missing grants that the plugin did not try to use.
+/// Returns whether the plugin of a call could read media. If the call failed, its error text is searched for media
+/// access, because this text also names missing grants that the plugin did not try to use.
 fn media_of_call(record: &CallRecord) -> MediaAccess {
     let Some(result) = &record.result else { return MediaAccess::Readable };
     match result.is_error && result_text(&result.content).contains(MEDIA_DESCRIPTION) {
@@ -372,8 +372,8 @@ fn media_of_call(record: &CallRecord) -> MediaAccess {
     }
 }
 
-/// Adds those recorded grants of the plugin that have no side effects: the access to the session's media, and the event
-/// type of the recorded service request.
+/// Returns `allowance` with those grants that the plugin had according to the record and that cause no side effects
+/// during a replay: access to the session's media, and the event type of the recorded service request.
 fn with_recorded_grants(
     allowance: &PluginAllowance,
     media: MediaAccess,
@@ -418,10 +418,11 @@ fn replayed<T>(report: CallReport<Result<T, PluginFailure>>, outcome: impl Fn(T)
     Replayed { outcome, unrecorded: denials_in(&report.denials), effects: report.effects }
 }
 
-/// Read-only access to the session's media. Media that a plugin creates are described but not stored.
+/// Read-only access to the session's media. If a plugin creates a media item, a description of the item is returned,
+/// but the item is not stored.
 struct RecordedMedia {
     stored: StoredMedia,
-    /// The session that contains the media.
+    /// Subject of the session that contains the media.
     session: String,
 }
 

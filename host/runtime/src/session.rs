@@ -40,10 +40,10 @@ pub enum SessionError {
     /// The store rejected the operation or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The stored state cannot be restored, for example because there is none (`no_context`, L1).
+    /// The stored state of the session cannot be restored, for example because no state is stored (`no_context`, L1).
     #[error("session `{session}`: {error}")]
     Restore {
-        /// Subject of the session.
+        /// Subject of the session whose state cannot be restored.
         session: String,
         /// The reason why the state cannot be restored.
         error: RestoreError,
@@ -54,7 +54,7 @@ pub enum SessionError {
     /// A decision about a tool call cannot be carried out.
     #[error(transparent)]
     Approval(#[from] ApprovalError),
-    /// The plugins that the open turn is pinned to cannot be loaded now. A later attempt may succeed.
+    /// At the moment, the plugins that the open turn is pinned to cannot be loaded. A later attempt may succeed.
     #[error("the plugins that the open turn started with cannot be loaded now: {0}; try again")]
     Generation(#[from] GenerationError),
     /// The tools that the MCP servers offer now conflict with the agent's other tools.
@@ -79,7 +79,8 @@ pub enum TurnResult {
     Idle,
 }
 
-/// The times of the first and of the next attempt of the current model call. `None` if there is no such attempt.
+/// The time of the first attempt of the current model call, and the time of the next attempt. A field is `None` if
+/// there is no such attempt.
 #[derive(Default)]
 pub(crate) struct ModelRetry {
     pub(crate) first_try: Option<Instant>,
@@ -130,14 +131,15 @@ pub struct Session {
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) last_event: Option<Event>,
     pub(crate) model_retry: ModelRetry,
-    /// Whether a failed commit or a dropped future has stopped the turn in the middle. The work that was running at
-    /// that moment is lost.
+    /// Whether a failed commit or a dropped future has stopped the turn in the middle. The work that was running when
+    /// the turn was stopped is lost.
     pub(crate) was_interrupted: bool,
     /// Whether committed memories still have to be written.
     pub(crate) deferred: DeferredDelivery,
-    /// Denials that are not part of a call's result and are not yet committed.
+    /// Denials that are not committed yet, and that will not be committed as a part of a call's result.
     pub(crate) denied: Vec<(Option<CallId>, Denial)>,
-    /// Service requests of plugins that need an approval first. Contains only requests made in this process.
+    /// Service requests of plugins that must be approved before they are sent. Contains only requests that plugins made
+    /// in this process.
     pub(crate) held_requests: HeldRequests,
     /// Calls that were restored from the stored state. The arguments of these calls are checked again before the
     /// calls run.
@@ -146,14 +148,14 @@ pub struct Session {
     /// continues and acquires its own connections.
     pub(crate) held_servers: Option<AcquiredServers>,
     opened_at: u64,
-    /// Trace of the event that contains the next input.
+    /// Trace context of the event that contains the input of the next turn.
     incoming_trace: Option<TraceContext>,
     /// Whether opening the session ended its turn, because the turn could not continue or the answers that it waited
     /// for were overdue.
     ended_at_opening: bool,
     lease: Lease,
     revision: u64,
-    /// Whether the store already contains the view of `run` in pieces.
+    /// Whether the store already contains all pieces of the view of `run`.
     view_is_stored: bool,
     stored_texts: HashSet<Digest>,
 }
@@ -169,7 +171,7 @@ impl Session {
         &self.run
     }
 
-    /// Returns the number of the last durable event before the session was opened in this process.
+    /// Returns the sequence number of the last durable event before the session was opened in this process.
     pub fn opened_at(&self) -> u64 {
         self.opened_at
     }
@@ -198,8 +200,8 @@ impl Session {
         self.incoming_trace = Some(trace).filter(trace::is_trace);
     }
 
-    /// Queues a prompt that arrives while a turn is open, with the trace of the event that contains the prompt.
-    /// [`Session::next_queued_prompt`] returns the prompt when the turn has ended.
+    /// Queues a prompt that arrives while a turn is open, together with the trace context of the event that contains
+    /// the prompt. After the turn has ended, [`Session::next_queued_prompt`] returns the prompt.
     pub async fn queue_prompt(&mut self, input: TurnInput) -> Result<(), SessionError> {
         let prompt = QueuedPrompt { input, trace: self.incoming_trace.take() };
         self.apply(Input::QueuePrompt { prompt }, CommitNotes::default()).await
@@ -220,7 +222,8 @@ impl Session {
         incoming.map_or_else(trace::root, |incoming| trace::child(&incoming))
     }
 
-    /// Returns an error if nothing is stored, which means that no turn of the session was ever started (L1).
+    /// Returns an error if nothing is stored for the session, which means that no turn of the session was ever
+    /// started (L1).
     #[expect(clippy::result_large_err, reason = "every session operation returns this type, which is rarely moved")]
     pub(crate) fn require_stored_state(&self) -> Result<(), SessionError> {
         if self.revision > 0 {
@@ -296,7 +299,7 @@ impl Session {
         }
     }
 
-    /// Expires every call whose answer is overdue.
+    /// Ends the waiting of every call whose answer is overdue.
     pub(crate) async fn expire_overdue_calls(&mut self) -> Result<(), SessionError> {
         while let Some(call) = self.overdue_call() {
             self.apply(Input::Expire { call }, CommitNotes::default()).await?;
@@ -304,15 +307,16 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the first call whose answer is overdue.
+    /// Returns the first call whose answer is overdue, or `None` if no answer is overdue.
     pub(crate) fn overdue_call(&self) -> Option<CallId> {
         let now = now_ms();
         let waits = self.run.waits().into_iter();
         waits.filter(|wait| wait.cause.expires_at().is_some_and(|time| time <= now)).map(|wait| wait.call).next()
     }
 
-    /// Applies an input. No other method changes the session's state. Finished model calls of plugins and denials (O3)
-    /// that occurred in the meantime are committed first, because the input may depend on them.
+    /// Applies an input. No other method changes the session's state. Before the input is applied, the finished model
+    /// calls of plugins and the denials (O3) that are not committed yet are committed, because the input may depend
+    /// on them.
     pub(crate) async fn apply(&mut self, input: Input, mut notes: CommitNotes) -> Result<(), SessionError> {
         while let Some(FinishedQuestion { input, record, texts }) = self.services.ledger.next() {
             if self.run.is_open() {
@@ -338,7 +342,8 @@ impl Session {
         self.apply_one(input, notes).await
     }
 
-    /// Computes the next state, commits it, and only then adopts and publishes it (D6).
+    /// Computes the next state and commits it. Only after the commit does the session use the new state and publish its
+    /// events (D6).
     async fn apply_one(&mut self, input: Input, notes: CommitNotes) -> Result<(), SessionError> {
         let name = input_name(&input);
         let input = add_edit_note(&mut self.history, input).await?;
@@ -370,7 +375,7 @@ impl Session {
         Ok(())
     }
 
-    /// Collects the denials of calls that were stopped before they could report them.
+    /// Collects the denials of those calls that were stopped before they could report their denials.
     fn note_denials_of_stopped_calls(&mut self) {
         let denials = self.services.ports.stopped.as_ref().map(|stopped| stopped.take()).unwrap_or_default();
         for (call, denial) in denials {

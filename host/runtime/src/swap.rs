@@ -1,5 +1,5 @@
-//! Hot swap: watches a directory of plugins and publishes changes to its agents. Each agent receives all changes of a
-//! generation in one step (P10).
+//! Hot swap: watches a directory of plugins and publishes changes to its agents. Each agent receives all changes that a
+//! scan found in one step (P10).
 
 mod prune;
 mod publish;
@@ -23,37 +23,38 @@ pub use prune::{KEPT_VERSIONS, Pruned, prune};
 pub use trials::finish_trials;
 pub use version_log::{BeginError, begin_serving, directory_name, record_grants, serving_versions};
 
-/// Time between two scans of a directory in which nothing changes.
+/// Time between two scans of the plugin directory while no file changes.
 const SETTLED_SCAN_INTERVAL: Duration = Duration::from_millis(250);
-/// Time between two scans while a file is changing.
+/// Time between two scans of the plugin directory while a file is being written.
 const CHANGING_SCAN_INTERVAL: Duration = Duration::from_millis(50);
-/// Number of scans after which the rollbacks that other processes made are read again.
+/// Number of scans after which the watcher reads again which versions other processes have rolled back.
 const SCANS_PER_ROLLBACK_READ: u32 = 4;
 
 /// An event that users should be informed about immediately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Another version of a plugin is in use from now on. Open turns keep the version that they started with.
+    /// A plugin has changed: from now on, new turns use another version. Open turns keep the version that they
+    /// started with.
     Swapped {
-        /// Name of the plugin.
+        /// Name of the plugin whose version has changed.
         plugin: String,
-        /// Version that was in use before, or `None` if the plugin is new.
+        /// Version that was in use before the change, or `None` if the plugin is new.
         from: Option<Digest>,
-        /// Version that is in use now, or `None` if the plugin was removed.
+        /// Version that is in use after the change, or `None` if the plugin was removed.
         to: Option<Digest>,
     },
     /// A plugin was rolled back to an earlier version.
     RolledBack {
-        /// Name of the plugin.
+        /// Name of the plugin whose version has changed.
         plugin: String,
-        /// Version that is no longer in use.
+        /// Version that was rolled back and is no longer in use.
         from: Digest,
         /// Version that is in use from now on.
         to: Digest,
         /// Reason for the rollback, as a text for users.
         because: String,
     },
-    /// A change was refused. The previous version stays in use.
+    /// A change to the plugins was refused. The previous version stays in use.
     Refused {
         /// The file, agent or directory that the notice is about.
         subject: String,
@@ -67,35 +68,36 @@ pub struct PluginWatcher {
     store: Arc<dyn Store>,
     sandbox: Sandbox,
     directory: PluginDirectory,
-    /// Name of the directory in the store.
+    /// Name under which the store knows the directory.
     name: String,
     agents: Vec<LiveAgent>,
     notices: Sender<Notice>,
-    /// Plugins that passed their canary call, by file.
+    /// Plugins that passed their canary call, by the path of their file.
     accepted: BTreeMap<PathBuf, Arc<LoadedPlugin>>,
-    /// Versions that failed their canary call or use another plugin's name, by file. These versions have already
-    /// been reported.
+    /// Versions that failed their canary call or have the name of another plugin, by the path of their file. Users have
+    /// already been notified about these versions.
     refused: BTreeMap<PathBuf, Digest>,
     rollbacks: Vec<Rollback>,
     /// Versions that are in use now, by the name of the plugin.
     serving: BTreeMap<String, ChosenVersion>,
-    /// The last selection that some agents could not use. The selection is not offered to the agents again until the
-    /// selection changes.
+    /// The last selection of plugin versions that some agents could not use. The selection is not offered to the agents
+    /// again until the selection changes.
     declined_selection: Option<BTreeMap<String, ChosenVersion>>,
-    /// Agent, plugin and version of each declined offer that has already been reported. The version is `None` for a
-    /// removed file.
+    /// Agent, plugin and version of each change that an agent declined and that users were already notified about. The
+    /// version is `None` if the plugin's file was removed.
     declined: BTreeSet<(String, String, Option<Digest>)>,
     /// Versions on trial, by the name of the plugin.
     trials: BTreeMap<String, VersionTrial>,
     /// Notified when a call of a version on trial traps.
     trapped: Arc<Notify>,
-    /// Problems that persist, by the subject of the problem. Each problem is reported only once.
+    /// The problems that exist now, by the file, agent or directory that the problem is about. Each problem is reported
+    /// only once while it exists.
     reported_problems: BTreeMap<String, String>,
 }
 
-/// Key in `reported_problems` for a failure to scan the directory.
+/// Key in `reported_problems` for the problem that the directory cannot be scanned.
 const SCAN_PROBLEM: &str = "the directory";
-/// Key in `reported_problems` for a failure of the store.
+/// Key in `reported_problems` for the problem that the store fails.
 const STORE_PROBLEM: &str = "the store";
 
 /// The version of a plugin that is selected for use.
@@ -133,7 +135,8 @@ impl PluginWatcher {
             name: directory_name(directory),
             agents,
             notices,
-            // If a file is invalid at the first scan, the version that was in use before stays accepted.
+            // If a file is invalid at the first scan, the version of the plugin that was in use before the scan
+            // remains accepted.
             accepted: serving.values().map(|chosen| (chosen.path.clone(), chosen.plugin.clone())).collect(),
             refused: versions.refused,
             rollbacks: Vec::new(),
@@ -179,7 +182,7 @@ impl PluginWatcher {
         }
     }
 
-    /// Runs the canary call of each new version once. Returns the files in the directory.
+    /// Runs the canary call of each new version once. Returns the paths of all plugin files in the directory.
     async fn run_canaries(&mut self, contents: DirectoryContents) -> BTreeSet<PathBuf> {
         for (path, error) in contents.problems {
             self.report_refused(path.display().to_string(), error.to_string()).await;
@@ -210,8 +213,9 @@ impl PluginWatcher {
         files
     }
 
-    /// Runs the canary call with the limits of the agents. If the agents have different limits, one successful canary
-    /// call is sufficient, because the later calls of all agents count towards the version's trial.
+    /// Runs the canary call of a new version with the limits that the agents configure. If the agents have different
+    /// limits, one successful canary call is sufficient, because the trial of the version then counts the calls of
+    /// all agents.
     async fn canary(&self, plugin: &Arc<LoadedPlugin>) -> Result<(), String> {
         let mut tried = Vec::new();
         let mut outcome = Ok(());
@@ -229,8 +233,8 @@ impl PluginWatcher {
         outcome
     }
 
-    /// Selects versions according to the files and rollbacks. Publishes the selection if it differs from the versions
-    /// in use.
+    /// Selects the version of each plugin from the files and the rollbacks. Offers the selection to the agents if it
+    /// differs from the versions in use.
     async fn publish_changes(&mut self, present: &BTreeSet<PathBuf>) {
         let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
         for path in present {
@@ -246,7 +250,7 @@ impl PluginWatcher {
             }
             let Some(path) = owner else { continue };
             let Some(plugin) = self.accepted.get(&path).cloned() else { continue };
-            // Remove the refusal for a duplicate name, so that a new conflict is reported again.
+            // Remove the entry about the duplicate name, so that users are notified again about a new conflict.
             if self.refused.get(&path) == Some(plugin.digest()) {
                 self.refused.remove(&path);
             }
@@ -258,9 +262,9 @@ impl PluginWatcher {
         }
     }
 
-    /// Returns the file that owns a plugin name and therefore has the grants of that name. If a plugin with this name
-    /// is in use and its file still exists, this file owns the name. Otherwise, a file owns the name only if no other
-    /// file has the same name. The same rule applies at the start of a host.
+    /// Returns the file whose plugin may use this plugin name, and therefore has the grants that are configured for the
+    /// name. If a plugin with this name is in use and its file still exists, the result is this file. Otherwise, the
+    /// result is `None` if several files contain a plugin with this name. The same rule applies when a host starts.
     fn owning_file(&self, name: &str, paths: &[PathBuf]) -> Option<PathBuf> {
         let serving = self.serving.get(name).map(|chosen| &chosen.path);
         match (serving.filter(|path| paths.contains(path)), paths) {
@@ -288,7 +292,7 @@ impl PluginWatcher {
         self.report_refused(path.display().to_string(), reason).await;
     }
 
-    /// Returns the file's version, or the version that is used in its place while the file's version is rolled back.
+    /// Returns the version in the file or, if that version is rolled back, the version that is used instead of it.
     async fn choose_version(&mut self, path: &Path, plugin: Arc<LoadedPlugin>) -> ChosenVersion {
         let name = plugin.name().to_owned();
         let from_file = ChosenVersion { path: path.to_owned(), plugin, instead_of: None };
@@ -316,8 +320,8 @@ impl PluginWatcher {
         }
     }
 
-    /// Returns whether an agent cannot use the file's version. A version that an agent cannot use does not end
-    /// a rollback.
+    /// Returns whether an agent has declined the version in this file. A rollback does not end because of a new version
+    /// that an agent has declined.
     fn is_declined(&self, file: &ChosenVersion) -> bool {
         let is_file = |(_, plugin, digest): &(String, String, Option<Digest>)| {
             plugin == file.plugin.name() && digest.as_ref() == Some(file.plugin.digest())
@@ -325,8 +329,8 @@ impl PluginWatcher {
         self.declined.iter().any(is_file)
     }
 
-    /// Offers the complete new selection to each agent in one step. A plugin change that no agent can use is left out,
-    /// and all other changes are published.
+    /// Offers the complete new selection to each agent in one step. If no agent can use the new version of a plugin,
+    /// that plugin stays unchanged, and all other changes are published.
     async fn publish(&mut self, chosen: BTreeMap<String, ChosenVersion>) {
         let trials = self.trials_with(&chosen);
         let declined: Vec<DeclinedPlugin> =
@@ -349,7 +353,7 @@ impl PluginWatcher {
             let from_file = serving.get(name).filter(|chosen| chosen.instead_of.is_none());
             from_file.is_some_and(|chosen| *chosen.plugin.digest() == on_trial.digest)
         };
-        // If the successor of a version on trial was declined, the trial continues.
+        // If all agents declined the version that would replace a version on trial, the trial continues.
         self.trials.extend(trials.into_iter().filter(|(name, _)| !rejected.contains(name)));
         self.trials.retain(is_still_on_trial);
         self.report_declined(&chosen, declined, &rejected).await;
@@ -359,8 +363,8 @@ impl PluginWatcher {
         }
     }
 
-    /// Reports the files that agents cannot use. Each combination of agent and file is reported only once while the
-    /// problem persists.
+    /// Notifies users about files that agents cannot use. For each agent and file, users are notified only once while
+    /// the agent cannot use the file.
     async fn report_declined(
         &mut self,
         chosen: &BTreeMap<String, ChosenVersion>,
@@ -368,7 +372,8 @@ impl PluginWatcher {
         declined_by_all: &[String],
     ) {
         let reported = std::mem::take(&mut self.declined);
-        // A version that was not offered this time, because an earlier version is used in its place, is still declined.
+        // If a version was not offered this time because an earlier version is used instead, the agent has still
+        // declined it.
         let is_still_declined = |(_, plugin, digest): &&(String, String, Option<Digest>)| {
             let matches = |file: &Arc<LoadedPlugin>| file.name() == plugin && Some(file.digest()) == digest.as_ref();
             let is_offered = chosen.get(plugin).is_some_and(|chosen| matches(&chosen.plugin));
@@ -403,7 +408,8 @@ impl PluginWatcher {
         }
     }
 
-    /// Returns the trials for this selection. A version that replaces another version is on trial.
+    /// Returns the trials that this selection of versions needs: every version that replaces another version is
+    /// on trial.
     fn trials_with(&self, chosen: &BTreeMap<String, ChosenVersion>) -> BTreeMap<String, VersionTrial> {
         let mut trials = BTreeMap::new();
         for (name, next) in chosen.iter().filter(|(_, next)| next.instead_of.is_none()) {
@@ -456,7 +462,7 @@ impl PluginWatcher {
     }
 
     async fn report_refused(&mut self, subject: String, reason: String) {
-        // Users receive this message as a notice, so the log level is only `info`.
+        // Users also receive this message as a notice, so `info` is sufficient as the log level.
         tracing::info!(subject, reason, "a change to the plugins was refused; the previous version stays in use");
         let entry =
             AuditAction::Refused { directory: self.name.clone(), subject: subject.clone(), reason: reason.clone() };
@@ -480,7 +486,8 @@ impl PluginWatcher {
         }
     }
 
-    /// Reports a problem, unless the same problem with this subject was already reported and still persists.
+    /// Notifies users about a problem, unless they were already notified about the same problem with this subject and
+    /// it still exists.
     fn report_problem(&mut self, subject: &str, reason: String) {
         if self.reported_problems.get(subject) != Some(&reason) {
             tracing::info!(directory = self.name, "{reason}");
@@ -490,7 +497,8 @@ impl PluginWatcher {
     }
 }
 
-/// Makes all agents of one directory share the same trials, so that their calls are counted together.
+/// Makes all agents that use one plugin directory share the same trials, so that the calls of all agents are
+/// counted together.
 fn share_trials(agents: &[LiveAgent], versions: &PluginVersions) {
     for agent in agents.iter().skip(1) {
         let shared = |agent: &Agent| {
@@ -505,7 +513,7 @@ fn share_trials(agents: &[LiveAgent], versions: &PluginVersions) {
     }
 }
 
-/// Returns the plugin versions that an agent uses.
+/// Returns the plugin versions that an agent uses now.
 fn versions_of(agent: &Agent) -> BTreeMap<String, ChosenVersion> {
     let plugins = agent.generation().plugins().map(|plugin| {
         let path = agent.generation().origin(plugin.name()).map(Path::to_owned).unwrap_or_default();

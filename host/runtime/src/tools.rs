@@ -1,5 +1,5 @@
-//! The tools that an agent can call. One registry contains the host's built-in tools and the tools of plugins, MCP
-//! servers, services and other agents. The other modules contain code for all kinds of tools.
+//! The tools that an agent can call. The registry contains the host's built-in tools and the tools of plugins, MCP
+//! servers, services and other agents.
 
 mod availability;
 pub mod builtins;

@@ -50,14 +50,14 @@ pub enum TransferError {
         /// The reason why the input is not an exported session.
         problem: String,
     },
-    /// The document was written by a newer host.
+    /// The document was written by a newer version of the host.
     #[error(
         "the exported session has version {found}; this host supports versions up to {supported}; use a newer host"
     )]
     UnsupportedVersion {
-        /// Version of the document.
+        /// Version of the document's format.
         found: u32,
-        /// Newest version that this host can read.
+        /// Newest format version that this host can read.
         supported: u32,
     },
     /// The document is damaged or inconsistent.

@@ -1,5 +1,5 @@
 //! Turns: the driver asks the run for the next action, performs it, and commits the outcome. Each action is a function
-//! that takes an [`ActionContext`](action::ActionContext) and returns the input to apply to the session.
+//! that receives an [`ActionContext`](action::ActionContext) and returns the input that is then applied to the session.
 
 mod action;
 mod calls;

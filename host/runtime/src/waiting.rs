@@ -1,5 +1,5 @@
-//! Handles the events that a turn can wait for: approvals and answers from users, answers from services, and results
-//! from other agents.
+//! Handles what a turn can wait for: approvals and answers from users, answers from services, and results from
+//! other agents.
 
 mod approval_answers;
 mod children;

@@ -5,13 +5,13 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{Signed, Zero};
 
-/// Maximum length of a repeating decimal that is shown, in digits after the point.
+/// Maximum number of digits after the decimal point for which a number is also shown as a repeating decimal.
 const MAX_REPEATING: usize = 60;
 
 /// The text forms of a number: fraction, decimal and repeating decimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forms {
-    /// The exact value, such as `7` or `-3/4`. None for a rounded root.
+    /// The exact value, such as `7` or `-3/4`. None if the number depends on an irrational root.
     pub exact: Option<String>,
     /// The decimal with at most the requested number of digits.
     pub decimal: String,
@@ -38,8 +38,8 @@ impl Forms {
     }
 }
 
-/// Formats a number. `digits` is the maximum number of digits after the decimal point. Zeros directly after the point
-/// of a number between -1 and 1 are not counted.
+/// Formats a number. `digits` is the maximum number of digits after the decimal point. If the number is between -1 and
+/// 1, the zeros directly after the decimal point do not count.
 pub fn forms(number: &Number, digits: u32) -> Forms {
     let value = &number.value;
     let places = digits + leading_zeros(value);
@@ -62,7 +62,7 @@ fn leading_zeros(value: &BigRational) -> u32 {
     u32::try_from(inverse.to_string().len()).unwrap_or(u32::MAX).saturating_sub(1)
 }
 
-/// Writes `unscaled / 10^places` as a decimal.
+/// Formats the number `unscaled / 10^places` as a decimal.
 fn decimal_text(unscaled: &BigInt, places: u32) -> String {
     let digits = unscaled.magnitude().to_string();
     let places = places as usize;

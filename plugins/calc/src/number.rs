@@ -1,4 +1,4 @@
-//! Exact numbers of limited size. The limit prevents expressions that take long to calculate.
+//! Exact numbers of limited size. Because of the limit, no expression takes long to calculate.
 
 use num_bigint::{BigInt, Sign};
 use num_rational::BigRational;
@@ -31,7 +31,7 @@ pub enum Exactness {
     Rounded,
 }
 
-/// The reason why an operation has no result. The parser adds the position in the expression.
+/// The reason why an operation has no result. The parser adds the position of the operation in the expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NumberError {
     /// The divisor is zero.
@@ -40,7 +40,7 @@ pub enum NumberError {
     /// The result would be larger than [`MAX_BITS`].
     #[error("the result would have more than 5,000 digits; use smaller numbers")]
     TooLarge,
-    /// An argument is outside the domain of the operation.
+    /// The operation is not defined for one of its arguments.
     #[error("{0}")]
     Domain(String),
 }
@@ -48,7 +48,7 @@ pub enum NumberError {
 type Result<T> = std::result::Result<T, NumberError>;
 
 impl Number {
-    /// Returns an exact number.
+    /// Creates a number that is exact.
     pub fn exact(value: BigRational) -> Self {
         Self { value, exactness: Exactness::Exact }
     }
@@ -88,7 +88,8 @@ impl Number {
         Self::from_operands(&self.value / &other.value, &[self, other])
     }
 
-    /// Remainder of the floored division. The remainder has the sign of the divisor, so `-7 % 3` is 2.
+    /// Returns the remainder of the floored division of this number by `other`. The remainder has the sign of the
+    /// divisor, so `-7 % 3` is 2.
     pub fn remainder(&self, other: &Number) -> Result<Number> {
         let quotient = self.divide(other)?.floor()?;
         self.subtract(&other.multiply(&quotient)?)
@@ -102,7 +103,8 @@ impl Number {
         }
         let (numerator, denominator) = (self.value.numer(), self.value.denom());
         if numerator.magnitude() <= BigInt::one().magnitude() && denominator.is_one() {
-            // The powers of 0, 1 and -1 are small for every exponent.
+            // The powers of 0, 1 and -1 are calculated separately, because they are small even if the exponent is
+            // very large.
             let odd = exponent_value.bit(0);
             let negative_one = numerator.sign() == Sign::Minus && odd;
             let zero = numerator.is_zero() && !exponent_value.is_zero();
@@ -164,8 +166,8 @@ impl Number {
         Self::from_operands(whole.value * unit, &[])
     }
 
-    /// Applies a function that returns an integer, such as `floor`. Fails if the error of a rounded root could change
-    /// the integer.
+    /// Applies a function that returns an integer, such as `floor`. Fails if the number depends on a rounded root and
+    /// the rounding could change the integer.
     fn to_whole(&self, step: impl Fn(&BigRational) -> BigRational) -> Result<Number> {
         if self.exactness == Exactness::Rounded {
             let error =
@@ -179,8 +181,8 @@ impl Number {
         Self::from_operands(step(&self.value), &[])
     }
 
-    /// Returns the square root. If the root is not a fraction, the result is rounded to more than `digits`
-    /// significant digits.
+    /// Returns the square root. If the root is irrational, it is rounded to a number of significant digits that is
+    /// larger than `digits`.
     pub fn square_root(&self, digits: u32) -> Result<Number> {
         if self.value.is_negative() {
             return Err(NumberError::Domain("a negative number has no real square root".into()));

@@ -20,14 +20,15 @@ pub const MAX_LENGTH: usize = 4_000;
 /// Maximum nesting depth of parentheses, signs and powers.
 const MAX_DEPTH: u32 = 100;
 
-/// Maximum exponent of a number such as `1.5e300`. It is also the maximum number of digits of a number.
+/// Maximum exponent of a number in the expression, such as `1.5e300`. It is also the maximum number of digits of a
+/// number in the expression.
 const MAX_NUMBER_DIGITS: usize = 2_000;
 
 /// List of the functions with their arguments, for error messages and for the tool's description.
 pub const FUNCTIONS: &str = "abs(x), min(x, …), max(x, …), floor(x), ceil(x), round(x), round(x, digits), \
                              gcd(a, b, …), lcm(a, b, …), factorial(n), sqrt(x)";
 
-/// The reason why an expression has no value, with the position of the problem.
+/// The reason why an expression cannot be calculated, with the position of the problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} (at character {position}: {excerpt})")]
 pub struct ExpressionError {
@@ -39,7 +40,8 @@ pub struct ExpressionError {
     pub excerpt: String,
 }
 
-/// Calculates an expression. Irrational roots are rounded to more than `digits` significant digits.
+/// Calculates an expression. Irrational roots are rounded to a number of significant digits that is larger
+/// than `digits`.
 pub fn evaluate(expression: &str, digits: u32) -> Result<Number, ExpressionError> {
     let mut parser = Parser { text: expression, offset: 0, depth: 0, digits };
     if expression.len() > MAX_LENGTH {
@@ -125,7 +127,7 @@ impl Parser<'_> {
             let position = self.take('!');
             value = self.located(position, value.factorial())?;
         }
-        // Skip white space, so that `power` recognises `**` after the white space.
+        // Skip white space, so that `power` also recognises `**` if it follows white space.
         self.peek();
         Ok(value)
     }
@@ -273,7 +275,7 @@ impl Parser<'_> {
         self.text[self.offset..].starts_with(expected)
     }
 
-    /// Consumes `symbol`, which is the next character, and returns its position.
+    /// Consumes the next character, which must be `symbol`, and returns its position.
     fn take(&mut self, symbol: char) -> usize {
         let position = self.offset;
         self.offset += symbol.len_utf8();

@@ -9,7 +9,7 @@ mod write;
 
 use agent_host_sdk::prelude::*;
 
-/// The plugin, which has all file tools.
+/// The plugin, which offers all tools of this crate.
 pub struct Files;
 
 impl ToolPlugin for Files {

@@ -5,7 +5,7 @@ use crate::walk::{Kind, walk};
 use agent_host_sdk::prelude::*;
 use std::ops::ControlFlow;
 
-/// Maximum number of entries that are listed.
+/// Maximum number of entries that one call lists.
 const MAX_ENTRIES: usize = 1_000;
 /// Maximum value of the argument `depth`.
 const MAX_DEPTH: u32 = 32;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// A file or directory in a granted tree.
 pub(crate) struct Entry {
-    /// The path for `std::fs`.
+    /// The path to pass to `std::fs`.
     pub(crate) path: PathBuf,
     pub(crate) metadata: Metadata,
 }

@@ -8,9 +8,10 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
 /// Maximum size of one result, in bytes.
 const MAX_BYTES: usize = 64 * 1024;
-/// Maximum length of a line in the result, in bytes. Longer lines are cut.
+/// Maximum number of bytes of a line in the result. Longer lines are truncated.
 const MAX_LINE: usize = 16 * 1024;
-/// Maximum number of bytes that are skipped to reach a line. Lines after these bytes must be read with `offset`.
+/// Maximum number of bytes that are skipped to reach the first requested line. Lines after these bytes can be read only
+/// with `offset`.
 const MAX_SKIPPED: u64 = 256 * 1024 * 1024;
 
 /// Arguments of `files.read`.
@@ -88,8 +89,8 @@ fn read_bytes(mut file: File, size: u64, offset: u64, length: Option<u64>) -> Re
     let mut bytes = Vec::new();
     file.take(length).read_to_end(&mut bytes)?;
     let is_complete = offset + bytes.len() as u64 >= size;
-    // The range may start or end inside a character. An incomplete character at the start of the range is left out, and
-    // an incomplete character at the end is left for the next range.
+    // The requested range may start or end inside a character. An incomplete character at the start of the range is
+    // left out. An incomplete character at the end is returned with the next range.
     let begin = bytes.iter().take(3).take_while(|byte| offset > 0 && **byte & 0xC0 == 0x80).count();
     let text = match std::str::from_utf8(&bytes[begin..]) {
         Ok(text) => text,
@@ -168,8 +169,8 @@ fn footer(first: u64, next: u64, position: u64, size: u64, cut: u64) -> String {
     footer
 }
 
-/// Returns the line as text. If the line was cut, removes an incomplete last character. The error is the position of
-/// the first byte that is not UTF-8 text.
+/// Returns the line as text. If the line was truncated inside a character, that character is left out. If the line is
+/// not UTF-8 text, returns the position of the first invalid byte.
 fn valid_text(line: &[u8], was_cut: bool) -> Result<&str, usize> {
     if let Some(at) = line.iter().position(|byte| *byte == 0) {
         return Err(at);

@@ -21,12 +21,12 @@ const MAX_CONTEXT: u32 = 10;
 const MAX_FILE_SIZE: u64 = 4 * 1024 * 1024;
 /// Maximum total size of the files that are searched, in bytes.
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
-/// Length of the result, in bytes, at which no more matches are added.
+/// Length of the result in bytes. If the result is at least this long, no more matches are added.
 const MAX_TEXT: usize = 64 * 1024;
-/// Maximum length of a line in the result, in characters. Longer lines are cut.
+/// Maximum number of characters of a line in the result. Longer lines are truncated.
 const MAX_LINE: usize = 400;
 /// Number of bytes at the start of a file that are checked for a NUL byte, which marks a binary file.
-const HEAD: usize = 8 * 1024;
+const BINARY_CHECK_BYTES: usize = 8 * 1024;
 /// Maximum depth of subdirectories that are searched.
 const MAX_DEPTH: u32 = 64;
 
@@ -127,9 +127,9 @@ struct SearchRun {
     searched: usize,
     bytes: u64,
     text: String,
-    /// Number of skipped files and the name of the first skipped file, by the reason.
+    /// For each reason for skipping files, the number of skipped files and the name of the first of them.
     skipped: BTreeMap<&'static str, (usize, String)>,
-    /// The reason why the search ended before all files were searched.
+    /// The reason why the search ended before all files were searched, or `None` if all files were searched.
     ended: Option<String>,
 }
 
@@ -177,8 +177,8 @@ impl SearchRun {
         ControlFlow::Continue(())
     }
 
-    /// Adds a match with its context to the result, without lines that were already added. Returns the index of the
-    /// first line that has not been added.
+    /// Adds a match and the lines around it to the result, except for lines that the result already contains. Returns
+    /// the index of the first line of the file that has not been added.
     fn show(&mut self, name: &str, lines: &[&str], index: usize, shown: usize) -> usize {
         let first = index.saturating_sub(self.context).max(shown);
         let last = (index + self.context).min(lines.len() - 1);
@@ -186,7 +186,7 @@ impl SearchRun {
             self.text.push_str("--\n");
         }
         for (number, line) in lines.iter().enumerate().take(last + 1).skip(first) {
-            // Stop before the next match, which is added separately.
+            // Stop before the line of the next match, because that match is added separately.
             let mark = if self.expression.is_match(line) { ':' } else { '-' };
             let is_next_match = number > index && mark == ':';
             if is_next_match {
@@ -227,7 +227,7 @@ impl SearchRun {
     }
 }
 
-/// The content of a file that may be searched.
+/// The content of a file, if the file can be searched.
 enum Content {
     Text(String),
     Binary,
@@ -240,7 +240,7 @@ fn read_content(path: &Path) -> io::Result<Content> {
         return Ok(Content::Large);
     }
     let mut bytes = Vec::new();
-    file.by_ref().take(HEAD as u64).read_to_end(&mut bytes)?;
+    file.by_ref().take(BINARY_CHECK_BYTES as u64).read_to_end(&mut bytes)?;
     if bytes.contains(&0) {
         return Ok(Content::Binary);
     }

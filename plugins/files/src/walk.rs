@@ -1,5 +1,5 @@
-//! Visits the entries of a directory tree in the order of their names, up to a depth. Links are visited but not
-//! followed. If the target of a link is in the tree, the target is visited under its own name.
+//! Visits the entries of a directory tree up to a maximum depth, in the order of their names. Links are visited but not
+//! followed. If the target of a link is in the same tree, the target is visited under its own name.
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::trees;
@@ -8,7 +8,8 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of entries of one directory that are visited, so that a huge directory cannot fill the memory.
+/// Maximum number of entries of one directory that are visited, so that a directory with very many entries cannot fill
+/// the memory.
 const MAX_DIRECTORY: usize = 20_000;
 
 /// The type of an entry.
@@ -23,9 +24,9 @@ pub(crate) enum Kind {
 
 /// An entry of a directory tree.
 pub(crate) struct Entry {
-    /// The path for `std::fs`.
+    /// The path to pass to `std::fs`.
     pub(crate) path: PathBuf,
-    /// The path relative to the start of the walk, with `/`.
+    /// The path relative to the directory in which the walk started, with `/` as the separator.
     pub(crate) name: String,
     pub(crate) kind: Kind,
 }
@@ -63,7 +64,8 @@ pub(crate) fn walk(
     Ok(skipped)
 }
 
-/// Reads the entries of one directory. The entries are sorted in reverse order, so that `pop` returns them in order.
+/// Reads the entries of one directory. The entries are sorted in reverse order, so that `pop` returns the first
+/// name first.
 fn entries(path: &Path, prefix: &str, level: u32, skipped: &mut Skipped) -> std::io::Result<Vec<(u32, Entry)>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(path)? {

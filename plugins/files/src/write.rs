@@ -79,7 +79,8 @@ pub(crate) fn write(WriteFile { path, text, mode }: WriteFile) -> Result<Written
     }
     match mode {
         Mode::Append => append(&target, &text).map_err(failed)?,
-        // Fails if the file exists, so that a file that another program creates in the meantime is not overwritten.
+        // This operation fails if the file exists, so that a file that another program creates at this moment is
+        // not overwritten.
         Mode::Create => create(&target, &text).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => exists_error(&path),
             _ => failed(error),
@@ -135,12 +136,13 @@ fn append(target: &Path, text: &str) -> io::Result<()> {
 fn create(target: &Path, text: &str) -> io::Result<()> {
     let file = File::create_new(target)?;
     write_and_sync(file, text).inspect_err(|_| {
-        // Remove the incomplete file, because it would look complete. An error during the removal is ignored.
+        // Remove the incomplete file, because a reader could not recognise that it is incomplete. If it cannot be
+        // removed, this second error is ignored.
         let _ = fs::remove_file(target);
     })
 }
 
-/// Replaces the file atomically: readers see either the old or the new content, and never a part of it.
+/// Replaces the file atomically: a reader sees either the complete old content or the complete new content.
 fn replace(target: &Path, text: &str) -> io::Result<()> {
     let (temporary, file) = create_temporary(target)?;
     write_and_sync(file, text).and_then(|()| fs::rename(&temporary, target)).inspect_err(|_| {
@@ -160,7 +162,8 @@ fn create_temporary(target: &Path) -> io::Result<(PathBuf, File)> {
         let temporary = target.with_file_name(format!(".{name}.{number}.tmp"));
         match File::create_new(&temporary) {
             Ok(file) => return Ok((temporary, file)),
-            // The file was left by a call that was stopped, or a parallel call uses the file.
+            // The temporary file already exists: a call that was stopped has left it behind, or a parallel call is
+            // using it.
             Err(error) if error.kind() == ErrorKind::AlreadyExists && number < 100 => number += 1,
             Err(error) => return Err(error),
         }

@@ -33,7 +33,7 @@ impl Tree {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// Calls a tool. The argument `path` is set to the path of `name`.
+    /// Calls a tool. Sets the argument `path` to the path of the file `name` in the granted directory.
     fn call(&mut self, tool: &str, name: &str, mut arguments: Value) -> Result<Outcome, ToolError> {
         arguments["path"] = json!(self.path(name));
         self.host.run(|| Files::tools().call(tool, arguments))

@@ -25,7 +25,7 @@ impl OutputValidator for Grounded {
 agent_host_sdk::export_output_validator!(Grounded);
 
 /// Returns the texts that an answer may quote. Of the messages with the role *user*, only the first is from the user.
-/// Later messages are feedback of the host, which repeats the rejected passages.
+/// The later messages contain feedback of the host, and this feedback repeats the rejected passages.
 fn quotable_texts(turn: &[Message]) -> Vec<&str> {
     let mut texts = Vec::new();
     for (index, message) in turn.iter().enumerate() {

@@ -63,7 +63,7 @@ fn passages_of(passage: &str) -> Vec<String> {
 pub struct Sources(Vec<String>);
 
 impl Sources {
-    /// Normalizes the texts for comparison.
+    /// Normalizes the texts, so that passages can be compared with them.
     pub fn new<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
         Self(texts.into_iter().map(normalized).collect())
     }

@@ -66,9 +66,9 @@ fn l12_rejects_invented_quotes() {
     }
 }
 
-/// The results of failed calls are not sources. Feedback that repeats a rejected passage is not a source.
+/// An answer cannot quote the result of a failed call. An answer cannot quote feedback that repeats a rejected passage.
 #[test]
-fn errors_and_feedback_are_not_sources() {
+fn failed_results_and_feedback_cannot_be_quoted() {
     let answer = "It says \"the light went out in 1900\".";
     let asked = || message(Role::User, Part::Text("When?".to_owned()));
     let feedback = message(Role::User, Part::Text("No tool contains \"the light went out in 1900\".".to_owned()));

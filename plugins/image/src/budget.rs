@@ -1,5 +1,5 @@
 //! Estimates the memory for decoding a picture from its header, and checks that the call has enough memory. The header
-//! of a tiny file may claim an enormous picture.
+//! of a very small file may claim that the picture has very many pixels.
 
 use crate::header::Header;
 use agent_host_sdk::prelude::*;
@@ -7,7 +7,7 @@ use image::{ColorType, ImageFormat};
 
 /// Maximum number of pixels of a picture. A call has at most 256 MiB of memory, and a pixel needs at least 4 bytes.
 pub(crate) const MAX_PIXELS: u64 = 64_000_000;
-/// Maximum memory that a call can have, in bytes.
+/// Maximum number of bytes of memory that a call can have.
 pub(crate) const MAX_MEMORY: u64 = 256 * 1024 * 1024;
 
 /// Rejects a picture with more than [`MAX_PIXELS`] pixels.
@@ -19,8 +19,8 @@ pub(crate) fn check_pixels(title: &str, pixels: u64) -> Result<(), ToolError> {
     Err(ToolError::failed(format!("`{title}` claims {claimed} megapixels; the limit is {limit}")))
 }
 
-/// Rejects a picture if the call does not have enough memory for decoding the picture and for the result, which needs
-/// `result_bytes` bytes. Without this check, the call would run out of memory without a clear error.
+/// Rejects a picture if the call does not have enough memory to decode the picture and to create the result, which
+/// needs `result_bytes` bytes. Without this check, the call would run out of memory without a clear error.
 pub(crate) fn check_memory(title: &str, header: &Header, bytes: &[u8], result_bytes: u64) -> Result<(), ToolError> {
     let needed = decoding_bytes(header, bytes).saturating_add(result_bytes);
     let free = usize::try_from(needed).is_ok_and(|needed| Vec::<u8>::new().try_reserve_exact(needed).is_ok());
@@ -45,7 +45,7 @@ fn decoding_bytes(header: &Header, bytes: &[u8]) -> u64 {
         _ => 0,
     };
     let extra = match header.format {
-        // For a progressive JPEG, the decoder stores all coefficients.
+        // While a progressive JPEG is decoded, the decoder stores the coefficients of the complete picture.
         ImageFormat::Jpeg if is_progressive(bytes) => 6,
         ImageFormat::Jpeg => 0,
         ImageFormat::WebP => 4,

@@ -6,11 +6,12 @@ use image::codecs::jpeg::JpegEncoder;
 use image::codecs::png::PngEncoder;
 use image::{DynamicImage, ImageFormat, RgbImage};
 
-/// Maximum size of a picture that is part of the result, in bytes. Larger pictures are written to the media store.
+/// Maximum number of bytes of a picture that is returned as a part of the result. Larger pictures are written to the
+/// media store.
 const INLINE_BYTES: usize = 4 * 1024 * 1024;
 /// JPEG quality, from 1 to 100.
 const QUALITY: u8 = 88;
-/// The colour of transparent pixels in formats without transparency.
+/// The colour that replaces transparent pixels in formats without transparency.
 const WHITE: f32 = 255.0;
 
 /// The file format of a new picture.
@@ -24,8 +25,9 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// Returns the format of the original if it is supported, otherwise a format without visible loss.
-    pub(crate) fn suited(original: ImageFormat, has_alpha: bool) -> Self {
+    /// Returns the format of the original if new pictures can have this format, and otherwise a format without
+    /// visible loss.
+    pub(crate) fn for_new_picture(original: ImageFormat, has_alpha: bool) -> Self {
         match original {
             ImageFormat::Jpeg => Self::Jpeg,
             ImageFormat::WebP if !has_alpha => Self::Jpeg,
@@ -46,8 +48,8 @@ pub(crate) fn described(mime_type: &str, (width, height): (u32, u32), bytes: usi
     format!("{mime_type}, {width} × {height} pixels, {bytes} bytes")
 }
 
-/// Encodes the picture, and returns it after `text`. The name of the picture is the name of the original, followed by
-/// `suffix`.
+/// Encodes the picture, and returns a result that consists of `text` and the picture. The name of the picture is the
+/// name of the original, followed by `suffix`.
 pub(crate) fn deliver(
     picture: DynamicImage,
     format: Format,
@@ -87,7 +89,7 @@ fn encode(picture: DynamicImage, format: Format) -> Result<Vec<u8>, ToolError> {
     Ok(bytes)
 }
 
-/// Replaces transparency by a white background.
+/// Draws the picture on a white background, so that it has no transparent pixels.
 fn without_alpha(picture: DynamicImage) -> DynamicImage {
     if !picture.color().has_alpha() {
         return picture;

@@ -7,7 +7,7 @@ use image::metadata::Orientation;
 use image::{ColorType, ImageDecoder, ImageFormat, ImageReader, Limits};
 use std::io::Cursor;
 
-/// The supported formats with their names and media types.
+/// The supported formats, each with its name and its media type.
 pub(crate) const FORMATS: [(ImageFormat, &str, &str); 4] = [
     (ImageFormat::Png, "PNG", "image/png"),
     (ImageFormat::Jpeg, "JPEG", "image/jpeg"),
@@ -88,7 +88,8 @@ impl Header {
             return Err(ToolError::failed(format!("`{title}` has no pixels")));
         }
         budget::check_pixels(title, u64::from(width) * u64::from(height))?;
-        // If the EXIF data is invalid, the picture is not turned. Other programs also ignore invalid EXIF data.
+        // If the EXIF data is invalid, the picture is treated as upright, because other programs also ignore invalid
+        // EXIF data.
         let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
         Ok(Self { format, width, height, colour: decoder.color_type(), orientation })
     }
@@ -105,14 +106,14 @@ impl Header {
         u64::from(self.width) * u64::from(self.height)
     }
 
-    /// Returns the format, the name of the format, and its media type.
+    /// Returns the picture's format, the name of this format, and its media type.
     pub(crate) fn names(&self) -> (ImageFormat, &'static str, &'static str) {
         names_of(self.format)
     }
 }
 
-/// Returns the number of pixels that the first chunk of a PNG claims. This number is checked first, because on 32-bit
-/// targets the decoder cannot be created for a picture with too many pixels.
+/// Returns the number of pixels that the first chunk of a PNG claims. This number is checked before the decoder is
+/// created, because on 32-bit targets creating a decoder fails if the picture has too many pixels.
 fn claimed_by_png(format: ImageFormat, bytes: &[u8]) -> Option<u64> {
     let number_at = |offset: usize| bytes.get(offset..offset + 4)?.try_into().ok().map(u32::from_be_bytes);
     match (format, number_at(16), number_at(20)) {

@@ -61,7 +61,7 @@ impl Region {
     }
 }
 
-/// Returns the first pixel of the range, and the number of pixels that cover the range.
+/// Returns the index of the first pixel that the range touches, and the number of pixels that cover the range.
 fn range(
     requested: RequestedRange,
     side: u32,

@@ -3,7 +3,7 @@
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::{media, trees};
 
-/// Maximum size of a picture file to process, in bytes. While a JPEG is decoded, the memory contains two copies of its
+/// Maximum number of bytes of a picture that is decoded. While a JPEG is decoded, the memory contains two copies of its
 /// bytes, in addition to the pixels.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
@@ -17,7 +17,7 @@ pub(crate) enum Source {
     Digest(String),
 }
 
-/// The bytes of a picture, with its names.
+/// The bytes of a picture, with the names that are used in messages and for new pictures.
 pub(crate) struct LoadedPicture {
     /// The name in messages: the path of the file, or the name of the media item.
     pub(crate) title: String,

@@ -73,7 +73,7 @@ pub(crate) fn crop(arguments: Crop) -> Result<Done, ToolError> {
     let mut cut = picture.crop_imm(stored.x, stored.y, stored.width, stored.height);
     drop(picture);
     cut.apply_orientation(header.orientation);
-    let format = format.unwrap_or_else(|| Format::suited(header.format, header.colour.has_alpha()));
+    let format = format.unwrap_or_else(|| Format::for_new_picture(header.format, header.colour.has_alpha()));
     let Region { x, y, width, height } = region;
     let text = format!("The rectangle of {width} × {height} pixels at {x}, {y} of {title}");
     deliver(cut, format, (&name, "crop"), &text)
@@ -104,7 +104,7 @@ pub(crate) fn scale(Scale { from, width, height, format }: Scale) -> Result<Done
     let stored = if is_sideways(header.orientation) { (size.1, size.0) } else { size };
     let mut scaled = resampled(picture, stored);
     scaled.apply_orientation(header.orientation);
-    let format = format.unwrap_or_else(|| Format::suited(header.format, header.colour.has_alpha()));
+    let format = format.unwrap_or_else(|| Format::for_new_picture(header.format, header.colour.has_alpha()));
     let text = format!("{title} ({} × {} pixels), scaled,", upright.0, upright.1);
     deliver(scaled, format, (&name, &format!("{}x{}", size.0, size.1)), &text)
 }
@@ -119,8 +119,9 @@ fn resampled(picture: DynamicImage, size: (u32, u32)) -> DynamicImage {
     }
 }
 
-/// Returns the memory for the new picture, in addition to the decoded picture. Turning and encoding the new picture
-/// needs three times its size, but the memory of the decoded picture has been freed by then.
+/// Returns the number of bytes of memory that are needed for the new picture, in addition to those for the decoded
+/// picture. Turning and encoding the new picture needs three times its size, but the memory of the decoded picture has
+/// been freed by then.
 fn additional_bytes(header: &Header, new: u64) -> u64 {
     let decoded = header.pixels().saturating_mul(channels(header));
     new.max(new.saturating_mul(3).saturating_sub(decoded))

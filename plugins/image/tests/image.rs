@@ -106,7 +106,7 @@ fn open_returns_the_unchanged_file() {
     assert_eq!(done.texts(), format!("a.png: image/png, 40 × 20 pixels, {} bytes", png.len()));
     assert!(matches!(done.content[1], Content::NewMedia(_)), "the picture is in the result itself");
     assert_eq!(pictures.picture(&done), (png.clone(), "a.png".to_owned()));
-    // Bytes after the end of a PNG are also part of the file.
+    // If a file contains bytes after the end of the PNG data, these bytes are returned too.
     let mut large = png;
     large.resize(5_000_000, 7);
     let file = pictures.file("large.png", &large);

@@ -1,5 +1,5 @@
-//! Calculates the cost of an image in tokens and the size at which the model sees it, by the rules of each model
-//! family.
+//! Calculates the cost of an image in tokens, and the size at which the model sees the image, by the rules of each
+//! model family.
 
 use crate::limits::{MAX_PATCHES, MAX_SIDE, PATCH, TILE, TILED_SHORTEST, TILED_SQUARE};
 use agent_host_sdk::types::Dimensions;
@@ -16,10 +16,10 @@ pub enum Rule {
     },
     /// A cost for each patch of 32 pixels.
     Patches {
-        /// Maximum number of patches. A larger image is scaled down, by the service or by this plugin if the service
-        /// would reject it.
+        /// Maximum number of patches. A larger image is scaled down by the service or, if the service would reject the
+        /// image, by this plugin.
         budget: u32,
-        /// Maximum length of a side. An image with a longer side is scaled down in the same way.
+        /// Maximum length of a side. An image with a longer side is also scaled down by the service or by this plugin.
         max_side: u32,
         /// Number of tokens for 100 patches.
         multiplier: u64,
@@ -37,9 +37,10 @@ const fn patches(budget: u32, max_side: u32, multiplier: u64) -> Rule {
 /// The rule of GPT-5.6 and of all unknown models: `auto` means `original`, without resizing.
 pub const NEWEST: Rule = patches(MAX_PATCHES, MAX_SIDE, 120);
 
-/// Rules by model name. A model also matches if its name continues with `-`. The first match applies. The sources are
-/// the section "Model sizing behavior" and the tables in the section "Calculating costs" of the vision guide.
-/// Multipliers of 120 are known only from measurements and citations.
+/// Rules by model name. A rule also applies to models whose name is the rule's name followed by `-` and other
+/// characters. The first rule that matches applies. The sources are the section "Model sizing behavior" and the tables
+/// in the section "Calculating costs" of the vision guide. The multipliers with the value 120 are not confirmed by the
+/// guide itself, but only by measurements and citations.
 const RULES: [(&str, Rule); 24] = [
     ("gpt-4o-mini", tiles(2_833, 5_667)),
     ("gpt-4o", tiles(85, 170)),
@@ -98,7 +99,7 @@ pub fn within(rule: Rule, size: Dimensions) -> Dimensions {
 }
 
 /// Returns the largest size of an image that costs at most `budget` tokens, or `None` if even the smallest size costs
-/// more.
+/// more than the budget.
 pub fn affordable(rule: Rule, size: Dimensions, budget: u64) -> Option<Dimensions> {
     let limited = within(rule, size);
     let sides = [u32::MAX, 4_096, 3_072, 2_048, 1_536, 1_024, 768, 512, 256];
@@ -110,7 +111,7 @@ fn fit(size: Dimensions, side: u32) -> Dimensions {
     scale(size, f64::from(side) / f64::from(size.width.max(size.height)))
 }
 
-/// Scales a size down; a factor above 1 has no effect.
+/// Multiplies a size by the factor, if the factor is less than 1. If the factor is larger, the size does not change.
 fn scale(size: Dimensions, factor: f64) -> Dimensions {
     if factor >= 1.0 {
         return size;
@@ -134,7 +135,8 @@ fn within_patches(size: Dimensions, budget: u32) -> Dimensions {
     let factor = (patch * patch * f64::from(budget) / (width * height)).sqrt();
     let whole = |side: f64| (side * factor / patch).floor().max(1.0) / (side * factor / patch);
     let mut shrunk = scale(size, factor * whole(width).min(whole(height)).min(1.0) + f64::EPSILON);
-    // The formula is not exact for a strip that is thinner than a patch, because it is still one patch wide.
+    // The formula is not exact for an image with a side shorter than a patch, because such an image is still one
+    // patch wide.
     while patch_count(shrunk) > u64::from(budget) {
         shrunk = scale(shrunk, f64::from(budget) / patch_count(shrunk) as f64);
     }

@@ -1,4 +1,4 @@
-//! All numbers of the policy with their sources. README.md lists the numbers that are confirmed.
+//! All numbers that the policy uses, with their sources. README.md states which of these numbers are confirmed.
 //!
 //! *Vision guide*: OpenAI, "Images and vision", `developers.openai.com/api/docs/guides/images-vision`, the version
 //! that names GPT-5.6 (2026). *File guide*: OpenAI, "File inputs",
@@ -42,8 +42,8 @@ pub const MAX_PATCHES: u32 = 30_000;
 /// Maximum side that GPT-5.6 accepts in `original`, in pixels. Known only from citations of the guide of autumn 2026.
 pub const MAX_SIDE: u32 = 65_535;
 
-/// Maximum cost of media that stay in the prompt after the model has seen them, in tokens. This plugin chooses about
-/// four times the cost of the text that replaces media.
+/// Maximum cost of media that stay in the prompt after the model has seen them, in tokens. The number is chosen by this
+/// plugin: it is about four times the cost of the text that replaces a media item.
 pub const SEEN_COST: u64 = 100;
 
 /// Divisor for the context window: images may use at most the tokens of the context window divided by this number. The

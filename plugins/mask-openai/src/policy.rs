@@ -1,5 +1,5 @@
-//! Decides about the media of a request. First, it decides for each media item whether it may stay. Then it keeps as
-//! many of these items as the limits allow, newest first.
+//! Decides about the media of a request. The first step decides for each media item whether it may stay in the prompt.
+//! The second step keeps as many of these items as the limits allow, newest first.
 
 use crate::cost::{Rule, affordable, rule_of, tokens, within};
 use crate::limits::{
@@ -16,7 +16,8 @@ pub fn decide(request: &Request) -> Vec<Decision> {
     let rule = rule_of(&request.model.name);
     let mut budget = RequestBudget::of(request);
     let mut decisions: Vec<Decision> = request.items.iter().map(|item| mask(&item.media)).collect();
-    // Media that the model has not seen come first, newest first, because the turn is about these media.
+    // Media that the model has not seen are considered first, starting with the newest, because the turn is about
+    // these media.
     let mut order: Vec<usize> =
         (0..request.items.len()).filter(|index| may_stay(&request.items[*index], rule)).collect();
     order.sort_by_key(|index| (request.items[*index].seen_count > 0, std::cmp::Reverse(*index)));
@@ -45,7 +46,7 @@ fn may_stay(item: &Item, rule: Rule) -> bool {
     }
 }
 
-/// The remaining numbers of images, bytes and tokens of one request.
+/// The numbers of images, bytes and tokens that can still be added to the request.
 struct RequestBudget {
     images: usize,
     payload: u64,
@@ -63,8 +64,8 @@ impl RequestBudget {
         let size = size_of(media);
         let target = affordable(rule, size, self.tokens)?;
         let exceeds_budget = !same(target, within(rule, size));
-        // Only the newest image is scaled down, because older images would become unreadable in the remaining budget.
-        // An image of unknown size cannot be scaled down.
+        // Only the newest image is scaled down, because older images would have to be so small that they would be
+        // unreadable. An image of unknown size cannot be scaled down.
         let newest = self.images == MAX_IMAGES;
         let reducible = newest && media.dimensions.is_some();
         if self.images == 0 || (exceeds_budget && !reducible) || !self.reserve_payload(media) {

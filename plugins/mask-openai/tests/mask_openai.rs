@@ -38,7 +38,7 @@ fn decide_for(model: &str, window: u32, items: Vec<Item>) -> Vec<Decision> {
 }
 
 /// Returns one letter for each decision: `k` for keep, `m` for mask, `d` for downscale.
-fn letters(decisions: &[Decision]) -> String {
+fn decision_letters(decisions: &[Decision]) -> String {
     let letter = |decision: &Decision| match decision {
         Decision::Keep => 'k',
         Decision::Mask(_) => 'm',
@@ -48,7 +48,7 @@ fn letters(decisions: &[Decision]) -> String {
 }
 
 fn decide(items: Vec<Item>) -> String {
-    letters(&decide_for("gpt-4o", 128_000, items))
+    decision_letters(&decide_for("gpt-4o", 128_000, items))
 }
 
 #[test]
@@ -116,8 +116,8 @@ fn p4_masks_seen_media_with_a_high_cost() {
     assert_eq!(decide(vec![item(image(1_024, 1_024), 1), item(image(1_024, 1_024), 0)]), "mk");
     assert_eq!(decide(vec![item(pdf(1_000), 3), item(pdf(1_000), 0)]), "mk");
     let icon = || vec![item(image(64, 64), 5)];
-    assert_eq!(letters(&decide_for("gpt-5-mini", 128_000, icon())), "k", "7 tokens");
-    assert_eq!(letters(&decide_for("gpt-4o", 128_000, icon())), "m", "255 tokens");
+    assert_eq!(decision_letters(&decide_for("gpt-5-mini", 128_000, icon())), "k", "7 tokens");
+    assert_eq!(decision_letters(&decide_for("gpt-4o", 128_000, icon())), "m", "255 tokens");
 }
 
 #[test]
@@ -160,12 +160,12 @@ fn keeps_the_newest_files_within_50_mb() {
 #[test]
 fn limits_number_payload_and_cost() {
     let many = |count: usize, media: &Media| (0..count).map(|_| item(media.clone(), 0)).collect::<Vec<_>>();
-    let tiny = letters(&decide_for("gpt-5-mini", 400_000, many(1_501, &image(32, 32))));
+    let tiny = decision_letters(&decide_for("gpt-5-mini", 400_000, many(1_501, &image(32, 32))));
     assert_eq!((&tiny[..1], tiny.matches('k').count()), ("m", 1_500), "1,500 images");
     let heavy = media_of_type("image/png", 30_000_000, Some(size(32, 32)));
-    let heavy = letters(&decide_for("gpt-5-mini", 400_000, many(13, &heavy)));
+    let heavy = decision_letters(&decide_for("gpt-5-mini", 400_000, many(13, &heavy)));
     assert_eq!(heavy, format!("m{}", "k".repeat(12)), "12 of 40 MB in base64 are 480 MB");
-    let costly = letters(&decide_for("gpt-4o", 8_000, many(4, &image(1_024, 1_024))));
+    let costly = decision_letters(&decide_for("gpt-4o", 8_000, many(4, &image(1_024, 1_024))));
     assert_eq!(costly, "mmkk", "2,000 tokens are enough for two images of 765 tokens");
 }
 
@@ -184,19 +184,19 @@ fn downscales_images_over_the_limit() {
         Decision::downscale(1_536, 864),
         "the only image is scaled down to fit"
     );
-    assert_eq!(letters(&[one("gpt-4o", 400, 1_024, 1_024)]), "m", "nothing fits into 100 tokens");
+    assert_eq!(decision_letters(&[one("gpt-4o", 400, 1_024, 1_024)]), "m", "nothing fits into 100 tokens");
     let unknown = decide_for("gpt-5.6", 8_000, vec![item(media_of_type("image/png", 1, None), 0)]);
-    assert_eq!(letters(&unknown), "m", "an image of unknown size cannot be scaled down");
+    assert_eq!(decision_letters(&unknown), "m", "an image of unknown size cannot be scaled down");
 }
 
 #[test]
 fn decides_requests_without_media_and_without_window() {
     assert_eq!(decide(Vec::new()), "");
-    assert_eq!(letters(&decide_for("gpt-4o", 0, vec![item(image(10, 10), 0)])), "m");
+    assert_eq!(decision_letters(&decide_for("gpt-4o", 0, vec![item(image(10, 10), 0)])), "m");
 }
 
 #[test]
-fn p4_decisions_are_stable_and_masking_only_grows() {
+fn p4_decisions_are_stable_and_masked_media_stay_masked() {
     let items = || (0..40).map(|n| item(image(300 + 100 * n, 700), n % 2)).collect::<Vec<_>>();
     let first = decide_for("gpt-4o", 16_000, items());
     assert_eq!(decide_for("gpt-4o", 16_000, items()), first);

@@ -1,5 +1,5 @@
-//! Stores the notes in the host's key-value store. The key of a note is its number, and a counter stores the last
-//! number.
+//! Stores the notes in the host's key-value store. The key of a note is its number, and a counter stores the number of
+//! the last note.
 
 use agent_host_sdk::key_value::Bucket;
 use agent_host_sdk::prelude::*;
@@ -59,7 +59,7 @@ impl Book {
         Ok(note)
     }
 
-    /// Returns all notes, oldest first. A note that cannot be read is left out, and a warning is logged.
+    /// Returns all notes, oldest first. If a note cannot be read, it is left out and a warning is logged.
     pub(crate) fn all(&self) -> Result<Vec<Note>, ToolError> {
         let mut notes = Vec::new();
         for key in self.notes.keys()? {

@@ -11,13 +11,14 @@ const MAX_BYTES: usize = 60_000;
 /// Maximum number of names that are listed for each kind of change.
 const MAX_NAMES: usize = 20;
 
-/// The stamps of the files in a tree. The list is incomplete if all stamps together would exceed [`MAX_BYTES`].
+/// The stamps of the files in a tree. A stamp is a file's size and modification time. If all stamps together would
+/// exceed [`MAX_BYTES`], the list is incomplete.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Stamps {
     /// Path, size in bytes, and modification time in milliseconds since 1970.
     files: Vec<(String, u64, u64)>,
-    /// Whether `files` contains all files of the tree. If this value is false, a file that is not in `files` may be an
-    /// old file.
+    /// Whether `files` contains all files of the tree. If this value is false, a file that is not in `files` may have
+    /// existed when the turn started.
     complete: bool,
 }
 
@@ -30,8 +31,8 @@ impl Stamps {
             let Some(Stamp { size, modified }) = entry.file else {
                 continue;
             };
-            // The entry is estimated as JSON: escapes may double the length of the path, and each number has at most 20
-            // digits.
+            // This is the estimated size of the entry as JSON: escapes may double the length of the path, and each
+            // number has at most 20 digits.
             bytes += entry.path.len() * 2 + 48;
             if bytes > MAX_BYTES {
                 stamps.complete = false;
@@ -68,7 +69,8 @@ impl Stamps {
                 _ => {}
             }
         }
-        // If the current tree was cut, a missing file may still exist, so no files are reported as removed.
+        // If the current tree is incomplete because a limit was reached, a file that is not in it may still exist, so
+        // no files are reported as removed.
         let removed = if now.cut { Vec::new() } else { before.into_keys().collect() };
         let mut text = String::new();
         for (kind, names) in [("changed", changed), ("new", new), ("removed", removed)] {

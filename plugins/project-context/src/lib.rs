@@ -12,11 +12,11 @@ use changes::Stamps;
 use std::path::PathBuf;
 use tree::Tree;
 
-/// Notes and tree together use at most the available tokens divided by this number.
-const SHARE: u32 = 4;
-/// Maximum number of tokens of notes and tree together.
+/// The notes and the tree together use at most the tokens that are available in the turn, divided by this number.
+const TOKEN_DIVISOR: u32 = 4;
+/// Maximum number of tokens of the notes and the tree together.
 const MAX_TOKENS: u32 = 8_000;
-/// Number of bytes that count as a token. Text has more bytes per token, so that the limit is never exceeded.
+/// Assumed number of bytes per token. Text usually has more bytes per token, so the limit is not exceeded.
 const BYTES_PER_TOKEN: usize = 3;
 
 /// The plugin, which is a context builder that also adds sections before steps.
@@ -62,15 +62,15 @@ impl StepContext for ProjectContext {
 
 agent_host_sdk::export_step_context!(ProjectContext);
 
-/// Returns the root of the project: the granted tree `.`, or the first granted tree. Returns None if no tree is
-/// granted.
+/// Returns the root of the project: the granted tree `.`, or the first granted tree. Returns None if the agent grants
+/// no tree.
 fn project() -> Option<PathBuf> {
     let granted = trees::granted();
     let root = granted.iter().find(|tree| *tree == ".").or(granted.first())?;
     Some(PathBuf::from(root))
 }
 
-/// Returns the maximum size of the added text, in bytes.
+/// Returns the maximum number of bytes of the notes and the tree together.
 fn byte_limit(budget: &Budget) -> usize {
-    (budget.available / SHARE).min(MAX_TOKENS) as usize * BYTES_PER_TOKEN
+    (budget.available / TOKEN_DIVISOR).min(MAX_TOKENS) as usize * BYTES_PER_TOKEN
 }

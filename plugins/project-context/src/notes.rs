@@ -1,4 +1,4 @@
-//! Reads the project's notes, and cuts them to the available size.
+//! Reads the project's notes, and truncates them to the available size.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -14,7 +14,8 @@ const SOURCES: [(&str, &str, usize); 5] = [
 ];
 /// Maximum number of entries of a directory that are searched for a file with notes.
 const MAX_ENTRIES: usize = 2_000;
-/// Minimum size of a part of a file, in bytes. Shorter parts are left out, because they are useless.
+/// If only a part of a file fits, the part must have at least this number of bytes. A shorter part is left out, because
+/// it would be useless.
 const MIN_PIECE: usize = 80;
 
 /// Returns the notes of the project in at most `limit` bytes, or `None` if there are no notes.

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-/// Maximum number of entries that are read, so that a call is short even in a large project.
+/// Maximum number of entries that are read, so that a call takes little time even in a large project.
 const MAX_ENTRIES: usize = 5_000;
 /// Maximum number of entries of one directory that are read.
 const MAX_IN_DIRECTORY: usize = 1_000;
@@ -13,7 +13,7 @@ const MAX_IN_DIRECTORY: usize = 1_000;
 const MAX_DEPTH: usize = 6;
 /// Maximum number of entries of one directory that are drawn.
 const MAX_DRAWN: usize = 40;
-/// Names of directories with files that tools create. These directories are left out.
+/// Names of directories that are left out, because they contain files that build tools and package managers create.
 const EXCLUDED: [&str; 6] = ["target", "node_modules", "dist", "build", "vendor", "__pycache__"];
 
 /// The files and directories of the project.
@@ -28,7 +28,7 @@ pub(crate) struct Tree {
 pub(crate) struct Entry {
     /// The path relative to the root, with `/`.
     pub(crate) path: String,
-    /// The number of directories above this entry, without the root.
+    /// The number of directories between the root and this entry.
     level: usize,
     /// The stamp of a file; `None` for a directory.
     pub(crate) file: Option<Stamp>,
@@ -101,7 +101,7 @@ impl Tree {
     fn draw_levels(&self, levels: usize) -> String {
         let mut drawing = String::new();
         let mut left_out = false;
-        // For each level, the numbers of drawn and of hidden entries in the current directory.
+        // For each level, the numbers of drawn and of left-out entries in the current directory of this level.
         let mut counts = vec![(0_usize, 0_usize); levels + 1];
         let mut hidden_below = None;
         for entry in &self.entries {
@@ -134,7 +134,7 @@ impl Tree {
     }
 }
 
-/// Writes the numbers of hidden entries in the directories below `level`, and resets the counts of these directories.
+/// Writes how many entries were left out in the directories below `level`, and resets the counts of these directories.
 fn finish_directories(drawing: &mut String, counts: &mut [(usize, usize)], level: usize) {
     for deeper in (level + 1..counts.len()).rev() {
         write_hidden_count(drawing, deeper, counts[deeper].1);

@@ -18,7 +18,8 @@ pub enum SearchResult<'a> {
     One(Candidate<'a>),
     /// The reply contains nothing that looks like JSON.
     None,
-    /// The reply contains several parts at the given byte offsets. The choice of one part could change the meaning.
+    /// The reply contains several parts that are probably JSON, at these byte offsets. None of them is used, because
+    /// choosing one could change the meaning of the reply.
     Several(Vec<usize>),
 }
 
@@ -43,8 +44,8 @@ fn is_json(text: &str) -> bool {
     duplicate_keys(text).is_ok()
 }
 
-/// Finds code blocks between lines of three or more backticks or tildes. A block without closing fence ends with the
-/// reply.
+/// Finds code blocks between lines of three or more backticks or tildes. A block without a closing fence extends to the
+/// end of the reply.
 fn in_fences(reply: &str) -> Option<SearchResult<'_>> {
     let mut blocks: Vec<Candidate<'_>> = Vec::new();
     let mut open: Option<(&str, bool, usize)> = None;
@@ -81,7 +82,7 @@ fn in_fences(reply: &str) -> Option<SearchResult<'_>> {
 fn fence_of(line: &str) -> Option<&str> {
     let mark = line.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
     let length = line.len() - line.trim_start_matches(mark).len();
-    // A line with more backticks after the fence is inline code.
+    // If a line starts like a fence but contains further backticks, it is inline code and not a fence.
     (length >= 3 && !line[length..].contains('`')).then(|| &line[..length])
 }
 
@@ -151,8 +152,8 @@ fn end_of_value(text: &str) -> Option<usize> {
     None
 }
 
-/// Whether the text starts like an object with keys, or like an array of strings, arrays or objects. `[1]` may be a
-/// reference.
+/// Whether the text starts like an object with keys, or like an array of strings, arrays or objects. An array of
+/// numbers is not recognised, because `[1]` may be a reference.
 fn looks_like_json(text: &str) -> bool {
     let mut letters = text.chars().filter(|letter| !letter.is_whitespace());
     match (letters.next(), letters.next()) {

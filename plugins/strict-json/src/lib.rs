@@ -31,8 +31,9 @@ impl OutputValidator for StrictJson {
 
 agent_host_sdk::export_output_validator!(StrictJson);
 
-/// Whether the agent has an output schema. The host checks the schema after the validators. In this plugin, a schema
-/// affects the messages and the form of accepted text.
+/// Whether the agent has an output schema. This plugin does not check the output schema, because the host checks it
+/// after the validators. The plugin only uses another message for rejections, and returns accepted text in another
+/// form, if there is a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schema {
     /// The agent has a schema. The host parses the text and checks it against the schema.
@@ -72,7 +73,7 @@ pub fn judge(text: &str, schema: Schema) -> Verdict {
     Verdict::AcceptAs(Output::Json(json))
 }
 
-/// Repairs a text. Returns the repaired JSON and its duplicate keys, or None if the text cannot be repaired.
+/// Tries to repair a text. Returns the repaired JSON and its duplicate keys, or None if the text cannot be repaired.
 fn repaired_json(text: &str) -> Option<(String, Vec<String>)> {
     let json = repair(text)?;
     let duplicates = duplicate_keys(&json).ok()?;

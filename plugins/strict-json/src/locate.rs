@@ -1,4 +1,4 @@
-//! Converts byte offsets to line and column, and shows the text around them.
+//! Converts byte offsets to lines and columns, and returns the text around a byte offset.
 
 /// Maximum number of characters that an excerpt shows before and after a position.
 const AROUND: usize = 20;
@@ -13,7 +13,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// Returns the position of a byte offset.
+    /// Returns the line and column of a byte offset.
     pub fn of(text: &str, offset: usize) -> Self {
         let before = &text[..floor(text, offset)];
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);

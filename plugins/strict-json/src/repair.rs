@@ -4,8 +4,8 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// Returns the repaired text, or None if the meaning of the text is ambiguous. The result may still contain other
-/// errors.
+/// Returns the repaired text, or None if the meaning of the text is ambiguous. The repaired text may still contain
+/// errors that cannot be repaired.
 pub fn repair(text: &str) -> Option<String> {
     let mut repaired = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
@@ -43,8 +43,8 @@ fn double_quoted(characters: &mut Peekable<Chars<'_>>, repaired: &mut String) ->
     Some(())
 }
 
-/// Replaces the single quotes of a string such as `'word'`. Returns None if the string is at a position where JSON does
-/// not allow a string, or if it contains quotes, escapes or line breaks.
+/// Replaces the single quotes around a string such as `'word'` by double quotes. Returns None if the string is at a
+/// position where JSON does not allow a string, or if it contains quotes, escapes or line breaks.
 fn single_quoted(characters: &mut Peekable<Chars<'_>>, repaired: &mut String) -> Option<()> {
     if !repaired.trim_end().ends_with(['{', '[', ',', ':']) {
         return None;
@@ -58,7 +58,7 @@ fn single_quoted(characters: &mut Peekable<Chars<'_>>, repaired: &mut String) ->
         }
     }
     repaired.push('"');
-    // If another character follows, the quote may be an apostrophe inside a word, as in 'it's'.
+    // If a character other than these follows, the quote may be an apostrophe inside a word, as in 'it's'.
     characters
         .clone()
         .find(|letter| !letter.is_whitespace())
@@ -70,7 +70,7 @@ fn drop_trailing_comma(repaired: &mut String) {
     let Some(before) = repaired.trim_end().strip_suffix(',') else {
         return;
     };
-    // The comma is kept in `[,]` and `{,}`, because a value is missing before the comma.
+    // In `[,]` and `{,}`, the comma is not removed, because a value is missing before it.
     if !before.trim_end().ends_with(['[', '{', ',', ':']) && !before.trim_end().is_empty() {
         let at = before.len();
         repaired.remove(at);

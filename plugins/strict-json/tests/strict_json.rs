@@ -137,7 +137,7 @@ fn rejects_duplicate_keys() {
 }
 
 #[test]
-fn judges_deep_and_long_replies_in_linear_time() {
+fn checks_deep_and_long_replies_in_linear_time() {
     rejected(&"[".repeat(200_000));
     rejected(&"{\"a\":".repeat(100_000));
     rejected(&"see [x] and {y} ".repeat(50_000));

@@ -10,8 +10,8 @@ const MAX_DIGITS: usize = 60;
 /// Maximum number of digits after the decimal point of a mean.
 pub const MEAN_DIGITS: u32 = 12;
 
-/// The number `unscaled / 10^scale`. The number has no trailing zeros after the decimal point, so that equal numbers
-/// are equal values.
+/// The number `unscaled / 10^scale`. Trailing zeros after the decimal point are removed, so that two equal numbers are
+/// always equal values of this type.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Decimal {
     unscaled: BigInt,
@@ -28,8 +28,9 @@ pub enum Precision {
 }
 
 impl Decimal {
-    /// Parses numbers such as `12`, `-0.50` and `1.5e3`. Returns None for text whose form a number would not keep, such
-    /// as `007`, `+1`, `1,000`, `.5`, `1.`, `0x1F` and `NaN`, and for text with more than 60 digits.
+    /// Parses numbers such as `12`, `-0.50` and `1.5e3`. Returns None for text that would look different after a
+    /// conversion to a number, such as `007`, `+1`, `1,000`, `.5`, `1.`, `0x1F` and `NaN`, and for text with more than
+    /// 60 digits.
     pub fn parse(text: &str) -> Option<Self> {
         let (negative, unsigned) = match text.strip_prefix('-') {
             Some(unsigned) => (true, unsigned),
@@ -82,7 +83,7 @@ impl Decimal {
         (Decimal { unscaled: quotient + step, scale }.trimmed(), Precision::Rounded)
     }
 
-    /// Whether the number has no digits after the decimal point.
+    /// Returns whether the number is an integer.
     pub fn is_integer(&self) -> bool {
         self.scale == 0
     }

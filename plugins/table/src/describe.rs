@@ -1,4 +1,4 @@
-//! Describes the columns of a table, with their types and ranges.
+//! Describes the columns of a table: their types, and the ranges of their values.
 
 use crate::output::cell_json;
 use crate::select::natural_order;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// Maximum number of distinct values of a column that are counted.
+/// The distinct values of a column are counted only up to this number.
 const MAX_DISTINCT: usize = 10_000;
 
 /// Number of example values per column.

@@ -11,7 +11,7 @@ mod tools;
 
 use agent_host_sdk::prelude::*;
 
-/// The plugin, which has five tools for tables. Each tool works on a file or on a text.
+/// The plugin, which has five tools for tables. Each tool accepts a table in a file or in a text.
 pub struct TablePlugin;
 
 impl ToolPlugin for TablePlugin {

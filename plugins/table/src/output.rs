@@ -61,8 +61,8 @@ pub fn rows(table: &Table, columns: &[usize], format: OutputFormat, limit: u32, 
     Rows { rows: json, csv, row_count: table.rows.len(), left_out, bad_rows: table.bad_rows.clone(), notes }
 }
 
-/// Converts a cell to JSON. A number stays a JSON number only if a parser that uses binary floating point reads the
-/// same number.
+/// Converts a cell to JSON. A number becomes a JSON number only if a parser that uses binary floating point would read
+/// the same number. Otherwise, it becomes a string.
 pub fn cell_json(cell: &Cell) -> Value {
     match cell {
         Cell::Empty => Value::Null,

@@ -84,8 +84,8 @@ pub enum Order {
     Descending,
 }
 
-/// Removes the rows that do not meet the conditions. Returns the number of cells that could not be compared, because a
-/// text was compared with a number.
+/// Removes the rows that do not meet the conditions. Returns how often a cell could not be compared, because one value
+/// was a text and the other a number.
 pub fn filter(table: &mut Table, conditions: &[Condition], require: Require) -> Result<u64, TableError> {
     let mut prepared = Vec::new();
     for condition in conditions {
@@ -220,8 +220,8 @@ fn decide(comparison: Comparison, order: Ordering) -> bool {
     }
 }
 
-/// Compares a cell with the value of a condition. Returns None if the types differ. If the cell is a number, a string
-/// that contains a number is compared as a number.
+/// Compares a cell with the value of a condition. Returns None if the types differ. If the cell is a number and the
+/// value is a string that contains a number, the two are compared as numbers.
 fn order_of(cell: &Cell, operand: &Operand) -> Option<Ordering> {
     match (cell, operand) {
         (Cell::Number(cell), Operand::Number(operand)) => Some(cell.cmp(operand)),

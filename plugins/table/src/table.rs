@@ -70,11 +70,11 @@ pub struct Row {
 pub struct BadRow {
     /// Line of the text, or number of the JSON object, from 1.
     pub line: u64,
-    /// The problem in words.
+    /// A description of the problem.
     pub problem: String,
 }
 
-/// A table in memory.
+/// A table that was read completely into memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     /// Names of the columns in order, without duplicates.
@@ -98,7 +98,7 @@ pub enum TableError {
         /// The problem and its position.
         problem: String,
     },
-    /// The table has more than [`MAX_ROWS`] rows or [`MAX_COLUMNS`] columns.
+    /// The table has more than [`MAX_ROWS`] rows or more than [`MAX_COLUMNS`] columns.
     #[error("the table has more than {limit} {what}; use a part of it")]
     TooLarge {
         /// The name of the limited quantity: `rows` or `columns`.

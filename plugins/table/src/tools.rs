@@ -8,7 +8,7 @@ use crate::table::{Format, Table, TableError};
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::trees::read_text;
 
-/// Maximum size of a file, in bytes.
+/// Maximum number of bytes of a file that contains a table.
 const MAX_SIZE: u64 = 16 * 1024 * 1024;
 
 /// The source of a table: exactly one of the two.

@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::io::{self, Read};
 
-/// Number of bytes that are read at once. Files are read in chunks, so that the memory does not depend on their length.
+/// Number of bytes that are read at once. Files are read in chunks, so that the required memory does not depend on the
+/// length of a file.
 const CHUNK: usize = 64 * 1024;
 
 /// The counts of a text.
@@ -48,7 +49,7 @@ pub fn count(text: &str) -> Counts {
     counter.counts
 }
 
-/// Counts a text while it is read in chunks.
+/// Reads a text in chunks and counts it.
 pub fn count_stream(mut text: impl Read) -> Result<Counts, CountError> {
     let mut counter = Counter::default();
     let mut buffer = vec![0; CHUNK];
@@ -77,7 +78,7 @@ pub fn count_stream(mut text: impl Read) -> Result<Counts, CountError> {
     }
 }
 
-/// The counts of the text that has been read, and whether it ends inside a word or a line.
+/// The counts of the part of the text that has been read, and whether this part ends inside a word or a line.
 #[derive(Default)]
 struct Counter {
     counts: Counts,

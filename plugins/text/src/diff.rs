@@ -7,10 +7,10 @@ use similar::{DiffOp, DiffTag, group_diff_ops};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Maximum number of lines of each text. Comparing longer texts could exceed the time limit of a call.
+/// Maximum number of lines of each text, because comparing longer texts could take longer than a call may run.
 pub const MAX_LINES: usize = 20_000;
 
-/// Maximum size of a returned diff, in bytes. A longer diff is cut at the end of a line.
+/// Maximum number of bytes of a returned diff. A longer diff is truncated at the end of a line.
 const MAX_DIFF: usize = 256 * 1024;
 
 /// How two texts differ.
@@ -78,8 +78,8 @@ fn lines_of(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-/// Compares lines. Equal lines are first replaced by equal numbers, so that the algorithm is compiled only for numbers
-/// and the component stays small.
+/// Compares the lines of two texts. Equal lines are first replaced by equal numbers, so that the diff algorithm is
+/// compiled only for numbers, which keeps the component small.
 fn compare(old: &[&str], new: &[&str]) -> Vec<DiffOp> {
     let mut numbers = HashMap::new();
     let mut number = |lines: &[&str]| -> Vec<usize> {

@@ -11,10 +11,10 @@ const MAX_PATTERN: usize = 1_000;
 /// The maximum memory of a compiled pattern in bytes. The limit rejects patterns such as `(a{1000}){1000}`.
 const MAX_COMPILED: usize = 1 << 20;
 
-/// The maximum total length of the shown matches in bytes.
+/// The maximum total number of bytes of the matches that are returned.
 const MAX_SHOWN: usize = 256 * 1024;
 
-/// Specifies whether `a` also matches `A`.
+/// Whether upper and lower case are treated as the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LetterCase {
     /// `a` does not match `A`.
@@ -60,8 +60,8 @@ pub enum PatternError {
     TooLong(usize),
 }
 
-/// Finds all matches and returns at most `limit` of them. The time is linear in the length of the text for every
-/// pattern.
+/// Finds all matches and returns at most `limit` of them. For every pattern, the time is linear in the length of
+/// the text.
 pub fn extract(text: &str, pattern: &str, case: LetterCase, limit: usize) -> Result<Extraction, PatternError> {
     if pattern.len() > MAX_PATTERN {
         return Err(PatternError::TooLong(pattern.len()));

@@ -1,4 +1,5 @@
-//! Decodes the character references of HTML: numbers, and the names that are common on pages.
+//! Decodes the character references of HTML: references by number, and those references by name that are common
+//! on pages.
 
 /// The supported names and their characters. Other references stay unchanged.
 const NAMES: [(&str, &str); 40] = [

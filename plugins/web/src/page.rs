@@ -28,7 +28,7 @@ pub struct Link {
 /// Elements whose content is skipped.
 const SKIPPED: [&str; 9] = ["script", "style", "noscript", "template", "svg", "iframe", "nav", "footer", "select"];
 /// Elements that start and end a paragraph.
-const BLOCKS: [&str; 22] = [
+const PARAGRAPH_ELEMENTS: [&str; 22] = [
     "p",
     "div",
     "section",
@@ -146,7 +146,7 @@ fn attribute(attributes: &str, wanted: &str) -> Option<String> {
         let (name, after) = remaining.split_at(end);
         let after = after.trim_start();
         let Some(value) = after.strip_prefix('=') else {
-            // Skip an `=` without a name, so that the loop makes progress.
+            // Skip an `=` that has no attribute name before it. Otherwise, the loop would never end.
             remaining = if name.is_empty() { after.get(1..)? } else { after };
             continue;
         };
@@ -169,7 +169,7 @@ struct Reader {
     in_title: bool,
     in_pre: bool,
     link: Option<(String, usize)>,
-    /// The text of the current line or paragraph, which is not part of the page yet.
+    /// The text of the current line or paragraph, which has not been added to the page yet.
     line: String,
 }
 
@@ -230,7 +230,7 @@ impl Reader {
                 self.base = address.unwrap_or(self.base.clone());
             }
             "a" => self.link = attribute(attributes, "href").map(|href| (href, self.line.len())),
-            _ if BLOCKS.contains(&name) => {
+            _ if PARAGRAPH_ELEMENTS.contains(&name) => {
                 self.end_paragraph();
                 self.in_pre |= name == "pre";
                 if let Some(level) = name.strip_prefix('h').and_then(|level| level.parse::<usize>().ok()) {
@@ -247,7 +247,7 @@ impl Reader {
             "title" => self.in_title = false,
             "a" => self.end_link(),
             "li" | "tr" | "dt" | "dd" => self.end_line(),
-            _ if BLOCKS.contains(&name) => {
+            _ if PARAGRAPH_ELEMENTS.contains(&name) => {
                 self.end_paragraph();
                 self.in_pre &= name != "pre";
             }

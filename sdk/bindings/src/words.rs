@@ -5,7 +5,7 @@ use crate::imports::agent_host::plugin::types::{Content, Failure, Media, Message
 use serde::de::DeserializeOwned;
 
 impl Message {
-    /// Creates a message with one text part that no model has seen yet.
+    /// Creates a message with one text part. The message is marked as not yet seen by any model.
     pub fn text(role: Role, text: impl Into<String>) -> Self {
         Self { role, parts: vec![Part::Text(text.into())], seen_count: 0 }
     }
@@ -46,12 +46,13 @@ impl Media {
 }
 
 impl Failure {
-    /// Creates the failure of a plugin that cannot process its input. The message must describe valid input.
+    /// Creates the failure of a plugin that cannot process its input. The message should explain what a valid input is.
     pub fn invalid_input(message: impl Into<String>) -> Self {
         Self::InvalidInput(message.into())
     }
 
-    /// Creates the failure of a plugin whose external service does not respond. The host may retry the call once.
+    /// Creates a failure for the case that an external service that the plugin needs does not respond. The host may
+    /// retry the call once.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::Unavailable(message.into())
     }

@@ -1,4 +1,4 @@
-//! Parses arguments from JSON text. Errors contain a JSON pointer to the invalid value.
+//! Parses arguments from JSON text. If parsing fails, the error contains a JSON pointer to the invalid value.
 
 use super::{ToolError, Violation};
 use crate::json::pointer_at;
@@ -12,9 +12,9 @@ use serde::de::DeserializeOwned;
 pub struct NoArguments {}
 
 /// Deserialises arguments. The JSON pointer of an error is computed from the position of the parser. A deserialiser
-/// that tracks the path would be compiled for each argument type, which took up to a tenth of a component. If a type
-/// rejects the value of a field after the parser has read it (`try_from`), the pointer may name the object that
-/// contains the field.
+/// that tracks the path is not used, because it would be compiled for each argument type: in tests, its code was up to
+/// a tenth of a component. If a type rejects the value of a field after the parser has read it (`try_from`), the
+/// pointer may name the object that contains the field.
 pub(super) fn parse<A: DeserializeOwned>(text: &str) -> Result<A, ToolError> {
     serde_json::from_str(text).map_err(|error| violation(text, &error))
 }
@@ -25,8 +25,8 @@ fn violation(text: &str, error: &serde_json::Error) -> ToolError {
     ToolError::InvalidArguments(vec![Violation { pointer, message: without_position(&error.to_string()) }])
 }
 
-/// Removes a position such as ` at line 1 column 20` from the message. The model does not see the lines of its
-/// arguments.
+/// Removes a position such as ` at line 1 column 20` from the message. The position is useless for the model, which
+/// does not see line numbers in its arguments.
 fn without_position(message: &str) -> String {
     match message.rsplit_once(" at line ") {
         Some((message, position)) if position.contains(" column ") => message.to_owned(),

@@ -53,60 +53,62 @@ impl Done {
         Self { content: Vec::new(), structured: None }
     }
 
-    /// Creates a result with a text for the model.
+    /// Creates a successful result with a text for the model.
     pub fn text(text: impl Into<String>) -> Self {
         Self::nothing().and_text(text)
     }
 
-    /// Creates a result with JSON for the model. If the tool has an [`output`](super::ToolBuilder::output) type, the
-    /// JSON is also the machine-readable result. This function fails only for values that JSON cannot express, such as
-    /// maps whose keys are not strings.
+    /// Creates a successful result with JSON for the model. If the tool has an [`output`](super::ToolBuilder::output)
+    /// type, the JSON is also the machine-readable result. This function fails only for values that JSON cannot
+    /// express, such as maps whose keys are not strings.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, ToolError> {
         Ok(Self { content: vec![Content::Json(to_json(value)?)], structured: None })
     }
 
-    /// Creates a machine-readable result with a text for the model.
+    /// Creates a successful result that consists of a machine-readable result and a text for the model.
     pub fn structured<T: Serialize + ?Sized>(value: &T, text: impl Into<String>) -> Result<Self, ToolError> {
         Ok(Self { content: vec![Content::Text(text.into())], structured: Some(to_json(value)?) })
     }
 
-    /// Creates a result with a new media item of at most 4 MiB. For a larger media item, use
+    /// Creates a successful result with a new media item of at most 4 MiB. For a larger media item, use
     /// [`crate::media::NewMedium`] and [`Done::stored`].
     pub fn media(bytes: Vec<u8>, mime_type: impl Into<String>, name: Option<&str>) -> Self {
         Self::nothing().and_media(bytes, mime_type, name)
     }
 
-    /// Creates a result with a media item of this session. The argument is the digest of the media item.
+    /// Creates a successful result with a media item that is already stored in this session. The argument is the digest
+    /// of the media item.
     pub fn stored(digest: impl Into<String>) -> Self {
         Self::nothing().and_stored(digest)
     }
 
-    /// Adds a text for the model.
+    /// Adds a text for the model to the result.
     pub fn and_text(mut self, text: impl Into<String>) -> Self {
         self.content.push(Content::Text(text.into()));
         self
     }
 
-    /// Adds a JSON value for the model.
+    /// Adds a JSON value for the model to the result.
     pub fn and_json(mut self, value: &Value) -> Self {
         self.content.push(Content::Json(value.to_string()));
         self
     }
 
-    /// Adds a new media item of at most 4 MiB.
+    /// Adds a new media item of at most 4 MiB to the result.
     pub fn and_media(mut self, data: Vec<u8>, mime_type: impl Into<String>, name: Option<&str>) -> Self {
         let name = name.map(str::to_owned);
         self.content.push(Content::NewMedia(NewMedia { mime_type: mime_type.into(), data, name }));
         self
     }
 
-    /// Adds a media item by its digest. The media item must belong to this session, or this call must have finished it.
+    /// Adds a stored media item to the result, by its digest. The media item must already belong to this session, or
+    /// this call must have written it with [`crate::media::NewMedium`].
     pub fn and_stored(mut self, digest: impl Into<String>) -> Self {
         self.content.push(Content::StoredMedia(digest.into()));
         self
     }
 
-    /// Returns all texts and JSON texts of the content, joined with line breaks.
+    /// Returns all texts and JSON texts of the result's content, joined with line breaks.
     pub fn texts(&self) -> String {
         let texts = self.content.iter().filter_map(|content| match content {
             Content::Text(text) | Content::Json(text) => Some(text.as_str()),
@@ -115,8 +117,8 @@ impl Done {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns the parsed machine-readable result. If the result has no machine-readable result, returns the JSON
-    /// content if it is the only content, and otherwise `None`.
+    /// Returns the parsed machine-readable result. If there is none, returns the parsed content if it is a single JSON
+    /// value, and otherwise `None`.
     pub fn value(&self) -> Option<Value> {
         let text = self.structured.as_deref().or_else(|| self.only_json())?;
         serde_json::from_str(text).ok()
@@ -189,7 +191,8 @@ impl ServiceRequest {
         self
     }
 
-    /// Sets the time limit for the answer. After this time, the call fails with `unavailable`.
+    /// Sets the time limit for the answer of the service. If there is no answer within this time, the call fails
+    /// with `unavailable`.
     pub fn within(mut self, time: Duration) -> Self {
         self.answer_within = Some(milliseconds(time));
         self
@@ -208,8 +211,8 @@ impl ToolError {
         Self::NotFound(message.into())
     }
 
-    /// Creates an error for a call that is not allowed, and that fails again if it is repeated. The message should name
-    /// the missing permission.
+    /// Creates an error for a call that is not allowed, and that would fail again if it were repeated. The message
+    /// should name the missing permission.
     pub fn denied(message: impl Into<String>) -> Self {
         Self::Denied(message.into())
     }
@@ -219,7 +222,7 @@ impl ToolError {
         Self::Unavailable(Unavailable { message: message.into(), retry_after: None })
     }
 
-    /// Creates an error for a call that may succeed after this time.
+    /// Creates an error for a call that may succeed if it is repeated after this time.
     pub fn unavailable_for(message: impl Into<String>, time: Duration) -> Self {
         Self::Unavailable(Unavailable { message: message.into(), retry_after: Some(milliseconds(time)) })
     }

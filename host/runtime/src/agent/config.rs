@@ -18,7 +18,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Default for the maximum number of tokens of a reply. The tokens are reserved in the context window.
+/// Default for the maximum number of tokens of a model's reply. This number of tokens in the context window is reserved
+/// for the reply.
 pub const DEFAULT_REPLY_TOKENS: u32 = 4_096;
 
 /// Default for the maximum number of tools that are offered to the model (L25).
@@ -33,7 +34,7 @@ pub struct PluginAllowance {
     pub limits: CallLimits,
     /// Whether the user at the terminal is asked for missing grants at the plugin's first use.
     pub asking: AskPolicy,
-    /// Grants that users have given since the host started. These grants also apply to open turns.
+    /// Grants that users have given to the plugin since the host started. These grants also apply to open turns.
     pub answered: AnsweredGrants,
 }
 
@@ -43,17 +44,17 @@ pub enum AskPolicy {
     /// The user at the terminal, if there is one, is asked at the plugin's first use.
     #[default]
     AtFirstUse,
-    /// The user is not asked, and everything that is not granted is denied.
+    /// The user is not asked. Every access that the configuration does not grant is denied.
     Never,
 }
 
-/// Grants that a user gave to a plugin at its first use.
+/// Grants that a user gave in answer to the question at a plugin's first use.
 #[derive(Clone, Debug, Default)]
 pub struct AnsweredGrants {
-    /// Grants that are valid until the host exits, even if the configuration changes.
+    /// Grants that are valid until the host process exits, even if the configuration changes.
     pub for_this_run: Grants,
-    /// Permanent grants. These grants are written to the configuration, and a grant is revoked when it is removed from
-    /// the configuration.
+    /// Permanent grants, which are also written to the configuration file. A permanent grant is revoked when it is
+    /// removed from that file.
     pub for_good: Grants,
 }
 
@@ -63,7 +64,8 @@ pub enum RuleBinding {
     /// The digest of the plugin's component, or the transport of the MCP server.
     #[default]
     Identity,
-    /// The name of the plugin. This binding is meant for plugin development, where each build has another digest.
+    /// The name of the plugin. This binding is meant for plugin development, where the digest of the component changes
+    /// with each build.
     Name,
 }
 
@@ -74,32 +76,32 @@ pub enum MemoryUse {
     /// stores how its turns ended and the results of its tools.
     #[default]
     User,
-    /// The agent recalls only memories that the same agent has stored. The user's other agents may still recall how
+    /// The agent recalls only memories that the same agent has stored. Other agents of the user may still recall how
     /// this agent's turns ended.
     Agent,
     /// The agent neither recalls nor stores memories.
     Off,
 }
 
-/// The model or program that writes the summary of messages that are removed from the prompt.
+/// Who writes the summary of messages that are removed from the prompt: a model or the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SummaryWriter {
-    /// The configured summary model writes the summary, or the answering model if no summary model is configured. If
-    /// the model fails, the host extracts the summary from the messages.
+    /// The configured summary model writes the summary. If none is configured, the model that answers the user writes
+    /// it. If the model fails, the host extracts the summary from the messages.
     #[default]
     Model,
     /// The host extracts the summary from the messages without a model.
     Extract,
 }
 
-/// Configures the delivery of outgoing events.
+/// Configuration of outgoing events: which events the host sends, and where it delivers them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutboxConfig {
     /// Directory in which each event is written to a file. If `None`, events stay in the store.
     pub directory: Option<PathBuf>,
     /// Whether the host sends an event when a turn ends, and whether it sends an event when calls need an approval
     /// (I6). An approval request that was sent as an event can be answered by an event. A change to this setting
-    /// applies to turns that begin later.
+    /// applies only to turns that begin after the change.
     pub announced: AnnouncedEvents,
 }
 
@@ -108,39 +110,40 @@ pub struct OutboxConfig {
 pub struct AgentConfig {
     /// Name of the agent. The subjects of the agent's sessions begin with this name.
     pub name: String,
-    /// The agent's configuration file, if it has one. Approvals and rules are bound to this file (row 52).
+    /// The agent's configuration file, if it has one. Approvals, and rules with a tool's exact name, are bound to this
+    /// file (row 52).
     pub file: Option<PathBuf>,
-    /// The identity that rules with a tool's exact name are bound to. Default: the component or server that offers
-    /// the tool.
+    /// The identity that rules with a tool's exact name are bound to. Default: the digest of the component, or the
+    /// transport of the MCP server, that offers the tool.
     pub rule_binding: RuleBinding,
-    /// Additional vetting of the agent's components, after the host's own vetting. Additional vetting allows a delegate
-    /// to have stricter requirements than the host. Default: none.
+    /// Vetting that the agent's components must pass in addition to the host's own vetting. With this field, a delegate
+    /// can have stricter requirements than the host. Default: none.
     pub vetting: Option<Arc<dyn ComponentVerifier>>,
     /// The user whose long-term memory the agent uses. If `None`, the agent uses no memory.
     pub user: Option<String>,
     /// The part of the user's memory that the agent uses (D4). Default: [`MemoryUse::User`].
     pub memory: MemoryUse,
-    /// Bounds of each turn.
+    /// Limits of each turn, for example the maximum number of model calls.
     pub bounds: LoopConfig,
-    /// The configured parts of the prompt.
+    /// The parts of the prompt that the configuration determines, for example the system text.
     pub prompt: PromptParts,
-    /// Maximum number of tokens of a reply. Default: 4,096.
+    /// Maximum number of tokens of a model's reply. Default: 4,096.
     pub reply_tokens: u32,
     /// The writer of summaries of messages that are removed from the prompt (L27). Default: a model.
     pub summary: SummaryWriter,
     /// How the models call tools (L20). Default: the provider's native tool calls.
     pub tool_dialect: ToolDialect,
-    /// Maximum number of tools that are offered to the model. If the agent has more tools, only the tools that match
-    /// the input best are offered (L25). Default: 15.
+    /// Maximum number of tools that are offered to the model. If the agent has more tools, only the tools that best
+    /// match the turn's input are offered (L25). Default: 15.
     pub offered_tools: u32,
     /// Whether the output includes the session's messages (L13). Default: false.
     pub include_history: bool,
     /// JSON Schema of the output (L12). If `None`, the output is plain text.
     pub output_schema: Option<Value>,
-    /// Grants and limits, by the name of the plugin. A plugin that is not listed has no grants, and the limits in
-    /// `limits` apply to its calls.
+    /// Grants and limits of plugins, by the name of the plugin. A plugin that is not listed has no grants, and the
+    /// limits in the field `limits` apply to its calls.
     pub plugins: BTreeMap<String, PluginAllowance>,
-    /// Limits of calls to plugins that are not listed in `plugins`.
+    /// Limits of each call to a plugin that is not listed in the field `plugins`.
     pub limits: CallLimits,
     /// Directories that the host's own file tools may read. Default: none.
     pub host_trees: Vec<TreeGrant>,
@@ -158,8 +161,8 @@ pub struct AgentConfig {
     pub delegates: BTreeMap<String, Delegate>,
     /// MCP servers whose tools the agent has (I5).
     pub mcp: Vec<ServerConfig>,
-    /// Rules that decide which tools may run without an approval (L17). Default: a tool needs an approval only if its
-    /// definition requires one.
+    /// Rules that decide which tools may run without an approval (L17). Default: a tool needs an approval only if the
+    /// tool's definition requires an approval.
     pub approvals: ApprovalRules,
 }
 
@@ -171,7 +174,7 @@ impl AgentConfig {
         self.plugins.contains_key(plugin) || roles.any(|name| name == plugin)
     }
 
-    /// Creates a configuration with this name and the default value of every other field.
+    /// Creates the configuration of an agent with this name. Every other field has its default value.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -204,8 +207,8 @@ impl AgentConfig {
 }
 
 impl AgentConfig {
-    /// Returns the agent's name in the store's records of approval rules and components. Agents with the same name in
-    /// different files have different record names.
+    /// Returns the name under which the store records the agent's approval rules and components. Two agents that have
+    /// the same name but different configuration files have different record names.
     pub(crate) fn record_name(&self) -> String {
         let file = self.file.as_deref().map(|file| file.to_string_lossy().into_owned());
         file.map_or_else(|| self.name.clone(), |file| format!("{} {file}", self.name))
@@ -230,7 +233,7 @@ impl PluginAllowance {
     }
 }
 
-/// A checked configuration, with the values that depend only on the configuration.
+/// A configuration that passed its checks, with the values that are computed only from the configuration.
 pub(super) struct Configured {
     pub(super) config: AgentConfig,
     pub(super) output_schema: Option<Schema>,

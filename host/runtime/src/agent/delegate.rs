@@ -14,8 +14,8 @@ const TASK: &str = "task";
 /// An agent that another agent may delegate to.
 #[derive(Clone)]
 pub struct Delegate {
-    /// The agent that does the work. The agent uses its own plugins, models, grants, limits and bounds, and nothing
-    /// that belongs to the delegating agent.
+    /// The agent that does the work. This agent uses its own plugins, models, grants, limits and bounds. It uses
+    /// nothing that belongs to the delegating agent.
     pub agent: LiveAgent,
     /// Description of the delegate for the model that calls it. The model is shown at most 2 KiB of the description.
     pub description: String,
@@ -25,8 +25,8 @@ pub struct Delegate {
 }
 
 impl Delegate {
-    /// Returns the tool definition of the delegate. The definition claims no traits, because the effects of the agent
-    /// are unknown.
+    /// Returns the tool definition of the delegate. The definition declares no traits such as read-only, because the
+    /// effects of the delegate's tools are unknown.
     pub(crate) fn definition(&self, name: &str) -> ToolDefinition {
         ToolDefinition {
             name: name.to_owned(),
@@ -43,7 +43,7 @@ impl Delegate {
         ToolSource::Agent { agent: self.agent.current().config().name.clone() }
     }
 
-    /// Converts arguments that satisfy the schema to the turn input of the agent.
+    /// Converts the arguments of a call, which satisfy the schema, to the input of the delegate's turn.
     pub(crate) fn input(&self, arguments: &Value) -> TurnInput {
         match (&self.input_schema, arguments.get(TASK).and_then(Value::as_str)) {
             (None, Some(task)) => TurnInput::Text(task.to_owned()),
@@ -104,7 +104,7 @@ mod tests {
 
     /// L16, D3: a call always has the same session, and different calls have different sessions.
     #[test]
-    fn l16_a_call_has_one_session() {
+    fn l16_a_call_always_has_the_same_session() {
         let reader = delegate("reader", None);
         let call = |id: &str| CallId(id.into());
         let subject = reader.subject("lead/1", &call("call_1_1_1"));
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(delegate("reader", Some(schema)).input(&arguments), TurnInput::Json(arguments));
     }
 
-    /// The fingerprint of a configuration depends on the complete tree of delegates (D1).
+    /// The fingerprint of a configuration changes if any delegate in its tree of delegates changes (D1).
     #[test]
     fn d1_a_delegates_fingerprint_is_part_of_the_agents_fingerprint() {
         let fingerprint = |description: &str, delegate_name: &str| {

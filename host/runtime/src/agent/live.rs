@@ -1,4 +1,5 @@
-//! An agent that can change while it is in use. The current snapshot is replaced atomically (P10, invariant 5).
+//! An agent that can change while it is in use. A change atomically replaces the current snapshot of the agent (P10,
+//! invariant 5).
 
 use super::{Agent, AgentError, AnsweredGrants};
 use agent_core::message::Digest;
@@ -10,30 +11,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
 /// A shared pointer to the current snapshot of an agent. A turn reads the snapshot once when it begins, and uses this
-/// snapshot until it ends. Clones refer to the same pointer.
+/// snapshot until it ends. All clones share one pointer: a change through one clone is visible through the others.
 #[derive(Clone)]
 pub struct LiveAgent(Arc<SharedAgent>);
 
 struct SharedAgent {
     current: watch::Sender<Arc<Agent>>,
-    /// Number of changes since this value was created.
+    /// Number of times that the agent was replaced since this value was created.
     version: AtomicU64,
-    /// Grants that plugins have lost since this process started, by the name of the plugin.
+    /// Grants that were revoked from plugins since this process started, by the name of the plugin.
     revoked: Mutex<BTreeMap<String, Grants>>,
-    /// Serialises changes, so that no change is lost. Readers do not lock this mutex.
+    /// Locked while the agent is replaced, so that two concurrent changes do not overwrite each other. Readers do not
+    /// lock this mutex.
     changing: Mutex<()>,
 }
 
 /// Plugin versions that are in use although the plugin's file contains another version, and versions that are on trial.
 #[derive(Clone, Debug, Default)]
 pub struct PluginVersions {
-    /// Digests of rolled-back versions, by plugin. The plugin's file contains the rolled-back version, but the host
-    /// uses an earlier version.
+    /// Digests of rolled-back versions, by the name of the plugin. The plugin's file contains the rolled-back version,
+    /// but the host uses an earlier version.
     pub rolled_back: BTreeMap<String, Digest>,
     /// New versions that are on trial, by the name of the plugin.
     pub trials: BTreeMap<String, VersionTrial>,
-    /// Plugin files whose version failed its canary call when the agent was built. The host uses an earlier version of
-    /// these plugins.
+    /// Plugin files that contain a version that failed its canary call when the agent was built, with the digest of
+    /// this version. The host uses an earlier version of these plugins.
     pub refused: BTreeMap<PathBuf, Digest>,
 }
 
@@ -44,7 +46,7 @@ pub struct VersionTrial {
     pub digest: Digest,
     /// Digest of the version that was in use before the trial.
     pub before: Digest,
-    /// The numbers of calls and traps of the version on trial so far.
+    /// Counters of the calls and traps of the version on trial so far.
     pub calls: Arc<Trial>,
 }
 
@@ -76,8 +78,8 @@ impl LiveAgent {
         Ok(next)
     }
 
-    /// Records the grants that plugins lose by this change. A later first-use question may ask the user to restore only
-    /// these grants (row 48).
+    /// Records the grants that this change revokes from plugins. If the user is later asked about the plugin's missing
+    /// grants, only these grants may be restored (row 48).
     fn record_revocations(&self, before: &Agent, next: &Agent) {
         let nothing = Grants::default();
         for (plugin, allowance) in &before.config().plugins {
@@ -92,14 +94,14 @@ impl LiveAgent {
     }
 
     /// Returns the grants that a plugin had before revocations in this process. For each kind of grant, the result
-    /// contains the grants before the latest revocation that affected this kind.
+    /// contains the grants that the plugin had before the latest revocation of a grant of this kind.
     pub fn revoked(&self, plugin: &str) -> Grants {
         let revoked = self.0.revoked.lock().unwrap_or_else(PoisonError::into_inner);
         revoked.get(plugin).cloned().unwrap_or_default()
     }
 
-    /// Gives a plugin the grants in a user's answer. Unlike all other changes, an answer also applies to open turns,
-    /// because the turns were paused until the user answered (P6).
+    /// Adds the grants in a user's answer to the grants of a plugin. Unlike all other changes, an answer also applies
+    /// to open turns, because the turns were paused until the user answered (P6).
     pub fn answer(&self, plugin: &str, answered: &AnsweredGrants) -> Result<Arc<Agent>, AgentError> {
         self.change(|agent| agent.with_answer(plugin, answered))
     }

@@ -31,12 +31,13 @@ pub struct Models {
     /// The model that summarises messages that are removed from the prompt (L27). Default: the model that answers
     /// the user.
     pub summary: Option<Arc<dyn Provider>>,
-    /// The models that make a plan and carry it out (L24). Default: none. Turns then run without a plan.
+    /// The models that make a plan for a turn and carry the plan out (L24). Default: none. Turns run without a plan if
+    /// this field is `None`.
     pub planning: Option<PlanningModels>,
-    /// The embedding model that selects the tools that match the input best (L25). Default: none. The words of the
-    /// input are then compared with the words of the tools.
+    /// The embedding model that selects the tools that match the input best (L25). Default: none. Without an embedding
+    /// model, the words of the input are compared with the words of the tools' names and descriptions.
     pub embedder: Option<Arc<Embedder>>,
-    /// The output of a turn if no model replies. If the agent has an output schema, the text must be JSON that
+    /// The output of a turn in which no model replies. If the agent has an output schema, the text must be JSON that
     /// satisfies the schema. Default: none.
     pub fallback_text: Option<String>,
     cooling_until: Arc<Mutex<Vec<Option<Instant>>>>,
@@ -66,14 +67,14 @@ impl Models {
         &self.chain
     }
 
-    /// Returns all models that may be asked in a turn: the models of the chain, and the planning models.
+    /// Returns all models that may be asked in a turn: the models of the fallback chain, and the planning models.
     pub fn all(&self) -> impl Iterator<Item = &Arc<dyn Provider>> {
         let planning = self.planning.iter().flat_map(|planning| [&planning.planner, &planning.executor]);
         self.chain.iter().chain(planning)
     }
 
     /// Returns the model for this role. For [`ModelRole::Agent`], or if no planning models are configured, the result
-    /// is the model at `index` in the chain.
+    /// is the model at `index` in the fallback chain.
     pub(crate) fn model_for(&self, role: ModelRole, index: u32) -> &Arc<dyn Provider> {
         match (&self.planning, role) {
             (Some(planning), ModelRole::Planner | ModelRole::Synthesizer) => &planning.planner,
@@ -82,18 +83,19 @@ impl Models {
         }
     }
 
-    /// Returns the first model of the chain.
+    /// Returns the first model of the fallback chain.
     pub fn first(&self) -> &Arc<dyn Provider> {
         &self.chain[0]
     }
 
-    /// Returns the model at this index in the chain, or the last model if the chain has become shorter since the
-    /// turn began.
+    /// Returns the model at this index in the fallback chain, or the last model if the chain has become shorter since
+    /// the turn began.
     pub(crate) fn at(&self, index: u32) -> &Arc<dyn Provider> {
         self.chain.get(index as usize).unwrap_or(&self.chain[self.chain.len() - 1])
     }
 
-    /// Starts the cooldown of the model at this index. The model is skipped until the cooldown ends.
+    /// Starts the cooldown of the model at this index of the fallback chain. The model is skipped until the
+    /// cooldown ends.
     pub(crate) fn start_cooldown(&self, index: u32) {
         if let Some(until) = self.cooling().get_mut(index as usize) {
             *until = Some(Instant::now() + self.cooldown);
@@ -113,9 +115,9 @@ impl Models {
         available.and_then(|(index, _)| u32::try_from(index).ok())
     }
 
-    /// Returns the index of the model to ask after the model at `index` has failed. The result is the next model
-    /// that is not cooling down, or the next model if all later models are cooling down. Returns `None` at the end
-    /// of the chain.
+    /// Returns the index of the model to ask after the model at `index` has failed. The result is the next model in the
+    /// chain that is not cooling down. If all later models are cooling down, the result is the model directly after
+    /// `index`. Returns `None` if the model at `index` is the last model.
     pub(crate) fn next_after(&self, index: u32) -> Option<u32> {
         let next = index + 1;
         if next as usize >= self.chain.len() {

@@ -1,5 +1,6 @@
-//! Pins the parts of an agent with which a turn begins, and builds the agent that the open turn uses after a restart.
-//! This agent has the current configuration, and at most the grants and tools with which the turn began (P10, P14).
+//! Pins the parts of an agent with which a turn begins, and builds the agent that the open turn uses after a restart of
+//! the host. The agent after the restart has the current configuration, and at most the grants and tools with which the
+//! turn began (P10, P14).
 
 use super::{Agent, AgentConfig, AgentError, PluginAllowance};
 use crate::tools::builtins::loop_break;
@@ -20,14 +21,15 @@ type Definitions = BTreeMap<String, Digest>;
 pub(crate) struct PinnedTools {
     /// Tools of services, of delegates and of the host.
     by_definition: Definitions,
-    /// Tools of MCP servers, by server. `None` if the turn was stored without the tools of MCP servers.
+    /// Tools of MCP servers, by the name of the server. `None` if the stored turn does not list the tools of
+    /// MCP servers.
     servers: Option<BTreeMap<String, Definitions>>,
 }
 
 impl PinnedTools {
-    /// Returns the pinned digest of a tool. The result is `Some(None)` if the turn began without the tool, and `None`
-    /// if the turn does not pin tools of this source. Tools of plugins are not pinned here, because their components
-    /// are pinned. The tools that end a turn are always available.
+    /// Returns the digest that the tool's definition had when the turn began. The result is `Some(None)` if the turn
+    /// began without the tool, and `None` if the turn does not pin tools of this source. Tools of plugins are not
+    /// pinned here, because the components of the plugins are pinned. The tools that end a turn are always available.
     fn of(&self, tool: &RegisteredTool) -> Option<Option<&Digest>> {
         let name = &tool.definition.name;
         match &tool.source {
@@ -52,8 +54,8 @@ fn is_pinned_by_definition(tool: &RegisteredTool) -> bool {
     is_candidate && loop_break(&tool.definition, &tool.source).is_none()
 }
 
-/// Returns the availability of a tool in a resumed turn. A tool that was changed or added after the turn began is not
-/// available until the next turn (row 19).
+/// Returns the availability of a tool in a resumed turn. If the tool was changed or added after the turn began, the
+/// tool is not available until the next turn (row 19).
 pub(crate) fn pinned_availability(tool: &RegisteredTool, pinned: &PinnedTools) -> Availability {
     let name = &tool.definition.name;
     let change = match pinned.of(tool) {
@@ -70,7 +72,7 @@ pub(crate) fn pinned_availability(tool: &RegisteredTool, pinned: &PinnedTools) -
     }
 }
 
-/// Returns the parts of the agent that a turn pins if it begins now.
+/// Returns the parts of the agent to which a turn that begins now is pinned.
 pub(crate) fn pins_of(agent: &Agent) -> PinnedAgent {
     let config = agent.config();
     let grants = config.plugins.iter().filter(|(name, _)| agent.generation().plugin(name).is_some());
@@ -98,9 +100,9 @@ pub(crate) fn pins_of(agent: &Agent) -> PinnedAgent {
     }
 }
 
-/// Returns the agent for a resumed turn that began with these plugins. The current configuration determines which
-/// plugins build the context, validate the output and prepare media, and it determines their settings. The pinned
-/// values can only narrow the grants (P14).
+/// Returns the agent for a resumed turn that began with these plugins. The current configuration, not the stored turn,
+/// determines which plugins build the context, validate the output and decide about media, and determines the settings
+/// of these plugins. The pinned grants can only narrow the current grants (P14).
 pub(crate) fn resumed_agent(
     current: &Agent,
     generation: Generation,
@@ -138,8 +140,8 @@ fn with_roles(generation: Generation, current: &Agent) -> Generation {
 }
 
 /// Returns the components of a stored turn that are unknown to this host. A component is known if the agent uses it now
-/// under the same name. If the turn has pins, a component is also known if a turn of the agent has begun with it on
-/// this host.
+/// under the same name. If the stored turn has pins, a component is also known if an earlier turn of the agent on this
+/// host began with it.
 pub(crate) async fn unknown_components(
     store: &dyn Store,
     current: &Agent,
@@ -160,7 +162,7 @@ fn grants_to_json(grants: &Grants) -> Value {
     serde_json::to_value(grants.pinned()).expect("names and paths can be serialised")
 }
 
-/// Reads pinned grants. If the JSON cannot be read, nothing is granted.
+/// Reads pinned grants from JSON. If the JSON cannot be read, the result grants nothing.
 fn grants_from_json(grants: &Value) -> PinnedGrants {
     serde_json::from_value(grants.clone()).unwrap_or_default()
 }

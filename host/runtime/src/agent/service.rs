@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Key in [`ServiceConfig::emits`] whose schema applies to all event types that have no key of their own.
+/// Key in [`ServiceConfig::emits`]. Its schema applies to every event type that is not itself a key of the map.
 pub const ANY_TYPE: &str = "*";
 
 /// The configuration of a service.
@@ -44,8 +44,8 @@ impl ServiceConfig {
         }
     }
 
-    /// Returns the tool definition of the service. The schema may still contain the reserved field, which the
-    /// registry removes.
+    /// Returns the tool definition of the service. The schema in this definition may still contain the field that is
+    /// reserved for the host, which the tool registry removes.
     pub(crate) fn definition(&self, name: &str) -> ToolDefinition {
         let mut input_schema = self.accepts.clone();
         if let Value::Object(schema) = &mut input_schema {
@@ -57,7 +57,7 @@ impl ServiceConfig {
             description: self.description.clone(),
             input_schema,
             output_schema: None,
-            // A repeated request is harmless, because the event has a deduplication id.
+            // It is harmless if the request is sent twice, because the event has a deduplication id.
             traits: Traits { idempotent: true, open_world: true, ..Traits::default() },
             priority: self.priority,
         }
@@ -67,7 +67,7 @@ impl ServiceConfig {
         ToolSource::Service { event_type: self.event_type.to_string() }
     }
 
-    /// Checks that the schemas of all answers can be used. The error names the answer's event type.
+    /// Checks that all answer schemas are valid. The error contains the event type of the invalid schema.
     pub(crate) fn check(&self) -> Result<(), (String, SchemaError)> {
         self.emits.iter().try_for_each(|(event_type, schema)| {
             Schema::compile(schema).map(|_| ()).map_err(|error| (event_type.clone(), error))

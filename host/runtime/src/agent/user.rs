@@ -16,7 +16,7 @@ pub enum UserNameError {
     /// The string has more than 128 characters.
     #[error("the user's name has {characters} characters; at most {MAX_CHARACTERS} are allowed")]
     TooLong {
-        /// Number of characters in the string.
+        /// Number of characters of the rejected string.
         characters: usize,
     },
     /// The string contains a control character, or begins or ends with white space. Such characters could make two
@@ -55,7 +55,7 @@ impl UserName {
 mod tests {
     use super::*;
 
-    /// D4: user names are short, visible and distinguishable.
+    /// D4: a user name is rejected if it is too long, contains control characters, or begins or ends with white space.
     #[test]
     fn d4_user_names_are_checked() {
         for name in ["ann", "Ann Lee", "ann@example.org", "ä", &"x".repeat(128)] {

@@ -35,8 +35,8 @@ pub(crate) fn announce_approvals(services: &SessionServices, (before, after): (&
     }
 }
 
-/// Returns the id of the approval request in the durable event with this sequence number. The sequence number is unique
-/// in the session.
+/// Returns the id of the approval request that the durable event with this sequence number contains. The sequence
+/// number is unique in the session.
 fn approval_request_id(run: &Run, number: u64) -> String {
     run.unique_id(&format!("{REQUEST_ID_PREFIX}{number}"))
 }

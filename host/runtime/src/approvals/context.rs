@@ -31,8 +31,8 @@ pub(crate) struct ApprovalContext<'a> {
 
 impl ApprovalContext<'_> {
     /// Returns the configured ruling on a tool: the stricter of the rulings in the turn's configuration and in the
-    /// current configuration. A stricter rule therefore applies immediately, and a relaxed rule applies from the next
-    /// turn on.
+    /// current configuration. If a rule becomes stricter during a turn, the new rule applies immediately. If a rule
+    /// becomes less strict, the new rule applies from the next turn on.
     pub(super) fn configured_ruling(&self, tool: &RegisteredTool) -> Ruling {
         let ruling_in = |agent: &Agent| agent.config().approvals.ruling(&tool.definition, &tool.source);
         ruling_in(&self.services.agent).strictest(ruling_in(&self.services.live.current()))
@@ -52,7 +52,7 @@ impl ApprovalContext<'_> {
             .any(|agent| agent.config().approvals.binds_arguments(tool))
     }
 
-    /// Returns the verdict for a call that a user allows, or the reason why the call cannot be allowed.
+    /// Returns the verdict for the run on a call that a user allows, or the reason why the call cannot be allowed.
     pub(crate) async fn grant_call(
         &self,
         record: &CallRecord,
@@ -131,9 +131,9 @@ impl ApprovalContext<'_> {
             && grant.arguments.as_ref().is_none_or(|digest| *digest == digest_of_arguments(arguments))
     }
 
-    /// Whether an approval of an earlier call also covers this call (row 52). In addition to the conditions of
-    /// `is_bound_to`, the tool must have the same grants as when the approval was given. If the configuration binds
-    /// approvals to arguments, the approval must also be bound to these arguments.
+    /// Whether an approval that was given for an earlier call also covers this call (row 52). In addition to the
+    /// conditions of `is_bound_to`, the tool must have the same grants as when the approval was given. If the
+    /// configuration binds approvals to arguments, the approval must also be bound to these arguments.
     pub(super) fn is_remembered_for(
         &self,
         grant: &LastingGrant,

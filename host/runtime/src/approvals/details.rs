@@ -11,7 +11,8 @@ use agent_core::run::Input;
 use agent_store::StoreError;
 use serde_json::Value;
 
-/// Adds details from the calls' records to approval requests. The details show users which calls they allow.
+/// Adds details from the calls' records to approval requests. From the details, users see what a call does before they
+/// allow it.
 pub(crate) async fn add_event_details(
     context: ApprovalContext<'_>,
     history: &mut LoadedHistory,

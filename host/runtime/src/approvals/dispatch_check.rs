@@ -13,14 +13,14 @@ use agent_core::tool::{ToolError, ToolSource};
 use agent_store::StoreError;
 use serde_json::Value;
 
-/// A dispatch that must not happen. The run receives `input` in place of the dispatch, and `denial` is recorded in the
-/// audit log (O3).
+/// A call that the host refuses to run. The run receives `input` instead of the dispatch, and `denial` is recorded in
+/// the audit log (O3).
 pub(crate) struct BlockedDispatch {
     pub(crate) input: Input,
     pub(crate) denial: Option<(Option<CallId>, Denial)>,
 }
 
-/// The result of checking one call.
+/// The result of checking whether one call may run now.
 enum CallCheck {
     MayRun,
     /// A user must approve the call again.
@@ -28,7 +28,7 @@ enum CallCheck {
     Blocked(Box<BlockedDispatch>),
 }
 
-/// Whether a user or the approval rules decide about a call before it runs.
+/// Who decides whether a call may run: a user, or the approval rules.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DecidedBy {
     User,
@@ -36,8 +36,8 @@ enum DecidedBy {
 }
 
 /// Returns the error for a call whose MCP server has changed the tool's definition since the model called it. The
-/// definition can change when another process continues the turn (P10). If a user decides about the call and the
-/// arguments are still valid, there is no error, and the user is asked again about the current definition (row 19).
+/// definition can change only if another process continues the turn (P10). The result is `None` if a user decides about
+/// the call and the arguments are still valid: the user is then asked again, about the current definition (row 19).
 fn changed_since(record: &CallRecord, tool: &RegisteredTool, decided_by: DecidedBy) -> Option<ToolError> {
     let Some(ToolSource::Mcp { server, definition: Some(called) }) = &record.source else { return None };
     if *called == tool.digest {
@@ -84,7 +84,7 @@ impl ApprovalContext<'_> {
             .then_some(BlockedDispatch { input: Input::RequestReapproval { calls: ask_again }, denial: None }))
     }
 
-    /// Checks a call whose plugin has made a service request. The tool itself has already run.
+    /// Checks a call whose plugin has made a service request. The plugin's tool has already run.
     async fn check_held_request(&self, record: &CallRecord, dispatch: &Dispatch) -> Result<CallCheck, StoreError> {
         Ok(match self.held_request_status(record, dispatch).await? {
             HeldRequestStatus::Allowed => CallCheck::MayRun,

@@ -1,5 +1,5 @@
-//! Limits the scope of approvals and of rules that have a tool's exact name (row 52). The scope of an approval consists
-//! of the agent's file, the user, the executor of the tool, and the executor's grants.
+//! Limits the scope of approvals, and of approval rules that contain a tool's exact name (row 52). The scope of an
+//! approval consists of the agent's file, the user, the executor of the tool, and the executor's grants.
 
 use super::context::ApprovalContext;
 use crate::agent::{Agent, RuleBinding};
@@ -78,7 +78,8 @@ impl ApprovalContext<'_> {
         }
     }
 
-    /// Returns the current grants of the tool's executor as JSON.
+    /// Returns, as JSON, the current grants of the plugin, the delegate or the host itself, whichever executes
+    /// the tool.
     fn grants_in_force(&self, tool: &RegisteredTool) -> Value {
         match &tool.source {
             ToolSource::Plugin { plugin, .. } => {
@@ -92,15 +93,15 @@ impl ApprovalContext<'_> {
                 Some(delegate) => delegate_grants(&delegate.agent.current()),
                 None => Value::Null,
             },
-            // The host does not control what servers and services access.
+            // MCP servers and services have no grants, because the host does not control which resources they access.
             ToolSource::Mcp { .. } | ToolSource::Service { .. } => Value::Null,
         }
     }
 }
 
-/// Returns JSON that identifies the configured executor of a tool. An approval is not valid for another executor. The
-/// JSON contains the names of environment variables and headers but not their values, because the values are secrets
-/// that may be rotated.
+/// Returns JSON that identifies which plugin, server, service or delegate executes a tool, or that the host executes
+/// it. An approval is not valid after this executor has changed. The JSON contains the names of environment variables
+/// and headers but not their values, because the values are secrets that may be rotated.
 fn executor(agent: &Agent, tool: &RegisteredTool) -> Value {
     let config = agent.config();
     match &tool.source {
@@ -136,8 +137,8 @@ fn transport_value(transport: &Transport) -> Value {
 }
 
 /// Returns JSON that identifies the program of an MCP server that runs as a child process: the path and content of the
-/// executable, and the content of the scripts that its arguments name. Rules with exact names are not bound to the
-/// program, because users expect such a rule to stay valid after an update of the server.
+/// executable, and the content of the scripts that the server's arguments name. Rules with a tool's exact name are not
+/// bound to the program, because users expect such a rule to stay valid after an update of the server.
 fn program(agent: &Agent, tool: &RegisteredTool) -> Value {
     let ToolSource::Mcp { server, .. } = &tool.source else { return Value::Null };
     let config = agent.config().mcp.iter().find(|config| config.name == *server);

@@ -1,5 +1,6 @@
-//! Service requests of plugins (P2). If a tool returns `pending`, the host treats its request as if the model had
-//! called the service: the event type must be granted, and the service's schema and approval rules apply (L17, row 51).
+//! Service requests of plugins (P2). If a plugin's tool returns `pending`, the host treats the tool's request as if the
+//! model had called the service: the event type must be granted to the plugin, and the service's schema and approval
+//! rules apply (L17, row 51).
 
 use super::context::ApprovalContext;
 use super::{ApprovalError, REASON_CHARACTERS, Verdict, digest_of_arguments};
@@ -24,25 +25,27 @@ use agent_store::StoreError;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Maximum number of schema violations that an error lists.
+/// Maximum number of schema violations in an error message.
 const MAX_LISTED_VIOLATIONS: usize = 8;
 /// Maximum size of a request's data, in bytes. The rest of the event must also fit into [`MAX_EVENT_BYTES`].
 const MAX_DATA_BYTES: usize = MAX_EVENT_BYTES - (64 << 10);
 /// Maximum number of characters that a denial quotes from a plugin's own text.
 const MAX_QUOTED_CHARACTERS: usize = 80;
 
-/// A request that a plugin may make. Contains the outgoing event, and the service whose rules apply to the event.
+/// A service request that the plugin is allowed to make: the outgoing event, and the service whose rules apply to
+/// the event.
 #[derive(Debug)]
 pub(crate) struct PermittedRequest {
     pub(crate) forwarded: ForwardedCall,
-    /// The service whose rules apply to the request. If no service of the agent has this event type, the value is
-    /// `None` and only the plugin's grant is checked.
+    /// The service whose rules apply to the request. `None` if no service of the agent has this event type: only the
+    /// plugin's grant is checked in this case.
     pub(crate) service: Option<Arc<RegisteredTool>>,
-    /// Denial for the part of the request that the host ignores. `None` if the host ignores no part.
+    /// Denial of the part of the request that the host ignores, which is the requested domain. `None` if the host
+    /// ignores nothing.
     pub(crate) denial: Option<Denial>,
 }
 
-/// A permitted request. If a user must approve the request first, it also contains the identity to
+/// A permitted request. If a user must approve the request before it is sent, `needs_approval` contains the identity to
 /// approve ([`LastingGrant::identity`]).
 #[derive(Debug)]
 pub(crate) struct JudgedRequest {
@@ -54,15 +57,15 @@ pub(crate) struct JudgedRequest {
 #[derive(Debug)]
 pub(crate) struct RefusedRequest {
     pub(crate) error: ToolError,
-    /// Denial for the audit log.
+    /// Denial that is recorded in the audit log.
     pub(crate) denial: Denial,
 }
 
-/// Whether a held request can be sent now.
+/// Whether a request that was waiting for an approval can be sent now.
 pub(super) enum HeldRequestStatus {
     /// The request may be sent.
     Allowed,
-    /// A user must approve the request first.
+    /// A user must approve the request before it can be sent.
     NeedsApproval(ReapprovalRequest),
     /// The request must not be sent.
     Forbidden(Box<RefusedRequest>),
@@ -130,8 +133,8 @@ impl ApprovalContext<'_> {
         Ok(HeldRequestStatus::NeedsApproval(ReapprovalRequest { call: record.id.clone(), digest: scope.identity }))
     }
 
-    /// Returns the outgoing event of an approved request. The request is checked again, because grants and rules may
-    /// have changed since the approval. Returns `None` if the request is no longer permitted.
+    /// Returns the outgoing event of an approved request, which is checked again because grants and rules may have
+    /// changed since the approval. Returns `None` if the request is no longer permitted.
     pub(crate) async fn forwarded_held_request(
         &self,
         record: &CallRecord,
@@ -140,7 +143,8 @@ impl ApprovalContext<'_> {
         Ok(self.check_request(record, &request).ok().map(|permitted| permitted.forwarded))
     }
 
-    /// Returns the service request of a call that waits for an approval. `None` if the call has no such request.
+    /// Returns the service request of a call, if the request waits for an approval. Returns `None` if the call has no
+    /// such request.
     pub(crate) async fn unapproved_request(
         &self,
         call: &CallId,
@@ -154,8 +158,8 @@ impl ApprovalContext<'_> {
         Ok(Some((held.clone(), request)))
     }
 
-    /// Returns the details of a held request. An approval request shows these details to the user in place of the
-    /// call's own tool and arguments.
+    /// Returns the details of a request that waits for an approval. An approval request shows these details to the user
+    /// instead of the call's own tool and arguments.
     pub(super) async fn held_request_details(
         &self,
         item: &ApprovalItem,
@@ -172,8 +176,9 @@ impl ApprovalContext<'_> {
         }))
     }
 
-    /// Converts a user's verdict on a held request to the verdict for the run. An approval is bound to the service and
-    /// to the request's data. The data cannot be changed, because the plugin's tool has already run.
+    /// Converts a user's verdict on a request that waits for an approval to the verdict that the run receives. An
+    /// approval is bound to the service and to the request's data. The data cannot be changed, because the plugin's
+    /// tool has already run.
     pub(crate) async fn decide_held_request(
         &self,
         (held, request): (UnapprovedRequest, ServiceRequest),
@@ -207,8 +212,9 @@ impl ApprovalContext<'_> {
         Ok(Ok(ApprovalVerdict::Granted { edited: None, grant }))
     }
 
-    /// Checks all conditions of a request other than the user's approval. The conditions are the plugin's current
-    /// grant, the keys that are reserved for the host, and the service's schema and rules.
+    /// Checks all conditions of a request except the user's approval: the plugin must have a current grant, the
+    /// data must not contain keys that are reserved for the host, and the service's schema and rules must permit
+    /// the request.
     fn check_request(
         &self,
         record: &CallRecord,
@@ -278,13 +284,16 @@ impl ApprovalContext<'_> {
                 )),
             },
             [(name, service)] => Ok(Some((name.as_str(), service))),
-            _ => Err("several services of the agent have its event type: the tool must name the domain of exactly one"
-                .to_owned()),
+            _ => Err(
+                "several of the agent's services handle the event type of this tool: the tool must name the domain \
+                      of exactly one of them"
+                    .to_owned(),
+            ),
         }
     }
 
-    /// Returns the denial for a domain that the plugin requests but the host does not set. The event is sent without
-    /// the requested domain.
+    /// Returns the denial that is recorded if a plugin requests a domain that the host does not set. The event is sent
+    /// without the requested domain.
     fn domain_denied(&self, record: &CallRecord, request: &ServiceRequest, host: Option<&str>) -> Option<Denial> {
         let domain = request.domain.as_deref().filter(|domain| host != Some(domain))?;
         let domain: String = domain.chars().take(MAX_QUOTED_CHARACTERS).flat_map(char::escape_debug).collect();

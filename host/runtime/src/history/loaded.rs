@@ -1,5 +1,5 @@
-//! The messages and calls that a session keeps in memory. A step reads only the missing messages and calls from
-//! the store.
+//! The messages and calls that a session keeps in memory. A step reads only those messages and calls from the store
+//! that are not in memory yet.
 
 use agent_core::change::{Body, CallChange, CallRecord, CallResult, Change};
 use agent_core::message::{CallId, Message, MessageId, Part, StoredMessage, ToolResult};
@@ -66,7 +66,7 @@ impl LoadedHistory {
         }
     }
 
-    /// Returns messages by id. Messages that are not in memory are read from the store.
+    /// Returns the messages with these ids. Messages that are not in memory are read from the store.
     pub(crate) async fn load(&mut self, ids: &[MessageId]) -> Result<Vec<Arc<StoredMessage>>, StoreError> {
         let missing: Vec<MessageId> = ids.iter().filter(|id| !self.messages.contains_key(id)).copied().collect();
         for page in missing.chunks(MAX_PAGE) {
@@ -92,7 +92,7 @@ impl LoadedHistory {
         Ok(shown.map(|(message, entry)| shown_message(message, run.seen_count(entry), limit)).collect())
     }
 
-    /// Returns calls by id, in their state after the change.
+    /// Returns the calls with these ids, in their state after the change.
     pub(crate) async fn calls_after(&mut self, ids: &[CallId], change: &Change) -> Result<Vec<CallRecord>, StoreError> {
         let requested = change.calls.iter().filter_map(|call| match call {
             CallChange::Requested(record) => Some((record.id.clone(), record.clone())),
@@ -115,7 +115,7 @@ impl LoadedHistory {
         Ok(ids.iter().filter_map(|id| calls.remove(id)).collect())
     }
 
-    /// Returns calls by id. Calls that are not stored are left out.
+    /// Returns the calls with these ids. Calls that are not stored are left out.
     pub(crate) async fn load_calls(&mut self, ids: &[CallId]) -> Result<Vec<CallRecord>, StoreError> {
         let missing: Vec<CallId> = ids.iter().filter(|id| !self.calls.contains_key(id)).cloned().collect();
         for page in missing.chunks(MAX_PAGE) {

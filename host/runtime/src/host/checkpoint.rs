@@ -8,17 +8,18 @@ use std::sync::Arc;
 /// or `after-call:text.count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checkpoint<'a> {
-    /// A new state has been computed but not stored yet. Contains the name of the input.
+    /// A new state of the session has been computed but not stored yet. Contains the name of the input that led to
+    /// this state.
     BeforeCommit(&'a str),
-    /// The new state is stored. Contains the name of the input.
+    /// The new state of the session is stored. Contains the name of the input that led to this state.
     AfterCommit(&'a str),
     /// A request is about to be sent to a model.
     BeforeModel,
     /// The model has replied, and no part of the reply is stored yet.
     AfterModel,
-    /// The intent of a call is stored, and the call is about to run. Contains the name of the tool.
+    /// The store has recorded that a tool call will run, and the call is about to run. Contains the name of the tool.
     BeforeCall(&'a str),
-    /// A call has run, and no part of its result is stored yet. Contains the name of the tool.
+    /// A tool call has run, and no part of its result is stored yet. Contains the name of the tool.
     AfterCall(&'a str),
     /// An outbox item is delivered, but is not marked as delivered yet. Contains the id of the item.
     Delivered(&'a str),

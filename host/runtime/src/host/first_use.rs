@@ -1,5 +1,5 @@
 //! The question to the user at the terminal about missing grants at a plugin's first use. The question is asked before
-//! the intent of the call is committed (P6).
+//! the store records that the call is about to run (P6).
 
 use crate::agent::LiveAgent;
 use agent_plugins::{CallEffect, Grants, LoadedPlugin, PluginIdentity, ProtectedPath, UnmetNeed, needed};
@@ -7,14 +7,14 @@ use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
-/// Sender for first-use questions. The receiver answers the questions one after another.
+/// Sender for questions about a plugin's first use. The receiving task answers the questions one after another.
 pub type FirstUses = mpsc::Sender<FirstUse>;
 
-/// A question about the first use of a plugin that lacks grants. The agent's configuration neither gives nor refuses
-/// these grants. The receiver answers by changing the [agent](FirstUse::agent). The turn continues when this value
-/// is dropped.
+/// A question about the first use of a plugin that lacks grants. The agent's configuration does not give the missing
+/// grants, but allows the question. The receiver answers the question by adding grants to the [agent](FirstUse::agent).
+/// The turn continues when this value is dropped.
 pub struct FirstUse {
-    /// The agent that uses the plugin. [`LiveAgent::answer`] adds grants to this agent. The grants also apply to
+    /// The agent that uses the plugin. [`LiveAgent::answer`] adds grants to this agent. These grants also apply to
     /// open turns.
     pub agent: LiveAgent,
     /// Subject of the session.
@@ -25,7 +25,7 @@ pub struct FirstUse {
     pub tool: Option<String>,
     /// The resources that the call needs and that no grant covers.
     pub lacking: Vec<UnmetNeed>,
-    /// Protected paths, which cannot be granted.
+    /// Paths that the host protects, so that they cannot be granted to any plugin.
     pub protected: Vec<ProtectedPath>,
     /// Arguments of the call, or null if the plugin builds the context.
     pub arguments: Value,
@@ -41,14 +41,14 @@ impl FirstUse {
         !self.answered.is_closed()
     }
 
-    /// Returns the grants that the plugin had before revocations in this process. For the revoked kinds
-    /// of grants, the question may not ask for more than these grants (row 48).
+    /// Returns the grants that the plugin had before some of them were revoked in this process. If grants of a kind
+    /// were revoked, the question may not ask for more grants of this kind than the plugin had (row 48).
     pub fn revoked(&self) -> Grants {
         self.agent.revoked(&self.plugin.name)
     }
 
-    /// Returns the needs in `lacking` that are still not granted. An answer for another call of the plugin may have
-    /// granted some of these needs.
+    /// Returns those needs in `lacking` that are still not granted. The user may have granted some of them in the
+    /// meantime, in answer to a question about another call of the plugin.
     pub fn still_lacking(&self) -> Vec<UnmetNeed> {
         let agent = self.agent.current();
         let nothing = Grants::default();

@@ -1,5 +1,5 @@
-//! Lets plugins ask the agent's model. Each plugin has a token budget per turn, and the usage counts towards the turn
-//! (P5, L5).
+//! Lets plugins ask the agent's model. Each plugin has its own token budget per turn. The tokens that a plugin uses are
+//! also a part of the token usage of the turn (P5, L5).
 
 use crate::agent::Models;
 use crate::records::{ModelQuestionRecord, PluginModelRecord, PluginModelReply};
@@ -18,13 +18,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::mpsc;
 
-/// The questions of plugins in the open turn: their token usage, and the finished questions that are not committed yet.
+/// The questions that plugins have asked the model in the open turn: the number of tokens that they used, and the
+/// finished questions that are not committed yet.
 #[derive(Default)]
 pub(crate) struct ModelLedger(Mutex<LedgerState>);
 
 #[derive(Default)]
 struct LedgerState {
-    /// Number of questions in the session so far.
+    /// Number of questions that plugins have asked the model in the session so far.
     asks: u64,
     /// Number of tokens that each plugin has used or reserved in this turn. Tokens are reserved while a question is
     /// being answered.
@@ -32,7 +33,7 @@ struct LedgerState {
     finished: VecDeque<FinishedQuestion>,
 }
 
-/// A finished question. The question must be committed before any data that depends on its answer.
+/// A question of a plugin that is finished. It must be committed before any data that depends on its answer.
 pub(crate) struct FinishedQuestion {
     pub(crate) input: Input,
     pub(crate) record: PluginModelRecord,
@@ -40,7 +41,7 @@ pub(crate) struct FinishedQuestion {
 }
 
 impl ModelLedger {
-    /// Initialises the ledger from the stored state of the open turn.
+    /// Sets the number of questions and the used tokens to the values in the stored state of the open turn.
     pub(crate) fn begin(&self, run: &Run) {
         let uses = run.turn.iter().flat_map(|turn| &turn.plugin_model_use);
         let tokens = uses.map(|(plugin, used)| (plugin.clone(), used.usage.total())).collect();
@@ -93,19 +94,19 @@ impl ModelLedger {
 struct ReservedTokens {
     ledger: Arc<ModelLedger>,
     asker: ModelCaller,
-    /// Number of the question in the session, from 0.
+    /// Number of the question among all questions of the session, from 0.
     number: u64,
     prompt: u64,
     answer: u64,
     record: PluginModelRecord,
     texts: Vec<String>,
-    /// Number of tokens to charge to the budget, and the usage that the provider reported. `None` until the question
-    /// is finished.
+    /// Number of tokens to subtract from the plugin's budget, and the usage that the provider reported. `None` until
+    /// the question is finished.
     outcome: Option<(u64, Usage)>,
 }
 
 impl ReservedTokens {
-    /// Charges `tokens` to the budget instead of the reserved tokens, and returns the remaining budget.
+    /// Subtracts `tokens` from the plugin's budget instead of the reserved tokens, and returns the remaining budget.
     fn finish(mut self, tokens: u64, usage: Usage) -> u64 {
         self.outcome = Some((tokens, usage));
         let ledger = Arc::clone(&self.ledger);
@@ -168,7 +169,7 @@ impl ModelPort for AgentModel {
 }
 
 impl AgentModel {
-    /// Asks the models in order until one of them answers. Each model has its own retries (M3).
+    /// Asks the models of the fallback chain in order until one of them answers. Each model has its own retries (M3).
     async fn ask_in_order(
         &self,
         question: &ModelPortRequest,
@@ -183,11 +184,11 @@ impl AgentModel {
                 Err(Problem::Model(error)) => {
                     let (session, plugin) = (&self.session, &reserved.asker.plugin);
                     tracing::warn!(%session, %plugin, %error, "the model did not answer a plugin's question");
-                    // The plugin does not receive the error itself, because it may contain addresses and messages of
-                    // the provider.
+                    // The plugin does not receive the provider's error, because the error may contain addresses and
+                    // messages of the provider.
                     if error.retryable() {
                         self.models.start_cooldown(index);
-                        ModelRefusal::Unavailable("the model is busy or unreachable".to_owned())
+                        ModelRefusal::Unavailable("the model is busy or cannot be reached".to_owned())
                     } else {
                         ModelRefusal::Failed(
                             "the model did not answer the question; the reason is in the host's log".to_owned(),
@@ -219,7 +220,7 @@ impl AgentModel {
         loop {
             let (session, call) = (self.session.as_str(), reserved.number);
             let context = ReplyContext { session, purpose: Purpose::Plugin, call, attempt, media: &NoMedia };
-            // The deltas are not used, because the plugin receives the complete answer at once.
+            // The pieces of the streamed answer are not used, because the plugin receives the complete answer at once.
             let (deltas, _) = mpsc::channel(1);
             let error = match model.reply(&request, context, &deltas).await {
                 Ok(reply) if reply.reply.calls.is_empty() => return Ok(reply),
@@ -287,7 +288,8 @@ fn texts_of(question: &ModelPortRequest) -> Vec<String> {
     question.system.iter().cloned().chain(messages).collect()
 }
 
-/// Creates the record of a question. The record contains digests of the texts, like all records of prompts (D1).
+/// Creates the step record of a question. Like all records of prompts, the record contains digests instead of
+/// texts (D1).
 pub(crate) fn question_record(question: &ModelPortRequest) -> ModelQuestionRecord {
     let digest = |text: &str| digest_of(text.as_bytes()).to_string();
     let message = |message: &Message| (message.role.as_str().to_owned(), digest(&message.plain_text()));
@@ -342,7 +344,7 @@ mod tests {
         assert_eq!(inputs, [used("b", Usage::default()), used("a", usage), used("a", Usage::default())]);
     }
 
-    /// P5: the budget is for the complete turn, even if another process continues the turn.
+    /// P5: the budget applies to the complete turn, even if another process continues the turn.
     #[test]
     fn p5_the_question_count_continues_from_the_stored_state() {
         let mut run = Run::new("a/1", "a");

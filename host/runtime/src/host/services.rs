@@ -43,9 +43,10 @@ pub struct Host {
 pub(crate) struct SessionServices {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) sandbox: Sandbox,
-    /// The agent of the open turn. This agent stays the same until the turn ends.
+    /// The agent of the open turn. It is not replaced until the turn ends.
     pub(crate) agent: Arc<Agent>,
-    /// The current agent, which the next turn will use. The open turn cannot have more grants than this agent.
+    /// The current agent, which the next turn will use. A grant that this agent does not have is not available in the
+    /// open turn either.
     pub(crate) live: LiveAgent,
     pub(crate) media: Arc<dyn MediaPort>,
     /// The ports for plugins.
@@ -54,7 +55,7 @@ pub(crate) struct SessionServices {
     pub(crate) ledger: Arc<ModelLedger>,
     pub(crate) downscaler: Downscaler,
     pub(crate) subject: String,
-    /// Suffix of the ids of the session's calls.
+    /// Suffix that the ids of all calls of the session have.
     pub(crate) id_ending: String,
     /// Subject of the session that delegated the work to this session (L16). `None` if the work was not delegated.
     pub(crate) delegated_by: Option<String>,
@@ -96,7 +97,7 @@ impl SessionServices {
         }
     }
 
-    /// Returns these services for another agent.
+    /// Returns a copy of these services that uses another agent.
     pub(crate) fn with_agent(&self, agent: Arc<Agent>) -> Self {
         let model = Some(model_port(&agent, &self.ledger, &self.subject));
         let ports = Ports { model, ..self.ports.clone() };
@@ -116,8 +117,8 @@ impl SessionServices {
         }
     }
 
-    /// Returns the filter for the memories that the session may recall, or `None` if it may recall no memories. Tool
-    /// results are recalled only by the agent that called the tools, because the results depend on its grants. A
+    /// Returns the filter for the memories that the session may recall, or `None` if it may recall no memories. A tool
+    /// result is recalled only by the agent that called the tool, because the result depends on the agent's grants. A
     /// delegated session recalls no memories, because the task contains everything that the session needs (L16).
     /// Memories of the session itself are excluded, because the history already contains their content.
     pub(crate) fn recall_filter(&self) -> Option<MemoryFilter> {
@@ -131,8 +132,8 @@ impl SessionServices {
         Some(MemoryFilter { user, scope, excluded_session: Some(self.subject.clone()) })
     }
 
-    /// Returns the call ids that `id` may refer to: `id` itself, and `id` with the session's suffix in case the suffix
-    /// was omitted.
+    /// Returns the call ids that a user or service may mean by `id`: `id` itself, and `id` with the session's suffix in
+    /// case the suffix was omitted.
     pub(crate) fn call_ids(&self, id: &str) -> Vec<CallId> {
         vec![CallId(id.to_owned()), CallId(format!("{id}_{}", self.id_ending))]
     }
@@ -150,8 +151,8 @@ impl SessionServices {
         }
     }
 
-    /// Returns a plugin of the turn with its current grants (P6, P10). The current grants are the grants that the turn
-    /// began with and the grants that users have given since then, without the grants that have been revoked.
+    /// Returns a plugin of the turn with its current grants (P6, P10). The current grants are those with which the turn
+    /// began, plus those that users have given since then, minus those that have been revoked.
     pub(crate) fn current_setup<'s>(&self, pinned: &'s PluginSetup) -> Cow<'s, PluginSetup> {
         let current = self.live.current();
         let name = pinned.plugin().name();
@@ -170,8 +171,8 @@ impl SessionServices {
         }
     }
 
-    /// Returns the directories that the host's own file tools may read. The result contains the directories that were
-    /// granted when the turn began, without directories whose grant has been revoked.
+    /// Returns the directories that the host's own file tools may read. These are the directories that were granted
+    /// when the turn began, except those whose grant has been revoked since then.
     pub(crate) fn current_host_trees(&self) -> Vec<TreeGrant> {
         intersect_trees(&self.agent.config().host_trees, &self.live.current().config().host_trees)
     }

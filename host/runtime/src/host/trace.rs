@@ -6,17 +6,20 @@ use uuid::Uuid;
 /// Maximum size of a trace state in bytes, according to the W3C recommendation.
 const MAX_TRACE_STATE_BYTES: usize = 512;
 
-/// Creates a new trace. The trace is marked as sampled, because the host does not select traces for sampling.
+/// Creates a new trace. The trace is marked as sampled, because the host samples every trace.
 pub(crate) fn root() -> TraceContext {
-    TraceContext { traceparent: format!("00-{}-{}-01", Uuid::new_v4().simple(), span()), tracestate: None }
+    TraceContext { traceparent: format!("00-{}-{}-01", Uuid::new_v4().simple(), new_span_id()), tracestate: None }
 }
 
-/// Creates a new span in the trace of `parent`.
+/// Creates a new span that belongs to the same trace as `parent`.
 pub(crate) fn child(parent: &TraceContext) -> TraceContext {
     let mut fields = parent.traceparent.split('-');
     let (version, trace) = (fields.next().unwrap_or("00"), fields.next().unwrap_or_default());
     let flags = fields.next_back().unwrap_or("01");
-    TraceContext { traceparent: format!("{version}-{trace}-{}-{flags}", span()), tracestate: parent.tracestate.clone() }
+    TraceContext {
+        traceparent: format!("{version}-{trace}-{}-{flags}", new_span_id()),
+        tracestate: parent.tracestate.clone(),
+    }
 }
 
 /// Returns whether a trace context is valid according to the W3C recommendation. `traceparent` must have the form
@@ -40,7 +43,7 @@ pub(crate) fn is_trace(trace: &TraceContext) -> bool {
         })
 }
 
-fn span() -> String {
+fn new_span_id() -> String {
     let id = Uuid::new_v4().simple().to_string();
     id[..16].to_owned()
 }

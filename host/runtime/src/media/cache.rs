@@ -1,5 +1,5 @@
-//! A cache of recently scaled pictures, so that a picture is not scaled again in every step. The size of the cache
-//! is limited.
+//! A cache of recently scaled pictures, so that a picture is not scaled again in every step. The total size of the
+//! cached pictures is limited.
 
 use agent_core::message::{Digest, Dimensions};
 use agent_models::MediaBytes;
@@ -19,7 +19,7 @@ pub(super) fn key(digest: &Digest, to: Dimensions) -> Key {
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     entries: HashMap<Key, Entry>,
-    /// Maps the value of `uses` at the latest use of an entry to the key of the entry.
+    /// Maps the number of an entry's latest use, which is the value that `uses` had then, to the key of the entry.
     by_use: BTreeMap<u64, Key>,
     /// Number of uses of the cache so far.
     uses: u64,
@@ -29,19 +29,19 @@ pub(super) struct Cache {
 
 #[derive(Debug)]
 struct Entry {
-    /// The scaled picture. `None` if the original was small enough.
+    /// The scaled picture, or `None` if the original was small enough.
     picture: Option<MediaBytes>,
     /// Value of [`Cache::uses`] at the latest use of this entry.
     last_use: u64,
 }
 
-/// Number of bytes that are counted for each entry in addition to its picture. The additional bytes limit the number of
-/// entries that have no picture.
+/// Number of bytes that are counted for each entry in addition to the size of its picture. Because of these bytes, the
+/// number of entries that have no picture is limited too.
 const ENTRY_BYTES: usize = 256;
 
 impl Cache {
-    /// Returns the cached result for a picture: its scaled version, or `Some(None)` if the original was small enough.
-    /// `None` if there is no cached result.
+    /// Returns the cached result of scaling a picture, or `None` if no result is cached. The result is the scaled
+    /// picture, or `Some(None)` if the original was small enough.
     pub(super) fn get(&mut self, key: &Key) -> Option<Option<MediaBytes>> {
         let entry = self.entries.get_mut(key)?;
         self.uses += 1;
@@ -51,7 +51,8 @@ impl Cache {
         Some(entry.picture.clone())
     }
 
-    /// Adds a result. If the cache becomes too large, the least recently used entries are removed.
+    /// Adds the result of scaling a picture to the cache. If the cache becomes too large, the least recently used
+    /// entries are removed.
     pub(super) fn put(&mut self, key: Key, picture: Option<MediaBytes>) {
         self.remove(&key);
         self.bytes += size_of(picture.as_ref());

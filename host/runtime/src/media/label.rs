@@ -1,5 +1,5 @@
-//! Adds labels to the media in a prompt. A label is a line of text before a media item, which lets the model refer to
-//! the item in a tool call.
+//! Adds labels to the media in a prompt. A label is a line of text before a media item. With the name in the label, the
+//! model can refer to the item in a tool call.
 
 use agent_core::message::{Content, Media, Message, Part};
 use agent_core::visible::visible_name;
@@ -7,8 +7,8 @@ use agent_core::visible::visible_name;
 /// Maximum number of characters of a media item's name in a label.
 const MAX_NAME_CHARACTERS: usize = 60;
 
-/// Puts a label before each media item that is not masked. Labels must be added only to the outgoing copy of the
-/// messages and only after masking, because masks refer to the parts of stored messages by index.
+/// Puts a label before each media item that is not masked. Add labels only after masking, and only to the copy of the
+/// messages that is sent, because masks refer to the parts of stored messages by index.
 pub(crate) fn with_labels(messages: &mut [Message]) {
     for message in messages {
         if message.parts.iter().any(|part| matches!(part, Part::Media(_))) {
@@ -48,7 +48,7 @@ fn label(media: &Media) -> String {
     format!("[{}; {}]", about(media), media.digest)
 }
 
-/// Returns a text with the name, type and size of a media item.
+/// Returns a text that contains the name, type and size of a media item.
 pub(crate) fn about(media: &Media) -> String {
     let name = visible_name(media.name.as_deref().unwrap_or("unnamed"), MAX_NAME_CHARACTERS);
     let size = match media.dimensions {

@@ -9,8 +9,8 @@ use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
 use std::io::Cursor;
 
-/// Maximum memory that one picture may use while it is decoded, in bytes. The limit is necessary because a tiny file
-/// can declare enormous dimensions.
+/// Maximum number of bytes of memory that one picture may use while it is decoded. The limit is necessary because a
+/// small file can declare very large dimensions.
 pub(super) const MAX_DECODING_BYTES: u64 = 256 << 20;
 /// JPEG quality, from 1 to 100.
 const JPEG_QUALITY: u8 = 88;
@@ -18,7 +18,7 @@ const JPEG_QUALITY: u8 = 88;
 /// The reason why a picture can never be scaled down. The reason depends only on the picture's bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unscalable {
-    /// The format is not supported.
+    /// The format of the picture is not supported.
     #[error("only PNG, JPEG, GIF and WebP pictures can be made smaller")]
     Format,
     /// According to the header, decoding would use more than [`MAX_DECODING_BYTES`] of memory.
@@ -27,9 +27,9 @@ pub(crate) enum Unscalable {
         MAX_DECODING_BYTES >> 20
     )]
     TooLarge {
-        /// Width in pixels.
+        /// Width that the picture's header declares, in pixels.
         width: u32,
-        /// Height in pixels.
+        /// Height that the picture's header declares, in pixels.
         height: u32,
     },
     /// The picture is damaged, or uses an unsupported feature of its format.
@@ -40,14 +40,15 @@ pub(crate) enum Unscalable {
 /// The result of scaling a picture.
 #[derive(Debug, PartialEq)]
 pub(super) enum Reduced {
-    /// The picture is small enough already.
+    /// The picture is small enough, so it is sent unchanged.
     Fits,
-    /// The scaled picture, which is sent in place of the original.
+    /// The scaled picture, which is sent instead of the original.
     Scaled(MediaBytes),
 }
 
-/// Scales a picture to at most this size. The proportions are kept, and the EXIF orientation is applied. Only the first
-/// frame of an animation is kept. The result is a PNG if it has transparent pixels, and otherwise a JPEG.
+/// Scales a picture down to at most this width and height. The proportions are kept, and the EXIF orientation is
+/// applied. Only the first frame of an animation is kept. The scaled picture is a PNG if it has transparent pixels, and
+/// otherwise a JPEG.
 pub(super) fn reduced(bytes: &[u8], to: Dimensions) -> Result<Reduced, Unscalable> {
     let format = image::guess_format(bytes).map_err(|_| Unscalable::Format)?;
     if !matches!(format, ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::Gif | ImageFormat::WebP) {
@@ -88,8 +89,8 @@ fn unreadable(error: image::ImageError) -> Unscalable {
     Unscalable::Unreadable(error.to_string())
 }
 
-/// Estimates the memory per pixel that decoding uses, in bytes. The estimate is the sum of the `decoded` bytes per
-/// pixel and the additional memory for the decoder or for the conversion to 8 bits per channel.
+/// Estimates the memory per pixel that decoding uses, in bytes. The estimate is the sum of two values: `decoded`, the
+/// size of a decoded pixel, and the additional memory for the decoder or for the conversion to 8 bits per channel.
 fn working_bytes(format: ImageFormat, decoded: u64, bytes: &[u8]) -> u64 {
     match format {
         // The decoder keeps all coefficients in memory before it produces the first pixel.
@@ -108,7 +109,7 @@ fn is_progressive(bytes: &[u8]) -> bool {
     let mut offset = 2;
     while let Some([0xff, marker, high, low]) = bytes.get(offset..offset + 4) {
         match marker {
-            // A fill byte before the next marker.
+            // This byte is a fill byte before the next marker.
             0xff => offset += 1,
             0xc0 | 0xc1 | 0xda => return false,
             0xc2 => return true,
@@ -128,7 +129,7 @@ fn with_eight_bits(picture: DynamicImage) -> DynamicImage {
     }
 }
 
-/// Returns the largest size with these proportions that fits into `to`. Each side has at least one pixel.
+/// Returns the largest size that has these proportions and fits into `to`. Width and height are at least one pixel.
 fn fitted((width, height): (u32, u32), to: Dimensions) -> (u32, u32) {
     let factor = (f64::from(to.width) / f64::from(width)).min(f64::from(to.height) / f64::from(height));
     let side = |pixels: u32, max: u32| ((f64::from(pixels) * factor).round() as u32).clamp(1, max);
@@ -151,8 +152,8 @@ fn encoded(picture: DynamicImage) -> Result<MediaBytes, image::ImageError> {
     Ok(MediaBytes { mime_type: mime_type.to_owned(), bytes: bytes.into() })
 }
 
-/// Whether any pixel is transparent. A check for an alpha channel is not sufficient, because many screenshots have an
-/// alpha channel but no transparent pixels.
+/// Whether any pixel of the picture is transparent. A check for an alpha channel is not sufficient, because many
+/// screenshots have an alpha channel but no transparent pixels.
 fn is_transparent(picture: &DynamicImage) -> bool {
     let color = picture.color();
     let channels = usize::from(color.channel_count());
@@ -174,7 +175,7 @@ mod tests {
         bytes.into_inner()
     }
 
-    fn made(bytes: &[u8], to: Dimensions) -> (String, DynamicImage) {
+    fn scaled_format_and_picture(bytes: &[u8], to: Dimensions) -> (String, DynamicImage) {
         match reduced(bytes, to) {
             Ok(Reduced::Scaled(media)) => {
                 (media.mime_type.clone(), image::load_from_memory(&media.bytes).expect("a picture"))
@@ -183,7 +184,8 @@ mod tests {
         }
     }
 
-    /// P4: every format is scaled in proportion. The result is a PNG only if it is transparent.
+    /// P4: pictures of every format keep their proportions when they are scaled. The scaled picture is a PNG only if it
+    /// has transparent pixels.
     #[test]
     fn p4_pictures_are_scaled_down_in_proportion() {
         let opaque = || RgbaImage::from_pixel(400, 100, Rgba([200, 100, 0, 255]));
@@ -199,7 +201,7 @@ mod tests {
             ("WebP", written(photo(), ImageFormat::WebP), "image/jpeg"),
             ("transparent WebP", written(veil(), ImageFormat::WebP), "image/png"),
         ] {
-            let (mime_type, small) = made(&bytes, size(100, 100));
+            let (mime_type, small) = scaled_format_and_picture(&bytes, size(100, 100));
             assert_eq!((mime_type.as_str(), small.width(), small.height()), (expected, 100, 25), "{name}");
             if name != "16 bits" {
                 let Rgba([red, green, blue, _]) = *small.to_rgba8().get_pixel(50, 12);
@@ -213,13 +215,13 @@ mod tests {
         let bytes = written(RgbImage::new(40, 30), ImageFormat::Png);
         assert_eq!(reduced(&bytes, size(40, 30)), Ok(Reduced::Fits));
         assert_eq!(reduced(&bytes, size(4_000, 3_000)), Ok(Reduced::Fits));
-        let (_, small) = made(&bytes, size(4_000, 15));
+        let (_, small) = scaled_format_and_picture(&bytes, size(4_000, 15));
         assert_eq!((small.width(), small.height()), (20, 15));
-        let (_, strip) = made(&written(RgbImage::new(3_000, 2), ImageFormat::Png), size(100, 100));
+        let (_, strip) = scaled_format_and_picture(&written(RgbImage::new(3_000, 2), ImageFormat::Png), size(100, 100));
         assert_eq!((strip.width(), strip.height()), (100, 1));
     }
 
-    /// A picture must have the same bytes in every request, so that the provider's prompt cache can be used.
+    /// Scaling must always produce the same bytes for a picture, so that the provider's prompt cache can be used.
     #[test]
     fn scaling_the_same_picture_twice_returns_the_same_bytes() {
         let noise = RgbImage::from_fn(301, 203, |x, y| Rgb([(x * y) as u8, (x ^ y) as u8, (x + y) as u8]));
@@ -236,7 +238,7 @@ mod tests {
         let mut encoder = JpegEncoder::new_with_quality(&mut bytes, 95);
         encoder.set_exif_metadata(exif).expect("EXIF");
         encoder.encode_image(&left_red).expect("encoded");
-        let (_, small) = made(&bytes, size(100, 50));
+        let (_, small) = scaled_format_and_picture(&bytes, size(100, 50));
         assert_eq!((small.width(), small.height()), (50, 100));
         let top = *small.to_rgb8().get_pixel(25, 10);
         assert!(top.0[0] > 200 && top.0[2] < 60, "the left side is now at the top: {top:?}");

@@ -13,14 +13,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Maximum number of pictures that are decoded at the same time. Each picture may use up to 256 MiB of memory.
 const MAX_CONCURRENT: usize = 2;
-/// Maximum time for scaling a picture. After that time, the caller continues without the scaled picture. The thread
-/// keeps its permit until the scaling ends.
+/// Maximum time for scaling a picture. If scaling takes longer, the caller continues without the scaled picture, but
+/// the thread keeps its permit until it has finished.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
-/// Maximum time that a picture waits for a permit.
+/// Maximum time that a caller waits for a permit to scale a picture.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// The reason why a picture could not be scaled down. If the media policy requires a smaller version, the original
-/// picture is not sent.
+/// The reason why a picture could not be scaled down. If the media policy requires a smaller version of the picture,
+/// the original is not sent either.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ScaleError {
     /// The picture can never be scaled.
@@ -32,13 +32,13 @@ pub(crate) enum ScaleError {
     /// Scaling took too long. Another attempt may succeed.
     #[error("it was not made smaller within {} s", TIME_LIMIT.as_secs())]
     Late,
-    /// No permit became available in time. Another attempt may succeed.
+    /// No permit to scale a picture became available in time. Another attempt may succeed.
     #[error("too many pictures are being made smaller at the same time")]
     Busy,
     /// The session does not contain the media item.
     #[error("its bytes are not stored in this session")]
     Missing,
-    /// The store failed.
+    /// The store failed, so the picture could not be read.
     #[error(transparent)]
     Store(StoreError),
 }
@@ -76,8 +76,8 @@ impl Default for Downscaler {
 }
 
 impl Downscaler {
-    /// Returns the picture scaled to at most this size. `None` if the picture is small enough, or if the media item is
-    /// not an image. `read` is awaited only if the bytes are needed.
+    /// Returns the picture, scaled down to at most this width and height. Returns `None` if the picture is small
+    /// enough, or if the media item is not an image. `read` is awaited only if the bytes are needed.
     pub(crate) async fn scaled(
         &self,
         media: &Media,
@@ -157,7 +157,8 @@ mod tests {
 
     const TO: Dimensions = Dimensions { width: 50, height: 50 };
 
-    /// P4: each picture is read and scaled once, even if it is requested concurrently, and all permits are returned.
+    /// P4: a picture is read and scaled only once, even if several callers request it at the same time, and all permits
+    /// are returned.
     #[tokio::test(flavor = "multi_thread")]
     async fn p4_a_picture_is_scaled_once() {
         let downscaler = Downscaler::default();

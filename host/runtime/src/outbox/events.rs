@@ -40,8 +40,8 @@ pub(crate) async fn announce_end(
     Ok(())
 }
 
-/// Adds the cost of a turn to the data of an event. This function is used only for turns without an output, because an
-/// output already contains the cost of its turn.
+/// Adds the cost of a turn to the data of the event about the turn's end. This function is used only for turns without
+/// an output, because an output already contains the cost of its turn.
 fn with_cost(mut data: Value, cost: TurnCost) -> Value {
     if let (Value::Object(data), Value::Object(cost)) = (&mut data, json!(cost)) {
         data.extend(cost);
@@ -49,7 +49,7 @@ fn with_cost(mut data: Value, cost: TurnCost) -> Value {
     data
 }
 
-/// Returns the attributes that the host sets on an event of the session.
+/// Returns the attributes that the host sets on every outgoing event of the session.
 pub(crate) fn attributes(scope: &Scope, id: String) -> EventAttributes {
     EventAttributes {
         id,
@@ -61,8 +61,8 @@ pub(crate) fn attributes(scope: &Scope, id: String) -> EventAttributes {
     }
 }
 
-/// Returns the source attribute, which is a URI reference. Characters of the agent's name that are not allowed in a URI
-/// reference are percent-encoded.
+/// Returns an event's `source` attribute, which is a URI reference. Characters of the agent's name that are not allowed
+/// in a URI reference are percent-encoded.
 fn source(agent: &str) -> String {
     let bytes = agent.bytes().map(|byte| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),

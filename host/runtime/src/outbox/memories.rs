@@ -1,5 +1,5 @@
-//! Memories of a turn for the user's long-term memory (D4). The memories describe the interactions with tools and the
-//! end of the turn. A memory is committed as an outbox effect together with the change that it describes (D6), so it is
+//! Memories of a turn for the user's long-term memory (D4). The memories describe the turn's tool calls and how the
+//! turn ended. A memory is committed as an outbox effect together with the change that it describes (D6), so it is
 //! written once, and a failed write is retried.
 
 use crate::agent::MemoryUse;
@@ -14,9 +14,10 @@ use agent_core::run::{Input, Run, Turn, TurnEnd, TurnError};
 use agent_core::tool::ToolSource;
 use agent_store::{OutboxFilter, Store, StoreError, StoredOutboxItem};
 
-/// Maximum number of characters of the question in a memory of the end of a turn. The answer has the same maximum.
+/// Maximum number of characters of the user's question in a memory about the end of a turn. The limit also applies to
+/// the answer in this memory.
 const ANSWERED_CHARACTERS: usize = 2_000;
-/// Maximum number of characters of the question in a memory of tool calls.
+/// Maximum number of characters of the user's question in a memory about tool calls.
 const ASKED_CHARACTERS: usize = 500;
 /// Maximum number of characters of a call's arguments in a memory.
 const ARGUMENT_CHARACTERS: usize = 300;
@@ -26,19 +27,19 @@ const RESULT_CHARACTERS: usize = 1_000;
 const ERROR_CHARACTERS: usize = 200;
 /// Maximum number of characters of a memory's text about all calls of one reply.
 const CALLS_CHARACTERS: usize = 4_000;
-/// The host's own tools whose calls are not remembered. These tools read data that the host has already stored, or end
-/// the turn.
+/// Those of the host's own tools whose calls are not remembered. These tools read data that the host has already
+/// stored, or end the turn.
 const NOT_REMEMBERED: [&str; 4] =
     [name::MEMORY_SEARCH, name::READ_RESULT, loop_break::name::TASK_COMPLETION, loop_break::name::CONVERSE];
 /// Maximum number of outbox items that one query reads.
 const PAGE_SIZE: usize = 100;
 
-/// The origin of the tool results in a change.
+/// Whether the results of calls in a change come from the tools or from the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResultOrigin {
-    /// The tools, or the users and services that answer calls.
+    /// The results come from the tools, or from the users and services that answer calls.
     Tools,
-    /// The host, because the turn was stopped and its unfinished calls were abandoned.
+    /// The results come from the host, because the turn was stopped and its unfinished calls were abandoned.
     Abandoned,
 }
 
@@ -48,8 +49,8 @@ impl ResultOrigin {
     }
 }
 
-/// Adds the memories of a change. After all calls of a reply have their results, one memory describes these calls.
-/// Another memory describes the end of a turn that was answered or reached its limit. `before` and `after` are the
+/// Adds the memories of a change. After all calls of a reply have their results, one memory describes these calls. If
+/// the turn was answered or reached its limit, another memory describes how it ended. `before` and `after` are the
 /// states of the run before and after the change.
 pub(crate) async fn add_memories(
     services: &SessionServices,
@@ -74,7 +75,7 @@ pub(crate) async fn add_memories(
     }
 }
 
-/// Returns whether the end of a turn is worth remembering. An answer of a program that is not a language model is not
+/// Returns whether the end of a turn is worth remembering. An answer that was not written by a language model is not
 /// worth remembering, because it consists of fixed phrases and of tool results, which are already remembered.
 fn is_worth_remembering(services: &SessionServices, end: &TurnEnd) -> bool {
     let TurnEnd::Finished(output) = end else { return true };
@@ -121,7 +122,7 @@ fn ending(turn: &Turn, end: &TurnEnd) -> Option<MemoryText> {
             let kind = if output.limit_reached { MemoryKind::Limit } else { MemoryKind::Final };
             (kind, format!("Answered: {answered}"))
         }
-        // The last reply was not an answer, so it is not remembered as an answer.
+        // The model's last reply did not answer the user, so it is not remembered as an answer.
         TurnEnd::Failed(TurnError::InteractionsExhausted { interactions, reason, .. }) => {
             let reason = truncated(reason, ERROR_CHARACTERS);
             (MemoryKind::Limit, format!("Not answered after {interactions} model calls: {reason}"))
@@ -135,8 +136,8 @@ fn input_text(turn: &Turn, max_characters: usize) -> String {
     truncated(&turn.input.message().plain_text(), max_characters)
 }
 
-/// Writes a memory that a commit has requested. Another process may already have written it. If the turn has been
-/// undone or the session has been deleted in the meantime, the memory is removed again.
+/// Writes a memory that a commit put in the outbox, even if another process has already written it. If the turn has
+/// been undone or the session has been deleted since the commit, the memory is removed again.
 pub(super) async fn write_memory(
     store: &dyn Store,
     item: &StoredOutboxItem,
@@ -169,7 +170,7 @@ async fn is_undone_or_deleted(store: &dyn Store, item: &StoredOutboxItem, turn: 
     }
 }
 
-/// Returns a text about the calls and their results. `None` if no call is worth remembering.
+/// Returns a text that describes the calls and their results, or `None` if no call is worth remembering.
 fn describe_calls(calls: &[CallRecord]) -> Option<String> {
     let is_own = |call: &CallRecord| call.source == Some(ToolSource::BuiltIn);
     let lines = calls.iter().filter(|call| !is_own(call) || !NOT_REMEMBERED.contains(&&*call.name));

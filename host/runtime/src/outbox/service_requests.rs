@@ -13,18 +13,20 @@ use jiff::Timestamp;
 use serde_json::json;
 use std::time::Duration;
 
-/// The requirements for the answer to a request.
+/// The conditions that the answer to a service request must satisfy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServiceContract {
-    /// JSON text with the schemas of the answer's data, by event type. If `None`, every answer is accepted.
+    /// JSON text that maps the event types of answers to the schemas of their data. If `None`, every answer
+    /// is accepted.
     emits: Option<String>,
     /// Time limit for the answer. `None` means no limit.
     within: Option<Duration>,
 }
 
 impl ServiceContract {
-    /// Returns the contract of a configured service. The request's schema is used only if the service is configured
-    /// without schemas. If the service and the request both have a time limit, the shorter limit is used.
+    /// Returns the contract of a configured service. The answer schema in the request is used only if the configuration
+    /// of the service contains no answer schemas. If the configuration and the request both have a time limit, the
+    /// shorter limit is used.
     pub(crate) fn of_service(service: &ServiceConfig, request: Option<&ServiceRequest>) -> Self {
         let requested = request.map(Self::of_request).unwrap_or_default();
         let emits = (!service.emits.is_empty()).then(|| json!(service.emits).to_string()).or(requested.emits);
@@ -32,7 +34,7 @@ impl ServiceContract {
         Self { emits, within }
     }
 
-    /// Returns the contract in a plugin's request.
+    /// Returns the contract that a plugin's request contains.
     pub(crate) fn of_request(request: &ServiceRequest) -> Self {
         let emits = request.answer_schema.as_ref().map(|schema| json!({ ANY_TYPE: schema }).to_string());
         Self { emits, within: request.answer_within.map(|within| Duration::from_millis(within.into())) }
@@ -44,7 +46,7 @@ impl ServiceContract {
 pub(crate) struct ForwardedCall {
     /// The answer that the call waits for, with the outgoing event.
     pub(crate) awaits: Awaited,
-    /// JSON text of the schemas for the answer. The text must be stored with the commit.
+    /// JSON text of the schemas for the answer. The text must be stored by the commit that stores the call.
     pub(crate) contract: Option<String>,
 }
 
@@ -53,8 +55,8 @@ pub(crate) fn now_ms() -> u64 {
     u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default()
 }
 
-/// Converts a request to an outgoing event, and to the description of the answer that the call waits for. Only the type
-/// and the data of the event come from the request. The host sets all other attributes.
+/// Converts a service request to an outgoing event, and to the description of the answer that the call waits for. Only
+/// the type and the data of the event come from the request. The host sets all other attributes.
 pub(crate) fn forward(
     scope: &Scope,
     call: &CallId,

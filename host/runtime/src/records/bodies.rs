@@ -20,15 +20,15 @@ const MODEL_QUESTION_KIND: &str = "host_model";
 /// Kind of the record that describes the origin of a fork.
 pub(crate) const FORK_KIND: &str = "fork";
 
-/// The body of a step record.
+/// The body of a step record, with one variant for each kind of record.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub(crate) enum StepRecordBody {
     /// The plugins, servers, tools and memories with which a turn began.
     Context(Box<ContextRecord>),
-    /// The call of the context builder before a step.
+    /// The call of the context builder before a step of the turn.
     StepContext(Box<BuilderCallRecord<StepQuestion>>),
-    /// The prompt of a model call. The texts and messages of the prompt are stored as references.
+    /// The prompt of a model call, with references to its texts and messages.
     Prompt(Box<PromptRecord>),
     /// The text at the end of a planning model's prompt.
     PlanPrompt(PlanPromptRecord),
@@ -40,17 +40,17 @@ pub(crate) enum StepRecordBody {
     Verdict(Box<VerdictRecord>),
     /// The decisions of a media policy.
     MediaPolicy(Box<MediaPolicyRecord>),
-    /// The pictures of a prompt that could not be scaled down.
+    /// Those pictures of a prompt that could not be scaled down.
     MediaNotScaled(Vec<UnscaledPicture>),
     /// A plugin's question to the agent's model.
     PluginModel(Box<PluginModelRecord>),
-    /// The host's answers to the plugin of a call.
+    /// The host's answers to the plugin that executed a call.
     HostCallLog(Box<HostAnswersRecord>),
-    /// The service request of a call's plugin.
+    /// The service request that the plugin that executed a call made.
     ServiceRequest(Box<ServiceRequestRecord>),
     /// The event that the host accepted as a service's answer.
     ServiceAnswer(Box<ServiceAnswerRecord>),
-    /// The origin of a fork.
+    /// The session and message from which a fork was created.
     Fork(Box<ForkRecord>),
 }
 
@@ -110,8 +110,8 @@ impl StepRecordBody {
         })
     }
 
-    /// Returns the id of the call that a record belongs to, if the record contains a plugin's model question, a
-    /// plugin's service request or the host's answers. Returns `None` for records of all other kinds.
+    /// Returns the id of the call that a record belongs to, if the record contains a plugin's question to the model, a
+    /// plugin's service request, or the host's answers to a plugin. Returns `None` for records of all other kinds.
     pub(crate) fn call_of(record: &StepRecord) -> Option<CallId> {
         let is_of_call = [MODEL_QUESTION_KIND, "host_answers", "service_request"].contains(&record.kind.as_str());
         let call = record.body["call"].as_str().filter(|_| is_of_call)?;
@@ -123,9 +123,10 @@ impl StepRecordBody {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Question<Q> {
-    /// The complete input.
+    /// The record contains the complete input of the plugin call.
     Recorded(Q),
-    /// An older host did not record the complete input. Contains the stored value of the field.
+    /// The record does not contain the complete input, because an older host wrote the record. Contains the stored
+    /// value of the field.
     NotRecorded(Value),
 }
 
@@ -145,7 +146,7 @@ impl<'de, Q: DeserializeOwned> Deserialize<'de> for Question<Q> {
 /// The plugins, servers, tools and memories with which a turn began.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ContextRecord {
-    /// The call of the context builder. `None` if no plugin built the context.
+    /// The call of the context builder at the beginning of the turn. `None` if no plugin built the context.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) builder: Option<BuilderCallRecord<BuilderQuestion>>,
     /// Facts that were found in long-term memory.
@@ -153,13 +154,13 @@ pub(crate) struct ContextRecord {
     pub(crate) recollections: Vec<Recollection>,
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) plugins: Option<Vec<PinnedPlugin>>,
-    /// Digest of each MCP server's tool list, by server.
+    /// Digest of each MCP server's tool list, by the name of the server.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) servers: BTreeMap<String, String>,
     /// Digest of the agent's configuration.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) configuration: String,
-    /// Names of the offered tools. `None` if all tools were offered.
+    /// Names of the tools that were offered to the model. `None` if all tools were offered.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) offered: Option<Vec<String>>,
 }
@@ -168,7 +169,7 @@ pub(crate) struct ContextRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(bound(deserialize = "Q: DeserializeOwned"))]
 pub(crate) struct BuilderCallRecord<Q> {
-    /// The plugin as `name@digest`.
+    /// The plugin that was called, as `name@digest`.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) plugin: String,
     #[serde(default)]
@@ -199,7 +200,7 @@ pub(crate) struct BuilderQuestion {
     pub(crate) messages: MessagePositions,
     pub(crate) result_characters: usize,
     pub(crate) hidden: u32,
-    /// Digest of the summary.
+    /// Digest of the text of the summary.
     pub(crate) summary: Option<String>,
     pub(crate) budget: Budget,
 }
@@ -216,20 +217,20 @@ pub(crate) struct StepQuestion {
     pub(crate) budget: Budget,
 }
 
-/// The exact prompt of a model call. Texts are stored as digests, and messages as positions.
+/// The exact prompt of a model call. The record contains digests instead of texts, and positions instead of messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PromptRecord {
     pub(crate) model: Model,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) max_tokens: u32,
-    /// Digests of the system texts.
+    /// Digests of the prompt's system texts.
     pub(crate) system: Vec<String>,
     pub(crate) messages: MessagePositions,
     pub(crate) result_characters: u32,
     pub(crate) left_out: Vec<CallId>,
     pub(crate) masked: Vec<Mask>,
     pub(crate) downscaled: Vec<Downscaled>,
-    /// Names of the offered tools, in the spelling of their authors.
+    /// Names of the tools that were offered to the model. The names are spelled as the tools' authors wrote them.
     pub(crate) tools: Vec<String>,
     pub(crate) tool_dialect: ToolDialect,
     pub(crate) output_schema: Option<Value>,
@@ -253,7 +254,7 @@ pub(crate) struct ReplyRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SummaryRecord {
     pub(crate) messages: Vec<MessageId>,
-    /// Name of the model that wrote the summary, or `extract` if the host made it.
+    /// Name of the model that wrote the summary, or `extract` if the host extracted the summary from the messages.
     pub(crate) by: String,
     /// The reason why a model's summary was not used.
     pub(crate) problem: Option<String>,
@@ -267,7 +268,7 @@ pub(crate) struct SummaryRecord {
 /// An output validator's verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct VerdictRecord {
-    /// The plugin as `name@digest`.
+    /// The plugin that was called, as `name@digest`.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) plugin: String,
     #[serde(default)]
@@ -292,7 +293,7 @@ pub(crate) struct ValidatorQuestion {
 /// A media policy's decisions on the media of a prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MediaPolicyRecord {
-    /// The plugin as `name@digest`.
+    /// The plugin that was called, as `name@digest`.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) plugin: String,
     #[serde(default)]
@@ -310,7 +311,7 @@ pub(crate) struct PolicyQuestion {
     pub(crate) messages: u32,
 }
 
-/// A picture that could not be scaled down, and the text that the model was shown in place of the picture.
+/// A picture that could not be scaled down, and the text that the model was shown instead of the picture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct UnscaledPicture {
     pub(crate) position: MediaPosition,
@@ -322,7 +323,8 @@ pub(crate) struct UnscaledPicture {
 pub(crate) struct PluginModelRecord {
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) plugin: String,
-    /// Id of the call in which the plugin asked, or `turn N` for a context builder in turn N.
+    /// Id of the tool call during which the plugin asked, or `turn N` if the plugin asked as the context builder of
+    /// turn N.
     pub(crate) call: String,
     pub(crate) question: ModelQuestionRecord,
     /// The provider's raw response.
@@ -334,7 +336,7 @@ pub(crate) struct PluginModelRecord {
     pub(crate) error: Option<String>,
 }
 
-/// A plugin's question to the model. Texts are stored as digests.
+/// A plugin's question to the model. The record contains digests instead of texts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ModelQuestionRecord {
     /// Digest of the system text.
@@ -354,7 +356,7 @@ pub(crate) struct PluginModelReply {
     pub(crate) model: String,
 }
 
-/// The host's answers to the plugin of a call.
+/// The host's answers to the plugin that executed a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HostAnswersRecord {
     pub(crate) call: CallId,
@@ -380,7 +382,7 @@ pub(crate) struct ServiceAnswerRecord {
     pub(crate) trace: Option<TraceContext>,
 }
 
-/// The origin of a fork.
+/// The session and message from which a fork was created.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ForkRecord {
     /// Subject of the original session.
@@ -394,7 +396,7 @@ pub(crate) struct ForkRecord {
     /// Sessions in which the fork's turns ran, earliest first.
     #[serde(default)]
     pub(crate) origins: Vec<ForkOrigin>,
-    /// The session in which each call ran. Older versions stored this map in place of `origins`.
+    /// Maps each call to the session in which it ran. Older versions of the host stored this map instead of `origins`.
     #[serde(default)]
     pub(crate) ran_in: BTreeMap<CallId, String>,
 }
@@ -403,12 +405,13 @@ pub(crate) struct ForkRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ForkOrigin {
     pub(crate) session: String,
-    /// Number of the last turn that ran in this session. Earlier turns also ran in this session, unless an earlier
-    /// origin covers them.
+    /// Number of the last turn that ran in this session. Earlier turns also ran in this session, except those that an
+    /// earlier entry of `origins` covers.
     pub(crate) until_turn: u32,
 }
 
-/// Deserializes a field. Returns the default if the field has another shape, for example because a newer host wrote it.
+/// Deserializes a field. Returns the default value if the stored value does not fit the field's type, for example
+/// because a newer host wrote it.
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -14,7 +14,7 @@ pub(crate) struct CommitNotes {
     pub(crate) records: Vec<StepRecord>,
     /// Texts that the records refer to by digest.
     pub(crate) texts: Vec<String>,
-    /// Denials that are not part of a call's result. These denials are committed before the change.
+    /// Denials that no call's result contains. These denials are committed before the change.
     pub(crate) denials: Vec<(Option<CallId>, Denial)>,
     /// The host's answers to the plugin of a finished call.
     pub(crate) host_answers: Option<(CallId, Box<HostCallLog>)>,
@@ -23,12 +23,12 @@ pub(crate) struct CommitNotes {
 }
 
 impl CommitNotes {
-    /// Adds a record for a step of the last turn.
+    /// Adds a step record for this step of the latest turn.
     pub(crate) fn add(&mut self, run: &Run, step: u32, body: StepRecordBody) {
         self.records.push(body.into_record(run.turns, step));
     }
 
-    /// Adds a record for the current step of the open turn.
+    /// Adds a step record for the current step of the open turn.
     pub(crate) fn add_now(&mut self, run: &Run, body: StepRecordBody) {
         self.add(run, run.turn.as_ref().map_or(0, |turn| turn.interactions), body);
     }

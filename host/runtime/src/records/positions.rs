@@ -14,7 +14,7 @@ type FirstSeen = (MessageId, i64);
 /// Number of consecutive message ids that one block covers.
 const BLOCK_MESSAGES: u64 = 128;
 
-/// References to messages in a record.
+/// The references to messages that a step record contains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum MessagePositions {
@@ -28,14 +28,14 @@ pub(crate) enum MessagePositions {
         calls: u64,
         /// Digests of the blocks. Each block is a JSON array of pairs `[id, since]`, one for each message.
         blocks: Vec<String>,
-        /// Messages after the last complete block.
+        /// The messages after the last complete block, listed individually.
         rest: Vec<FirstSeen>,
     },
 }
 
 impl MessagePositions {
-    /// Creates references to these messages after `calls` model calls in the session. Also returns the texts of the
-    /// blocks, which must be stored together with the record.
+    /// Creates references to these messages. `calls` is the number of model calls in the session so far. Also returns
+    /// the texts of the blocks, which must be stored together with the record.
     pub(crate) fn new(seen: &[MessagePosition], calls: u64) -> (Self, Vec<String>) {
         let since = |(id, seen): &MessagePosition| -> FirstSeen { (*id, calls as i64 - i64::from(*seen)) };
         let mut blocks: Vec<&[MessagePosition]> =
@@ -53,7 +53,7 @@ impl MessagePositions {
         (Self::Blocks { calls, blocks, rest: rest.iter().map(since).collect() }, texts)
     }
 
-    /// Resolves the references. Returns `None` if a block is not in the format that this host writes.
+    /// Resolves the references. Returns `None` if a block is not in the format that this host can read.
     pub(crate) async fn resolve(&self, store: &dyn Store) -> Result<Option<Vec<MessagePosition>>, StoreError> {
         let (calls, blocks, rest) = match self {
             Self::Each(seen) => return Ok(Some(seen.clone())),
@@ -101,7 +101,7 @@ mod tests {
             serde_json::to_string(&MessagePositions::new(&seen(messages, 6_000), 6_000).0).expect("JSON").len()
         };
         assert!(length(10_000) < 10_000, "{} bytes", length(10_000));
-        // The next call refers to the same blocks.
+        // The record of the next model call refers to the same blocks.
         let texts = |calls| MessagePositions::new(&seen(1_000, calls), calls).1;
         assert_eq!(texts(6_000), texts(6_001));
         assert!(store.text(&digest_of(texts(6_000)[0].as_bytes())).await.is_ok());

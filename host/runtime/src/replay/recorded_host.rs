@@ -1,4 +1,5 @@
-//! Answers a plugin's host calls with the recorded answers (S6). Calls that were not recorded are denied and reported.
+//! Answers a plugin's host calls with the recorded answers (S6). If a host call was not recorded, it is denied and
+//! reported as a difference.
 
 use agent_core::message::Digest;
 use agent_plugins::{
@@ -11,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The recorded answers to the host calls of one plugin call, and the changes that the replayed call has made.
+/// The recorded answers to the host calls of one plugin call, and the changes to values that the replayed call
+/// has made.
 #[derive(Default)]
 pub(super) struct RecordedHost(Mutex<State>);
 
@@ -21,24 +23,24 @@ type ValueKey = (String, String);
 #[derive(Default)]
 struct State {
     requests: BTreeMap<String, VecDeque<AnsweredRequest>>,
-    /// Values that the recorded call read.
+    /// Values that the recorded call read, by bucket and key.
     found: BTreeMap<ValueKey, FoundValue>,
-    /// Pages of keys, by bucket and by the key after which the page starts.
+    /// Pages of keys that the recorded call read, by bucket and by the key after which the page starts.
     pages: BTreeMap<ValueKey, Vec<String>>,
     /// The last value that the recorded call wrote under each key.
     recorded_writes: BTreeMap<ValueKey, Option<Vec<u8>>>,
     /// The values that the replayed call has written.
     writes: BTreeMap<ValueKey, Option<Vec<u8>>>,
-    /// Requests of the replayed call that are not recorded.
+    /// Requests of the replayed call that the record does not contain.
     missed: Vec<String>,
     effects: Vec<String>,
 }
 
 /// A recorded request and its answer.
 struct AnsweredRequest {
-    /// Method and URL without the query.
+    /// Method and URL of the request, without the query of the URL.
     shown: String,
-    /// Digest of the headers, or `None` if the headers were not recorded.
+    /// Digest of the request's headers, or `None` if the headers were not recorded.
     headers: Option<Digest>,
     answer: RequestOutcome,
 }
@@ -46,13 +48,13 @@ struct AnsweredRequest {
 /// The differences between a replayed call and the recorded call.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Differences {
-    /// Requests of the replayed call that are not recorded. These requests were denied.
+    /// Requests of the replayed call that the record does not contain, and that were therefore denied.
     pub(super) unrecorded: Vec<String>,
-    /// Descriptions of the differences in the side effects.
+    /// Descriptions of the differences between the side effects of the two calls.
     pub(super) effects: Vec<String>,
 }
 
-/// Methods without side effects (RFC 9110, section 9.2.1).
+/// HTTP methods without side effects (RFC 9110, section 9.2.1).
 const SAFE_METHODS: [&str; 4] = ["GET", "HEAD", "OPTIONS", "TRACE"];
 
 impl RecordedHost {
@@ -64,7 +66,8 @@ impl RecordedHost {
                     let answered = AnsweredRequest { shown: format!("{method} {url}"), headers, answer };
                     state.requests.entry(asked.to_string()).or_default().push_back(answered);
                 }
-                // A later read of the same key may contain more data, so the later read replaces the earlier read.
+                // If the call read the same value several times, the latest read is used, because it may contain
+                // more data.
                 HostCallResult::Value { bucket, key, found } => drop(state.found.insert((bucket, key), found)),
                 HostCallResult::Keys { bucket, after, keys } => {
                     state.pages.entry((bucket, after)).or_insert(keys);
@@ -72,7 +75,7 @@ impl RecordedHost {
                 HostCallResult::Wrote { bucket, key, value } => {
                     state.recorded_writes.insert((bucket, key), value.map(|value| value.0));
                 }
-                // Files are replayed in a separate directory.
+                // Files are not answered here, because they are recreated in a separate directory for the replay.
                 HostCallResult::Trees { .. } | HostCallResult::File { .. } | HostCallResult::LeftFile { .. } => {}
                 HostCallResult::NoValues | HostCallResult::Time { .. } | HostCallResult::Random { .. } => {}
             }
@@ -80,7 +83,8 @@ impl RecordedHost {
         Self(Mutex::new(state))
     }
 
-    /// Returns the differences after the call has ended.
+    /// Returns the differences between the replayed call and the recorded call. Use this method after the replayed call
+    /// has ended.
     pub(super) fn differences(&self) -> Differences {
         let mut state = self.lock();
         let (mut unrecorded, mut effects) = (std::mem::take(&mut state.missed), std::mem::take(&mut state.effects));
@@ -98,7 +102,7 @@ impl RecordedHost {
         }
         for answered in state.requests.values().flatten() {
             let is_safe = SAFE_METHODS.iter().any(|method| answered.shown.starts_with(&format!("{method} ")));
-            // A request that was denied for a missing grant had no effect.
+            // A request that was denied because of a missing grant had no side effect.
             if !is_safe && answered.answer != RequestOutcome::Refused(HttpRefusal::Denied) {
                 effects.push(format!("no longer sends the request {}", answered.shown));
             }
@@ -128,8 +132,9 @@ pub(super) fn recorded_environment(recorded: &HostCallLog, trees: Option<Arc<Rep
     inputs
 }
 
-/// Returns the grants that the recorded call had, according to the recorded answers: stored values, requests and
-/// directories. The recorded directories come first, followed by the directories in `grants` that have other names.
+/// Returns `grants` and also the grants for stored values, HTTP requests and directories that the recorded call had,
+/// according to the recorded answers. The recorded directories come first, followed by the directories in `grants` that
+/// have other names.
 pub(super) fn recorded_grants(recorded: &HostCallLog, recorded_trees: Option<&ReplayTrees>, grants: &Grants) -> Grants {
     let patterns = recorded.answers.iter().filter_map(|answer| match answer {
         HostCallResult::Request { method, url, .. } => format!("{method} {url}").parse().ok(),
@@ -160,7 +165,7 @@ impl HttpPort for RecordedHost {
             let answered = answers.get(index)?;
             let matches = answered.headers.is_none() || has_same_headers(answered);
             let answer = match answers.len() {
-                // A request without side effects may be repeated.
+                // A request without side effects may be sent more often than it was recorded.
                 1 if SAFE_METHODS.contains(&method.as_str()) => answered.answer.clone(),
                 _ => answers.remove(index)?.answer,
             };
@@ -314,8 +319,8 @@ mod tests {
         HostCallResult::Wrote { bucket: String::new(), key: key.to_owned(), value }
     }
 
-    /// S6: a replayed call reads the recorded values with its own changes, and the values that it writes are compared
-    /// with the recorded values.
+    /// S6: a replayed call reads the recorded values, or the values that it has written itself, and the values that it
+    /// writes are compared with the recorded values.
     #[tokio::test]
     async fn s6_values_are_read_as_recorded() {
         let host = host(vec![value("n", Some("4")), value("new", None), wrote("n", "6"), wrote("new", "x")]);
@@ -332,15 +337,15 @@ mod tests {
         assert_eq!(unrecorded, ["reading `other`"]);
     }
 
-    /// S6: a value that is no longer written is also reported as a difference.
+    /// S6: if the recorded call wrote a value and the replayed call does not, this is reported as a difference.
     #[tokio::test]
     async fn s6_missing_writes_are_reported() {
         let host = host(vec![wrote("a", "1")]);
         assert_eq!(host.differences().effects, ["no longer stores a value under `a`"]);
     }
 
-    /// S6: if some answers were left out of the record, the recorded answers are compared, and all other requests
-    /// are reported.
+    /// S6: if the record does not contain all answers, the recorded answers are compared, and every request without a
+    /// recorded answer is reported.
     #[tokio::test]
     async fn s6_incomplete_recordings_are_still_compared() {
         let host = RecordedHost::new(&HostCallLog { answers: vec![wrote("a", "1")], left_out: 1 });
@@ -352,7 +357,7 @@ mod tests {
         assert_eq!(effects, expected);
     }
 
-    /// S6: pages of keys contain the changes of the replayed call.
+    /// S6: a page of keys contains the keys that the replayed call has added, and not those that it has removed.
     #[tokio::test]
     async fn s6_keys_are_listed_as_recorded() {
         let keys = vec!["b".to_owned(), "c".to_owned()];
@@ -363,8 +368,8 @@ mod tests {
         assert!(host.keys(&space(), "b", 10).await.is_err());
     }
 
-    /// S6: recorded requests are answered in any order. A request with side effects is answered only as often as it
-    /// was recorded.
+    /// S6: recorded requests are answered even if they are sent in another order. A request with side effects is
+    /// answered only as often as it was recorded.
     #[tokio::test]
     async fn s6_requests_are_answered_as_recorded() {
         let request = |method: &str, text: &str| HostCallResult::Request {

@@ -1,4 +1,4 @@
-//! Answers a plugin's model questions with the recorded answers of the agent's model.
+//! Answers the questions that a plugin asks the agent's model during a replay, with the recorded answers.
 
 use crate::host::question_record;
 use crate::records::{ModelQuestionRecord, PluginModelRecord, PluginModelReply};
@@ -16,17 +16,18 @@ pub(super) struct RecordedAnswer {
 }
 
 impl RecordedAnswer {
-    /// Returns the recorded answer with the id of the call that asked, or `None` if the record contains no reply.
+    /// Returns the recorded answer, with the id of the call in which the plugin asked. Returns `None` if the record
+    /// contains no reply.
     pub(super) fn of(record: PluginModelRecord) -> Option<(String, Self)> {
         let PluginModelRecord { call, question, reply, .. } = record;
         Some((call, Self { question, reply: reply? }))
     }
 }
 
-/// A model port that returns the recorded answers of each call in their order.
+/// A model port that returns the recorded answers of each call in the order in which they were recorded.
 pub(super) struct RecordedModel {
     answers: Mutex<BTreeMap<String, VecDeque<RecordedAnswer>>>,
-    /// Number of questions that were not recorded.
+    /// Number of questions for which no answer is recorded.
     missed: AtomicUsize,
 }
 
@@ -35,12 +36,12 @@ impl RecordedModel {
         Self { answers: Mutex::new(answers), missed: AtomicUsize::new(0) }
     }
 
-    /// Returns whether the plugin of this call asked the model in the recorded session.
+    /// Returns whether the plugin asked the model during this call in the recorded session.
     pub(super) fn has(&self, call: &str) -> bool {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).contains_key(call)
     }
 
-    /// Returns the number of questions without a recorded answer since the last call to this method.
+    /// Returns how many questions without a recorded answer were asked since this method was called last.
     pub(super) fn missed(&self) -> usize {
         self.missed.swap(0, Ordering::Relaxed)
     }

@@ -27,18 +27,18 @@ const STEP_CONTEXT: &str = "a step's context";
 const MEDIA_DECISION: &str = "a decision about media";
 const VERDICT: &str = "a verdict";
 
-/// The recorded data of a turn.
+/// The recorded data of one turn that a replay needs.
 #[derive(Default)]
 pub(super) struct TurnRecords {
     /// The actions of plugins in the order in which they were performed.
     pub(super) actions: Vec<PluginAction>,
-    /// The answers of the agent's model to plugins, by call.
+    /// The answers of the agent's model to plugins, by the id of the call in which the plugin asked.
     pub(super) model: BTreeMap<String, VecDeque<RecordedAnswer>>,
     /// The host's answers to plugins, by the id of the call.
     pub(super) host: BTreeMap<String, HostCallLog>,
 }
 
-/// The turn whose records are read.
+/// The stored turn whose records are read.
 #[derive(Clone, Copy)]
 struct TurnSource<'a> {
     store: &'a dyn Store,
@@ -116,7 +116,7 @@ async fn read(
                     records.model.entry(call).or_default().push_back(answer);
                 }
             }
-            // If a call was retried, the record of the last attempt is used.
+            // If a call of the plugin was retried, the record of the last attempt is used.
             Ok(StepRecordBody::HostCallLog(record)) => {
                 records.host.insert(record.call.0, *record.host);
             }
@@ -162,7 +162,7 @@ enum Phase {
     Verdict,
 }
 
-/// Describes an action whose record this host cannot read.
+/// Returns an action that cannot be replayed, for a record that this host cannot read.
 fn unreadable(at: (u32, u32), record: &StepRecord) -> Option<(Phase, PluginAction)> {
     let (phase, what) = match record.kind.as_str() {
         "step_context" => (Phase::Context, STEP_CONTEXT),
@@ -280,7 +280,7 @@ fn action((turn, step): (u32, u32), identity: &str, kind: PluginActionKind) -> P
     PluginAction { turn, step, plugin: plugin.to_owned(), digest: digest.to_owned(), kind }
 }
 
-/// Returns the action of a plugin that ran this call, or `None` if the call never ran or was stopped.
+/// Returns the action of the plugin that executed this call, or `None` if the call never ran or was stopped.
 fn call_action(call: CallRecord, requests: &BTreeMap<CallId, RecordedRequest>) -> Option<PluginAction> {
     let Some(ToolSource::Plugin { plugin, digest }) = call.source.clone() else { return None };
     let (turn, step) = (call.turn, call.step);

@@ -20,12 +20,12 @@ use uuid::Uuid;
 /// The session to open, and whether its open turn must be able to continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenSession {
-    /// Create a session.
+    /// Create a new session.
     New,
     /// Open the session with this subject.
     Existing(String),
-    /// Open the session with this subject to make a decision about its open turn. The turn is not continued, so the
-    /// session can be opened even if the turn's plugins cannot be loaded.
+    /// Open the session with this subject in order to make a decision about its open turn. The turn is not continued,
+    /// so the session can be opened even if the turn's plugins cannot be loaded.
     ToDecide(String),
 }
 
@@ -37,7 +37,8 @@ enum OpenPurpose {
 }
 
 impl Session {
-    /// Opens a session under its lease. Work that was running when its last host process died is recovered (D3).
+    /// Opens a session under its lease. Work that was running when the session's previous host process ended
+    /// unexpectedly is recovered (D3).
     pub async fn open(host: &Host, agent: impl Into<LiveAgent>, open: OpenSession) -> Result<Self, SessionError> {
         let agent = agent.into();
         let name = agent.current().config().name.clone();
@@ -119,7 +120,8 @@ impl Session {
     }
 
     /// Continues where another process stopped: loads the plugins of the open turn and decides what happens to the
-    /// calls that were running. The agent settings in the stored turn can only narrow the configuration (P14).
+    /// calls that were running. The agent settings in the stored turn can only reduce what the current configuration
+    /// allows (P14).
     async fn resume(&mut self, purpose: OpenPurpose) -> Result<(), SessionError> {
         if !self.run.is_open() {
             return Ok(());
@@ -149,7 +151,7 @@ impl Session {
         Ok(())
     }
 
-    /// Restores the agent that the open turn started with, or ends the turn.
+    /// Restores the agent that the open turn started with. If this is impossible, ends the turn.
     async fn resume_agent(&mut self, purpose: OpenPurpose) -> Result<(), SessionError> {
         let Some(turn) = &self.run.turn else { return Ok(()) };
         let plugins: Vec<_> = turn.plugins.iter().map(|pin| (pin.name.clone(), pin.digest.clone())).collect();
@@ -181,7 +183,7 @@ impl Session {
             Ok(generation) => {
                 pinned::resumed_agent(&current, generation, pinned.as_ref()).map_err(|error| error.to_string())
             }
-            // The plugins are needed neither to decide about the turn nor to cancel the turn.
+            // Neither a decision about the turn nor its cancellation needs the turn's plugins.
             Err(error) if purpose == OpenPurpose::Decide => {
                 tracing::info!(session = %self.run.session, %error, "the open turn's plugins are not loaded");
                 return Ok(());
@@ -221,7 +223,7 @@ impl Session {
         Ok(())
     }
 
-    /// Recovers the calls that were running when an earlier process stopped (D3).
+    /// Recovers the calls of the open turn that were running when an earlier process stopped (D3).
     pub(crate) async fn recover(&mut self) -> Result<(), SessionError> {
         if self.run.is_open() {
             let mut after = self.run.clone();

@@ -1,6 +1,6 @@
 //! Removes secrets from all data that is stored, published or exported (row 41). The code that uses a secret already
-//! removes it from the replies. This module is the last check, and removes secrets that came back to the host in
-//! another way.
+//! removes the secret from the replies that it receives. This module is the last check, and removes secrets that came
+//! back to the host in another way.
 
 use super::SessionError;
 use crate::records::CommitNotes;
@@ -55,7 +55,7 @@ fn redact_notes(redaction: &Redaction, mut notes: CommitNotes) -> CommitNotes {
     notes
 }
 
-/// Replaces a digest, given as `(old, new)`, everywhere in a JSON value.
+/// Replaces the first digest of `replacement` by the second one everywhere in a JSON value.
 fn replace_digest(value: &mut Value, replacement: &(String, String)) {
     match value {
         Value::String(text) if *text == replacement.0 => text.clone_from(&replacement.1),

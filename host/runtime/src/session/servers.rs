@@ -14,7 +14,7 @@ const MAX_LISTED_TOOLS: usize = 20;
 
 impl Session {
     /// Connects the MCP servers of this agent, and makes the session use the agent with the tools that its servers
-    /// offer now. If this process has already read the tools of an open turn, the turn keeps these tools.
+    /// offer now. However, an open turn keeps its tools if this process has already read them from the servers.
     pub(crate) async fn connect(
         &mut self,
         agent: Arc<Agent>,
@@ -60,7 +60,7 @@ impl Session {
     }
 
     /// Connects the MCP servers of the calls that wait for a decision. Stops if `cancel` is cancelled. The methods that
-    /// store a decision also connect these servers, but they cannot be cancelled.
+    /// store a decision would also connect these servers, but those methods cannot be cancelled.
     pub async fn prepare_decision(&mut self, cancel: &CancellationToken) -> Result<(), SessionError> {
         let ids: Vec<_> = self.state().open_calls().cloned().collect();
         let calls = self.history.load_calls(&ids).await?;
@@ -83,8 +83,8 @@ impl Session {
     }
 }
 
-/// Warns about approval rules that match no tool of a connected server. Without the warning, a tool whose rule is
-/// misspelt would silently run without an approval (L17).
+/// Warns about approval rules that match no tool of a connected server. Without the warning, a user would not notice
+/// that a tool runs without an approval because its name in the rule is misspelt (L17).
 fn warn_about_unmatched_rules(agent: &Agent, catalogue: &Catalogue) {
     let tools: Vec<&str> = agent.registry().tools().map(|tool| tool.definition.name.as_str()).collect();
     for rule in agent.config().approvals.unmatched_patterns(&tools) {

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 /// Number of versions of a plugin that are kept for a rollback, in addition to the version in use.
 pub const KEPT_VERSIONS: u32 = 5;
-/// Minimum age of a component that is removed. A younger component may belong to a turn that is just starting.
+/// A component must be at least this old to be removed. A newer component may belong to a turn that is just starting.
 const MIN_AGE: Duration = Duration::from_secs(3_600);
 
 /// Result of pruning the plugin store.
@@ -19,11 +19,12 @@ pub struct Pruned {
     pub removed: Vec<Digest>,
     /// Total size of the removed components in bytes.
     pub bytes: u64,
-    /// Number of components that were kept.
+    /// Number of components that were not removed.
     pub kept: usize,
 }
 
-/// The reason why the plugin store cannot be pruned. Components that were not removed are intact.
+/// The reason why the plugin store cannot be pruned. All components that were not removed before the error
+/// remain intact.
 #[derive(Debug, thiserror::Error)]
 pub enum PruneError {
     /// The session store failed.
@@ -35,7 +36,7 @@ pub enum PruneError {
     /// A session's snapshot cannot be read, so the plugins that the session needs are unknown.
     #[error("session `{session}` cannot be read, so the plugins that it needs are unknown: {error}")]
     Session {
-        /// Subject of the session.
+        /// Subject of the session whose snapshot cannot be read.
         session: String,
         /// The reason why the snapshot cannot be read.
         error: RestoreError,

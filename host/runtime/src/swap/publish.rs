@@ -6,18 +6,19 @@ use crate::agent::{Agent, AgentError, LiveAgent, PluginVersions, VersionTrial};
 use agent_plugins::Generation;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A plugin change that an agent cannot use. The agent keeps the previous version of the plugin.
+/// A change to a plugin that an agent cannot use. The agent keeps the previous version of the plugin.
 pub(super) struct DeclinedPlugin {
-    /// Name of the agent.
+    /// Name of the agent that declined the change.
     pub(super) agent: String,
-    /// Name of the plugin.
+    /// Name of the plugin whose change was declined.
     pub(super) plugin: String,
     /// The reason why the agent cannot use the change.
     pub(super) error: AgentError,
 }
 
-/// Changes the plugins of an agent in one step, for turns that start afterwards. Returns the changes that the agent
-/// declined. The agent keeps the previous versions of the declined plugins.
+/// Changes the plugins of an agent in one step. Only turns that start after the change use the changed plugins. Returns
+/// the changes that the agent declined because it cannot use them. The agent keeps the previous versions of the
+/// declined plugins.
 pub(super) fn offer(
     agent: &LiveAgent,
     chosen: &BTreeMap<String, ChosenVersion>,
@@ -29,7 +30,7 @@ pub(super) fn offer(
     if changes.is_empty() {
         return declined;
     }
-    // An error means that nothing was published. The declined changes contain the reasons.
+    // If an error occurs, no change is published. The declined changes contain the reasons.
     let _ = agent.change(|agent| {
         let error_of_all = match agent_with(agent, chosen, trials) {
             Ok(agent) => return Ok(agent),
@@ -47,14 +48,14 @@ pub(super) fn offer(
     declined
 }
 
-/// Returns the names of plugins whose versions differ.
+/// Returns the names of those plugins whose versions in the two selections differ.
 pub(super) fn differences(old: &BTreeMap<String, ChosenVersion>, new: &BTreeMap<String, ChosenVersion>) -> Vec<String> {
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     names.into_iter().filter(|name| old.get(*name) != new.get(*name)).cloned().collect()
 }
 
-/// Applies the changes one after another. Rejected changes are tried again as long as other changes are accepted,
-/// because a plugin may become usable only after another plugin was removed.
+/// Applies the changes one after another. Whenever a change was accepted, the rejected changes are tried again, because
+/// a plugin may become usable only after another plugin was removed.
 fn apply_one_by_one(
     agent: &Agent,
     (mut current, chosen, mut changes): (
@@ -92,7 +93,7 @@ fn agent_with(
 ) -> Result<Agent, AgentError> {
     let files = plugins.values().map(|chosen| (chosen.path.clone(), chosen.plugin.clone()));
     let rolled_back = plugins.iter().filter_map(|(name, chosen)| Some((name.clone(), chosen.instead_of.clone()?)));
-    // A version that the agent keeps continues its own trial.
+    // If the agent keeps a version that is on trial, this trial continues.
     let trial_of = |name: &String, chosen: &ChosenVersion| {
         let known = [trials.get(name), agent.versions().trials.get(name)].into_iter().flatten();
         let mut known =

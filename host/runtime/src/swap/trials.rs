@@ -1,5 +1,5 @@
-//! Trials across processes. The counts of a new version's calls are stored after traps and when a process ends, but
-//! never during a call (P10).
+//! Trials of new plugin versions that continue in other processes. The numbers of calls and traps of a new version are
+//! stored after a trap and when a process ends, but never during a call (P10).
 
 use super::version_log::{TRAPPED, directory_name};
 use crate::agent::{LiveAgent, VersionTrial};
@@ -7,8 +7,8 @@ use agent_plugins::TrialCounts;
 use agent_store::{AuditAction, Rollback, Store, StoreError, TrialCalls, VersionEndReason};
 use std::path::Path;
 
-/// Stores the trial counts of an agent's plugins before the process ends. Versions that failed their trial are rolled
-/// back for the next process. Returns these rollbacks.
+/// Stores, before the process ends, the trial counts of an agent's plugins. Versions that failed their trial are rolled
+/// back, so that the next process does not use them. Returns these rollbacks.
 pub async fn finish_trials(
     store: &dyn Store,
     directory: &Path,
@@ -22,7 +22,8 @@ pub async fn finish_trials(
     Ok(rollbacks)
 }
 
-/// Adds the new counts of a trial to the stored counts of all processes. A version that fails its trial is rolled back.
+/// Adds the calls and traps that this process has counted in a trial to the stored counts, which include the counts of
+/// other processes. A version that fails its trial is rolled back.
 pub(super) async fn count(
     store: &dyn Store,
     directory: &str,
@@ -60,7 +61,7 @@ pub(super) async fn count(
     Ok(rollback)
 }
 
-/// Builds the rollback for a failed trial.
+/// Builds the rollback of a version that failed its trial.
 pub(super) fn rollback_of(directory: &str, plugin: &str, on_trial: &VersionTrial) -> Rollback {
     Rollback {
         directory: directory.to_owned(),

@@ -1,5 +1,5 @@
-//! Stores the plugin versions that are in use (P10, O3). The versions are stored at the start and at each swap, never
-//! during a call.
+//! Stores the plugin versions that are in use (P10, O3). The versions are stored when the host starts and when plugins
+//! are swapped, but never during a call.
 
 use super::{ChosenVersion, Notice, PluginWatcher};
 use crate::agent::{AgentError, LiveAgent, PluginVersions, VersionTrial};
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Reason for the rollback of a version that fails its trial. The reason is stored in the audit log.
+/// Reason that is recorded in the audit log when a version is rolled back because it failed its trial.
 pub(super) const TRAPPED: &str = "it crashed in 3 of its first 10 calls";
 
 /// The reason why an agent cannot start with the plugin versions that were in use last.
@@ -24,13 +24,13 @@ pub enum BeginError {
     /// The session store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The earlier version that is used because of a rollback cannot be loaded.
+    /// A version is rolled back, but the earlier version that must be used instead cannot be loaded.
     #[error("{0}; run `agent-host plugin rollback NAME --undo` to use the version in the file")]
     Generation(#[from] GenerationError),
-    /// The agent cannot use the earlier version that was selected because of a rollback.
+    /// A version is rolled back, but the agent cannot use the earlier version that must be used instead.
     #[error(transparent)]
     Agent(#[from] AgentError),
-    /// A version that was not in use before failed its canary call, and no other version can be used in its place.
+    /// A new version failed its canary call, and there is no other version that can be used instead.
     #[error("{}: {reason}; fix the file, or remove it from the directory", path.display())]
     Canary {
         /// Path of the plugin file.
@@ -40,15 +40,15 @@ pub enum BeginError {
     },
 }
 
-/// Returns the name of a directory in the store, which is its canonical path.
+/// Returns the name under which the store knows a plugin directory, which is the directory's canonical path.
 pub fn directory_name(directory: &Path) -> String {
     let path = std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
     path.to_string_lossy().into_owned()
 }
 
 /// Selects the plugin versions for an agent whose plugins were loaded from a directory (P10). Versions that were rolled
-/// back are not used. A new version must pass its canary call. A version that passes replaces the version that was in
-/// use last, and is on trial. The selected versions and their grants are stored. Returns notices for users.
+/// back are not used. A new version must pass its canary call. A new version that passes replaces the version that was
+/// in use last, and is then on trial. The selected versions and their grants are stored. Returns notices for users.
 pub async fn begin_serving(
     store: &dyn Store,
     sandbox: &Sandbox,
@@ -95,7 +95,8 @@ pub async fn begin_serving(
         }
     });
     let changed = store.set_serving(&name, serving.collect()).await?;
-    // The first versions in a directory replace no other versions, and rollbacks are already in the audit log.
+    // The audit log receives no entries about the first versions in a directory, because they replace no other
+    // versions, and no new entries about rollbacks, because it already contains them.
     let swaps = changed.into_iter().filter(|change| !served.is_empty() && !rolled_back.contains_key(&change.plugin));
     let swaps = swaps.map(|change| AuditAction::Swapped {
         directory: name.clone(),
@@ -112,8 +113,8 @@ pub async fn begin_serving(
     Ok(refused.into_iter().map(|(subject, reason)| Notice::Refused { subject, reason }).collect())
 }
 
-/// Returns the versions that would be used for a directory's files. The result contains the versions in the files,
-/// unless a rollback selects an earlier version. Does not store anything, and makes no canary calls.
+/// Returns the plugin versions that a host would use for the files in a directory: the version in each file, or an
+/// earlier version if the version in the file is rolled back. Does not store anything, and makes no canary calls.
 pub async fn serving_versions(
     store: &dyn Store,
     sandbox: &Sandbox,
@@ -150,14 +151,16 @@ struct StartingVersions<'b> {
     served: &'b BTreeMap<String, Digest>,
     trials: Vec<StoredTrial>,
     versions: PluginVersions,
-    /// Names of plugins whose trial starts now, each with the digest of the version that was in use before.
+    /// Names of plugins with a new version whose trial starts now, each with the digest of the version that was in
+    /// use before.
     new_trials: BTreeMap<String, Digest>,
-    /// Files that were refused, with the reasons.
+    /// Files that were refused, each with the reason.
     refused: Vec<(String, String)>,
 }
 
 impl StartingVersions<'_> {
-    /// Selects the version that is used for a file. `limits` are the limits of the agent's calls.
+    /// Selects the version that is used for a plugin file. `limits` are the limits that the agent sets for calls to
+    /// the plugin.
     async fn choose_version(
         &mut self,
         path: &Path,
@@ -211,7 +214,7 @@ impl StartingVersions<'_> {
 }
 
 impl PluginWatcher {
-    /// Stores and announces the changes of the versions in use.
+    /// Stores which plugins now use another version than before, and sends notices about these plugins.
     pub(super) async fn report_changes(&mut self, before: &BTreeMap<String, ChosenVersion>) {
         let (mut entries, mut notices) = (Vec::new(), Vec::new());
         let names = before.keys().chain(self.serving.keys().filter(|name| !before.contains_key(*name)));
@@ -269,8 +272,8 @@ impl PluginWatcher {
     }
 }
 
-/// Returns the reason why the previous version is no longer in use: the reason for the rollback, or `Replaced` if there
-/// was no rollback.
+/// Returns the reason why the previous version is no longer in use: the reason of the rollback if the previous version
+/// was rolled back, and otherwise `Replaced`.
 fn version_end(rollbacks: &[Rollback], rolled_back: Option<&Digest>) -> VersionEndReason {
     let rollback = rollbacks.iter().find(|rollback| Some(&rollback.from) == rolled_back);
     rollback.map_or(VersionEndReason::Replaced, |rollback| rollback.why)
@@ -298,8 +301,8 @@ fn granted_entries(agent: &LiveAgent) -> Vec<AuditAction> {
     granted.chain([AuditAction::HostGranted { agent: name(), grants: host }]).collect()
 }
 
-/// Describes grants for the audit log. The description contains the names of variables, settings and secrets, but not
-/// their values.
+/// Returns texts that describe grants in the audit log. The texts contain the names of variables, settings and secrets,
+/// but not their values.
 fn describe_grants(grants: &Grants) -> Vec<String> {
     let trees = grants.trees.iter().map(describe_tree);
     let variables = grants.env.keys().map(|name| format!("env {name}"));

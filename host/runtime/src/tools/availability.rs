@@ -5,20 +5,21 @@
 pub enum Availability {
     /// The model can call the tool.
     Offered,
-    /// The tool is hidden from the model, because it lacks a necessary grant or because the agent may not use it. A
-    /// call to the tool is refused with `message`.
+    /// The tool is hidden from the model, because it lacks a necessary grant or because the agent may not use it. The
+    /// host refuses a call to the tool, and the model receives `message`.
     Withheld {
-        /// Explanation for the model.
+        /// Text that explains to the model why the call was refused.
         message: String,
         /// Advice for the user: the configuration change that would allow the tool.
         advice: String,
     },
-    /// The tool is hidden because its MCP server has changed the tool's definition since the turn began. New calls are
-    /// refused with `message`. Earlier calls to the tool are checked again when they are about to run.
+    /// The tool is hidden because its MCP server has changed the tool's definition since the turn began. The host
+    /// refuses new calls to the tool, and the model receives `message`. Calls that were made before the change are
+    /// checked again when they are about to run.
     Renewed {
-        /// Explanation for the model.
+        /// Text that explains to the model why the call was refused.
         message: String,
-        /// Advice for the user.
+        /// Advice for the user: how the tool can be called again.
         advice: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Names and definitions of the host's built-in tools (L7). The built-in tools need the same grants as plugins.
+//! Names and definitions of the host's built-in tools (L7). The built-in tools need grants, as plugins do.
 
 mod definitions;
 mod finishing;
@@ -13,7 +13,7 @@ pub mod name {
     pub const LIST_DIRECTORY: &str = "list_directory";
     /// Name of the tool that reads lines of a file.
     pub const READ_FILE: &str = "read_file";
-    /// Name of the tool that reads the rest of a truncated tool result.
+    /// Name of the tool that reads the part of a tool result that was cut off in the prompt.
     pub const READ_RESULT: &str = "read_result";
     /// Name of the tool that searches long-term memory and the messages of this session that were removed from
     /// the prompt.

@@ -21,17 +21,17 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-/// Maximum size of a tool's description in a prompt, in bytes. Longer descriptions are truncated.
+/// Maximum number of bytes of a tool's description in a prompt. Longer descriptions are truncated.
 const MAX_DESCRIPTION_BYTES: usize = 2 * 1024;
 /// Maximum number of tools that an error message lists.
 const MAX_LISTED_TOOLS: usize = 20;
 
-/// A tool that can be called.
+/// A tool in the registry.
 #[derive(Debug)]
 pub struct RegisteredTool {
     /// Name, description, schemas and traits of the tool.
     pub definition: Arc<ToolDefinition>,
-    /// The plugin, server, service or agent that provides the tool, or the host.
+    /// Where the tool comes from: a plugin, an MCP server, a service, another agent or the host.
     pub source: ToolSource,
     /// Whether the tool is offered to the model.
     pub availability: Availability,
@@ -56,8 +56,8 @@ pub struct Registry {
     offer: Arc<OfferedTools>,
     /// MCP servers that could not be reached, each with the reason. The tools of these servers are missing.
     absent: BTreeMap<String, String>,
-    /// Tools that an MCP server had when the turn began but no longer has. Maps the name of the tool to the name of
-    /// the server.
+    /// Tools that an MCP server had when the turn began but no longer has. Maps the name of each such tool to the name
+    /// of its server.
     gone: BTreeMap<String, String>,
 }
 
@@ -68,14 +68,14 @@ struct OfferedTools {
     names: ToolNames,
     tools: Vec<OfferedTool>,
     tokens: u32,
-    /// Search index of the tools (L25). The index is built on first use.
+    /// Search index of the offered tools (L25). The index is built on first use.
     index: OnceLock<Index>,
 }
 
-/// The reason why tools cannot be put into one registry.
+/// The reason why a registry of these tools cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
-    /// Two tools have the same name.
+    /// Two of the tools have the same name.
     #[error("two tools are named `{name}`: one of {first} and one of {second}; rename or remove one of the two tools")]
     Duplicate {
         /// The name that both tools have.
@@ -83,19 +83,19 @@ pub enum RegistryError {
         /// Source of the tool that keeps the name. The host and the agent's own configuration file have priority, then
         /// plugins, then MCP servers.
         first: Box<ToolSource>,
-        /// Source of the other tool.
+        /// Source of the tool that does not get the name.
         second: Box<ToolSource>,
     },
-    /// The input schema or output schema of a tool cannot be used.
+    /// The input schema or output schema of a tool is invalid.
     #[error("the {which} schema of tool `{name}` of {origin}: {error}")]
     Schema {
-        /// Name of the tool.
+        /// Name of the tool whose schema is invalid.
         name: String,
-        /// `input` or `output`.
+        /// Which schema is invalid: `input` or `output`.
         which: &'static str,
-        /// Source of the tool.
+        /// Source of the tool whose schema is invalid.
         origin: String,
-        /// The reason why the schema cannot be used.
+        /// The reason why the schema is invalid.
         error: SchemaError,
     },
 }
@@ -110,8 +110,8 @@ impl Registry {
         Self::build(None, tools.map(|(tool, source, availability)| (Cow::Owned(tool), source, availability)))
     }
 
-    /// Like [`Registry::new`], but shares unchanged parts with an earlier registry. Both the compilation of a schema
-    /// and the release of a compiled schema take longer than a tool call.
+    /// Like [`Registry::new`], but shares unchanged parts with an earlier registry. This saves time, because compiling
+    /// a schema and dropping a compiled schema both take longer than a tool call.
     pub(crate) fn build<'t>(
         earlier: Option<&Registry>,
         tools: impl IntoIterator<Item = (Cow<'t, ToolDefinition>, ToolSource, Availability)>,
@@ -169,15 +169,15 @@ impl Registry {
         self
     }
 
-    /// Records which tools are missing now although they existed when the turn began (P10). The iterator yields the
-    /// name and the MCP server of each tool with which the turn began.
+    /// Records which of the tools with which the turn began no longer exist (P10). The iterator yields the name and the
+    /// MCP server of each tool with which the turn began.
     pub(crate) fn with_missing_tools<'n>(mut self, began_with: impl Iterator<Item = (&'n str, &'n str)>) -> Self {
         let gone = began_with.filter(|(name, _)| !self.tools.contains_key(*name));
         self.gone = gone.map(|(name, server)| (name.to_owned(), server.to_owned())).collect();
         self
     }
 
-    /// Returns the tool with this name. `name` must have the spelling of the tool's author.
+    /// Returns the tool with this name, spelled as the tool's author wrote it.
     pub fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
         self.tools.get(name)
     }
@@ -187,20 +187,21 @@ impl Registry {
         self.tools.values()
     }
 
-    /// Returns the tools that are offered to the model, sorted by name. The names of the tools contain only characters
-    /// that model providers accept.
+    /// Returns the tools that are offered to the model, sorted by name. In the result, the names of the tools contain
+    /// only characters that model providers accept.
     pub fn offered(&self) -> &[OfferedTool] {
         &self.offer.tools
     }
 
-    /// Returns the search index of the offered tools' names and descriptions, in the order of [`Registry::offered`].
+    /// Returns the search index of the offered tools' names and descriptions. Its entries are in the order
+    /// of [`Registry::offered`].
     pub(crate) fn search_index(&self) -> &Index {
         let OfferedTools { index, tools, .. } = &*self.offer;
         index
             .get_or_init(|| Index::new(tools.iter().map(|tool| (tool.author_name.as_str(), tool.description.as_str()))))
     }
 
-    /// Estimated number of tokens that the offered tools use in a prompt (L26).
+    /// Returns the estimated number of tokens that the offered tools use in a prompt (L26).
     pub fn tokens(&self) -> u32 {
         self.offer.tokens
     }
@@ -216,32 +217,32 @@ impl Registry {
         self.offer.tools.iter().filter(is_named).collect()
     }
 
-    /// Estimated number of tokens that the tools with these names use in a prompt (L26).
+    /// Returns the estimated number of tokens that the tools with these names use in a prompt (L26).
     pub(crate) fn tokens_of(&self, names: &[String]) -> u32 {
         self.offered_among(Some(names)).into_iter().map(tokens_of).fold(0, u32::saturating_add)
     }
 
-    /// Returns the source of a tool. `None` if there is no tool with this name.
+    /// Returns the source of the tool with this name, or `None` if there is no such tool.
     pub(crate) fn source_of(&self, author: &str) -> Option<&ToolSource> {
         self.tools.get(author).map(|tool| &tool.source)
     }
 
-    /// Returns the address of a tool for a model that calls tools in its text (L20). `name` is the author's or the
-    /// provider's name of the tool.
+    /// Returns the address that a model must use for a tool if it writes its tool calls as text (L20). `name` is the
+    /// name of the tool as its author or as the model provider spells it.
     pub(crate) fn address_of(&self, name: &str) -> ToolAddress {
         let author = self.offer.names.author_name(name).unwrap_or(name);
         ToolAddress::new(author, self.source_of(author))
     }
 
-    /// Looks up the tool of a model's call and checks the arguments. Does not run the tool.
+    /// Looks up the tool that a model's call names, and checks the arguments. Does not run the tool.
     pub fn resolve(&self, call: &RequestedCall) -> ResolvedCall {
         let author = self.offer.names.author_name(&call.name).unwrap_or(&call.name);
         self.resolve_by_author(author, &call.arguments)
     }
 
-    /// Like [`Registry::resolve`], for a call that uses the author's name of the tool.
+    /// Like [`Registry::resolve`], for a call that names the tool as the tool's author spelled it.
     pub(crate) fn resolve_by_author(&self, author: &str, arguments: &str) -> ResolvedCall {
-        // Arguments that are not valid JSON are kept as a string with the model's text.
+        // Arguments that are not valid JSON are kept as a JSON string that contains the model's text.
         let (arguments, readable) = match parse_arguments(arguments) {
             Ok(arguments) => (arguments, Ok(())),
             Err(error) => (Value::String(arguments.to_owned()), Err(error)),
@@ -286,13 +287,13 @@ impl Registry {
         ResolvedCall { name, arguments, source, disposition, approval }
     }
 
-    /// Whether a tool name belongs to an MCP server that could not be reached.
+    /// Whether a tool name begins with the name of an MCP server that could not be reached.
     pub(crate) fn is_absent(&self, name: &str) -> bool {
         self.absence(name).is_some()
     }
 
-    /// Returns the unreachable MCP server that a tool name belongs to, and the error for the call. `name` is the
-    /// author's or the provider's name of the tool.
+    /// Returns the unreachable MCP server whose name the tool name begins with, and the error for the call. `name` is
+    /// the name of the tool as its author or as the model provider spells it.
     fn absence(&self, name: &str) -> Option<(String, ToolError)> {
         let is_of = |server: &str| name.strip_prefix(server).is_some_and(|rest| rest.starts_with(['.', '_']));
         let (server, reason) = self.absent.iter().rev().find(|(server, _)| is_of(server))?;
@@ -303,7 +304,7 @@ impl Registry {
         Some((server.clone(), ToolError::Unavailable { message, retry_after: None }))
     }
 
-    /// Returns the part of an error message that lists the available tools.
+    /// Returns the part of an error message that lists the tools that are offered to the model.
     pub(crate) fn list_tools(&self) -> String {
         let names: Vec<&str> =
             self.offer.tools.iter().take(MAX_LISTED_TOOLS).map(|tool| tool.author_name.as_str()).collect();
@@ -347,7 +348,7 @@ impl Schemas {
 }
 
 impl RegisteredTool {
-    /// Creates a registered tool. Reuses unchanged parts of `known`, the earlier tool with the same name.
+    /// Creates a tool of the registry. Reuses unchanged parts of `known`, the earlier tool with the same name.
     fn new(
         definition: Cow<'_, ToolDefinition>,
         (source, availability): (ToolSource, Availability),
@@ -375,8 +376,8 @@ impl RegisteredTool {
         self.availability == Availability::Offered
     }
 
-    /// Returns the arguments to send. The result contains the reserved field if the tool's schema has the reserved
-    /// field (L15).
+    /// Returns the arguments that are sent to the tool. If the tool's schema has the field that is reserved for the
+    /// host, the result contains this field (L15).
     pub(crate) fn outgoing<'a>(&self, arguments: &'a Value, subject: &str) -> Cow<'a, Value> {
         match self.reserved {
             Reserved::Subject => Cow::Owned(with_reserved(arguments, subject)),
@@ -384,7 +385,7 @@ impl RegisteredTool {
         }
     }
 
-    /// Returns the message for the model and the denial if the tool must not be called (P6).
+    /// If the tool must not be called, returns the message for the model and the denial for the audit log (P6).
     pub(crate) fn withheld(&self) -> Option<(String, Denial)> {
         let (Availability::Withheld { message, advice } | Availability::Renewed { message, advice }) =
             &self.availability
@@ -399,7 +400,7 @@ impl RegisteredTool {
         self.check_arguments(arguments).map_err(|violations| ToolError::InvalidArguments { violations })
     }
 
-    /// Checks arguments against the tool's schema (L8). A model or a user may have written the arguments.
+    /// Checks arguments, which a model or a user has written, against the tool's schema (L8).
     pub fn check_arguments(&self, arguments: &Value) -> Result<(), Vec<Violation>> {
         let violations = ignoring_result_violations(
             &self.definition,
@@ -436,7 +437,7 @@ fn digest_of_tool(definition: &ToolDefinition, source: &ToolSource) -> Digest {
     digest_of(canonical_json(&description).as_bytes())
 }
 
-/// Converts a tool definition to the form that is offered to the model.
+/// Converts a tool definition to the form in which it is offered to the model.
 fn offered_tool(definition: &ToolDefinition, names: &ToolNames) -> OfferedTool {
     OfferedTool {
         name: names.provider_name(&definition.name).unwrap_or(&definition.name).to_owned(),
@@ -452,7 +453,7 @@ pub(crate) fn tokens_of(tool: &OfferedTool) -> u32 {
     tokens::of_text(&tool.name).saturating_add(tokens::of_text(&tool.description)).saturating_add(schema)
 }
 
-/// Truncates the text to at most `max_bytes` bytes, at a character boundary.
+/// Returns the longest beginning of the text that has at most `max_bytes` bytes and ends at a character boundary.
 fn truncated(text: &str, max_bytes: usize) -> &str {
     &text[..text.floor_char_boundary(max_bytes.min(text.len()))]
 }

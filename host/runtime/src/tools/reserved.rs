@@ -1,8 +1,9 @@
-//! Fields of a request's data that are reserved for the host, such as the subject of the requesting session (L15).
+//! The fields of a service request's data that are reserved for the host, such as the field for the subject of the
+//! requesting session (L15).
 
 use serde_json::{Value, json};
 
-/// The field in a request's data that the host sets to the subject of the requesting session (L15).
+/// The field in a service request's data that the host sets to the subject of the requesting session (L15).
 pub(crate) const RESERVED_FIELD: &str = "parentSubject$$";
 /// Suffix of all field names that are reserved for the host.
 const RESERVED_SUFFIX: &str = "$$";
@@ -12,11 +13,12 @@ const RESERVED_SUFFIX: &str = "$$";
 pub(crate) enum Reserved {
     /// The tool's schema has no reserved field.
     Nothing,
-    /// The host fills in [`RESERVED_FIELD`].
+    /// The tool's schema has the field [`RESERVED_FIELD`], which the host sets to the session's subject.
     Subject,
 }
 
-/// Removes the reserved field from a schema that the model sees, including its subschemas (L15).
+/// Removes the field that is reserved for the host from a schema and its subschemas, before the model sees the
+/// schema (L15).
 pub(crate) fn without_reserved(schema: &mut Value) -> Reserved {
     let Some(object) = schema.as_object_mut() else { return Reserved::Nothing };
     let properties = object.get_mut("properties").and_then(Value::as_object_mut);
@@ -40,7 +42,7 @@ pub(crate) fn without_reserved(schema: &mut Value) -> Reserved {
     if is_reserved { Reserved::Subject } else { Reserved::Nothing }
 }
 
-/// Removes the reserved field from arguments, because the model must not set it (L15).
+/// Removes the field that is reserved for the host from arguments, because the model must not set this field (L15).
 pub(crate) fn without_reserved_value(mut arguments: Value) -> Value {
     if let Value::Object(fields) = &mut arguments {
         fields.remove(RESERVED_FIELD);
@@ -48,7 +50,7 @@ pub(crate) fn without_reserved_value(mut arguments: Value) -> Value {
     arguments
 }
 
-/// Returns the arguments with the session's subject in the reserved field (L15).
+/// Returns the arguments with the session's subject in the field that is reserved for the host (L15).
 pub(crate) fn with_reserved(arguments: &Value, subject: &str) -> Value {
     let mut fields = arguments.as_object().cloned().unwrap_or_default();
     fields.insert(RESERVED_FIELD.to_owned(), json!(subject));
@@ -68,8 +70,8 @@ pub(crate) fn reserved_key(data: &Value) -> Option<String> {
     }
 }
 
-/// Whether a key is reserved. Receivers trim and normalise keys in different ways. Therefore a key also counts as
-/// reserved if invisible characters follow `$$`, or if it has full-width or small forms of the dollar sign.
+/// Whether a key is reserved. Services that receive a request may trim and normalise its keys. Therefore a key also
+/// counts as reserved if invisible characters follow `$$`, or if it has full-width or small forms of the dollar sign.
 fn is_reserved_key(key: &str) -> bool {
     let normalized =
         key.chars().map(|character| if matches!(character, '\u{ff04}' | '\u{fe69}') { '$' } else { character });
@@ -104,7 +106,7 @@ mod tests {
         }
     }
 
-    /// L15: the model does not see the reserved field, and the host fills it in.
+    /// L15: the model does not see the field that is reserved for the host, and the host fills this field in.
     #[test]
     fn l15_the_reserved_field_is_removed_and_filled_in() {
         let mut schema = json!({"type": "object", "required": ["n", "parentSubject$$"],

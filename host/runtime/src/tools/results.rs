@@ -5,10 +5,10 @@ use agent_core::message::Content;
 use agent_core::tool::{CallCost, ToolDone, ToolError};
 use agent_core::view::result_text;
 
-/// Maximum size of a result's text that is stored, in bytes.
+/// Maximum number of bytes of a tool result's text that are stored.
 const MAX_STORED_BYTES: usize = 1 << 20;
 
-/// Converts the outcome of a tool call to a call result. The result has no cost and no denials yet.
+/// Converts the outcome of a tool call to a call result. The cost and the denials of the result are not set yet.
 pub(crate) fn result_of(outcome: Result<ToolDone, ToolError>) -> CallResult {
     match outcome {
         Err(error) => error_result(&error),
@@ -23,27 +23,28 @@ pub(crate) fn result_of(outcome: Result<ToolDone, ToolError>) -> CallResult {
     }
 }
 
-/// Returns a result that describes the error to the model.
+/// Returns an error result that describes the error to the model.
 pub(crate) fn error_result(error: &ToolError) -> CallResult {
     CallResult { content: vec![Content::Text(error.for_model())], is_error: true, ..CallResult::default() }
 }
 
-/// Returns the result of a call that ran and failed.
+/// Returns the result of a call that was run and failed.
 pub(crate) fn failed(error: &ToolError, cost: CallCost, denials: Vec<Denial>) -> CallResult {
     CallResult { cost, denials, ..error_result(error) }
 }
 
 /// Returns the result of a call whose tool was removed after the model called it (L7).
-pub(crate) fn tool_gone(message: String) -> CallResult {
+pub(crate) fn removed_tool_result(message: String) -> CallResult {
     CallResult { tool: ToolAvailability::Removed, ..error_result(&ToolError::NotFound { message }) }
 }
 
-/// Converts a plugin's denials for events and the audit log.
+/// Converts the denials that the sandbox reports for a plugin to the form that events and the audit log contain.
 pub(crate) fn denials_in(denials: &[agent_plugins::Denial]) -> Vec<Denial> {
     denials.iter().map(Denial::from).collect()
 }
 
-/// Truncates the text of a result to 1 MiB. Longer results from plugins are already refused by the sandbox.
+/// Truncates the text of a result to 1 MiB. For plugins this is not necessary, because the sandbox already refuses
+/// longer results.
 pub(crate) fn bounded(content: Vec<Content>) -> Vec<Content> {
     let mut text = result_text(&content);
     if text.len() <= MAX_STORED_BYTES {
@@ -60,8 +61,8 @@ mod tests {
     use super::*;
     use agent_core::message::{Digest, Media};
 
-    /// L26: a result is stored up to 1 MiB. A longer result is truncated at a character boundary and has a note, and
-    /// its media are kept.
+    /// L26: at most 1 MiB of a result's text is stored. A longer text is truncated at a character boundary and a note
+    /// is added, and the media of the result are kept.
     #[test]
     fn l26_at_most_one_mebibyte_of_a_result_is_stored() {
         let text = |bytes: usize| vec![Content::Text("x".repeat(bytes))];

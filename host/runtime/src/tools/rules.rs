@@ -5,8 +5,8 @@ use super::availability::Availability;
 use agent_core::approval::{ApprovalPolicy, ApprovalRules};
 use agent_core::tool::{ToolDefinition, ToolSource};
 
-/// Returns the availability of a tool under these rules. If the rules deny the tool, it is withheld with a message that
-/// names the rule. If the rules allow the tool or require an approval, the result is `otherwise`.
+/// Returns the availability of a tool under these rules. If a rule denies the tool, the tool is withheld, and the
+/// message for the model names the rule. If no rule denies the tool, the result is `otherwise`.
 pub(crate) fn availability(
     rules: &ApprovalRules,
     (definition, source): (&ToolDefinition, &ToolSource),
@@ -27,7 +27,7 @@ pub(crate) fn denial_message(tool: &str, because: &str) -> String {
     format!("the agent's configuration denies `{tool}`: {because} = \"deny\"")
 }
 
-/// Returns the advice to change a rule so that it allows a tool. `because` is the configuration key of the rule.
+/// Returns the advice to change the rule that denies a tool. `because` is the configuration key of the rule.
 pub(crate) fn advice_to_allow(because: &str) -> String {
     format!("change {because} = \"deny\" in the agent's configuration")
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub(crate) struct ToolVectors(tokio::sync::OnceCell<Vec<Vec<f32>>>);
 
 impl ToolVectors {
-    /// Returns the vectors of these tools. The first call reads or computes the vectors.
+    /// Returns the vectors of these tools. The first call reads them from the store or computes them.
     pub(crate) async fn get(
         &self,
         store: &Arc<dyn Store>,
@@ -45,7 +45,7 @@ async fn load_vectors(
     let computed = embedder.embed(&missing_texts).await.map_err(|error| error.to_string())?;
     for (index, vector) in missing.into_iter().zip(computed) {
         let bytes = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
-        // If the store fails, the next agent computes the vector again.
+        // If the store fails, the next agent that needs the vector computes it again.
         if let Err(error) = store.set(&bucket(), keys[index].as_str(), bytes).await {
             tracing::warn!(%error, "could not store a tool's embedding");
         }
@@ -64,8 +64,8 @@ async fn load_vector(store: &dyn Store, key: &Digest) -> Result<Option<Vec<f32>>
     Ok(bytes.and_then(numbers))
 }
 
-/// Returns the host's own bucket. The host's bucket cannot collide with a plugin's bucket, because no agent and no
-/// plugin has an empty name.
+/// Returns the key-value bucket in which the host stores the vectors. It differs from the bucket of every plugin,
+/// because no agent and no plugin has an empty name.
 fn bucket() -> Bucket {
     Bucket { agent: String::new(), plugin: String::new(), name: "tool-embeddings".to_owned(), quota: u64::MAX }
 }

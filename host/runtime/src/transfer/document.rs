@@ -1,5 +1,6 @@
-//! The format of an exported session: one JSON object whose lists have one item per line. Documents of every version
-//! stay readable. New members may be added, but a change in the meaning of a member requires a new version.
+//! The format of an exported session: one JSON object whose lists have one item per line. A host can read the documents
+//! of all earlier versions. New members may be added without a new version, but if the meaning of a member changes, the
+//! version must change too.
 
 mod bounds;
 mod reader;
@@ -16,11 +17,11 @@ use std::borrow::Cow;
 /// Value of the document's `format` member.
 pub(super) const FORMAT: &str = "agent-host.session";
 
-/// Version of the documents that this host writes. This version is also the newest version that this host can read.
+/// Format version of the documents that this host writes. It is also the newest version that this host can read.
 pub(super) const VERSION: u32 = 1;
 
-/// The information about the session that session lists show. The times are only informative, because an imported
-/// session has its own times.
+/// The information about the session that session lists show. The times are only for information: the import does not
+/// use them, because an imported session has its own times.
 #[derive(Serialize, Deserialize)]
 pub(super) struct DocumentSession {
     pub(super) subject: String,
@@ -43,7 +44,7 @@ pub(super) struct DocumentEvent {
 }
 
 /// A step record with its commit time. The body is read as raw JSON and parsed separately, because it may be nested as
-/// deeply as the store allows.
+/// deeply as the store allows, and the levels of the document would be added to this depth.
 #[derive(Serialize, Deserialize)]
 pub(super) struct DocumentRecord {
     pub(super) time: String,

@@ -15,24 +15,24 @@ use tokio::io::{AsyncWrite, AsyncWriteExt, BufWriter};
 /// Maximum number of items that one query reads.
 const PAGE_SIZE: usize = 200;
 
-/// Number of bytes of a media item that are read at once. The number is a multiple of three, so that the base64 of the
-/// chunks has no padding between the chunks.
+/// Number of bytes of a media item that one read from the store returns. The number is a multiple of three, so that the
+/// base64 of the chunks has no padding between the chunks.
 const CHUNK_BYTES: u32 = 3 << 20;
 
-/// The numbers of exported items.
+/// How many messages and media items were exported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// Number of messages, including hidden ones.
+    /// Number of messages, including messages that are not in the session's view.
     pub messages: u64,
-    /// Number of media items.
+    /// Number of exported media items.
     pub media: u64,
 }
 
 /// Exports a session: its state, messages, calls, events and step records, and the texts and media that they refer to.
 ///
-/// Memories and the outbox are not exported, because memories belong to the user and the outbox belongs to this
-/// store. This process has the session's lease during the export. If another process has the session open, the error
-/// is [`StoreError::Busy`].
+/// Memories and the outbox are not exported, because memories belong to the user and the outbox belongs to
+/// this store. During the export, this process has the session's lease. If the session is already open, the
+/// error is [`StoreError::Busy`].
 pub async fn export(
     store: &dyn Store,
     session: &str,
@@ -87,7 +87,7 @@ async fn write_messages(store: &dyn Store, session: &str, writer: &mut Writer<'_
     Ok(after)
 }
 
-/// Loads the records of the calls whose results are in these messages.
+/// Loads the records of those calls whose results are in these messages.
 pub(super) async fn answered_calls(
     store: &dyn Store,
     session: &str,
@@ -103,8 +103,8 @@ pub(super) async fn answered_calls(
     Ok(found)
 }
 
-/// Converts a stored message to the form in which it was appended. A tool result that equals its call's record becomes
-/// a reference to the call.
+/// Converts a stored message to the form in which messages are appended to a session. If the message contains a tool
+/// result that equals the result in the call's record, the result is replaced by a reference to the call.
 pub(super) fn as_new(message: StoredMessage, calls: &HashMap<CallId, CallRecord>) -> NewMessage {
     let from_record = only_result(&message).filter(|result| {
         let call = calls.get(&result.call_id);

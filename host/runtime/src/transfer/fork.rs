@@ -18,9 +18,10 @@ const PAGE_SIZE: usize = 100;
 /// The message after which a session is forked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForkAt {
-    /// After the last message whose calls all have results.
+    /// Fork after the last message at which the session can be forked, which is the last message whose calls all
+    /// have results.
     Last,
-    /// After this message, or after the results of its calls.
+    /// Fork after this message or, if the message contains calls, after the results of these calls.
     Message(MessageId),
 }
 
@@ -31,7 +32,7 @@ pub struct Forked {
     pub session: String,
     /// The last message of the original that was copied.
     pub at: MessageId,
-    /// Number of copied messages.
+    /// Number of messages that were copied to the new session.
     pub messages: u64,
 }
 
@@ -42,8 +43,8 @@ struct Original<'a> {
     title: Option<String>,
 }
 
-/// Forks a session. If a process has the session open, the error is [`StoreError::Busy`]. The new session has no open
-/// turn, no memories, and no approvals of the original. Media are shared, not copied.
+/// Forks a session that is not open. If the session is open, the error is [`StoreError::Busy`]. The new session has no
+/// open turn, and none of the memories and approvals of the original. Media are shared with the original, not copied.
 pub async fn fork(store: &dyn Store, session: &str, at: ForkAt) -> Result<Forked, TransferError> {
     let leased = lease(store, session).await?;
     let original = Original { run: &leased.run, user: leased.summary.user, title: leased.summary.title };
@@ -53,7 +54,8 @@ pub async fn fork(store: &dyn Store, session: &str, at: ForkAt) -> Result<Forked
 }
 
 impl Session {
-    /// Forks this session in its current state, without the open turn. This session stays open.
+    /// Forks this session in its current state. The open turn, if there is one, is not copied, and this session
+    /// stays open.
     pub async fn fork(&self, at: ForkAt) -> Result<Forked, TransferError> {
         let store = &*self.services.store;
         let summary = super::summary(store, self.subject()).await?;
@@ -147,7 +149,7 @@ async fn copy_records(staging: &mut Staging<'_>, from: &str) -> Result<(), Store
     }
 }
 
-/// Selects the calls that the fork contains.
+/// Returns those of the given calls that the fork contains.
 async fn copied_calls(staging: &Staging<'_>, calls: BTreeSet<CallId>) -> Result<BTreeSet<CallId>, StoreError> {
     let calls: Vec<CallId> = calls.into_iter().collect();
     let mut copied = BTreeSet::new();
@@ -158,13 +160,13 @@ async fn copied_calls(staging: &Staging<'_>, calls: BTreeSet<CallId>) -> Result<
     Ok(copied)
 }
 
-/// The sessions in which copied calls originally ran. A replay of such a call needs the name of this session, because
-/// the plugin received the name.
+/// The sessions in which the calls that a fork copied originally ran. The replay of a copied call needs the subject of
+/// that session, because the plugin received the subject.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origins {
-    /// Earlier sessions, oldest first.
+    /// The sessions in which the fork's turns ran, earliest first.
     by_turn: Vec<ForkOrigin>,
-    /// The session of each call, in the format of older versions.
+    /// The session in which each call ran. Only older versions of the host stored this map.
     by_call: BTreeMap<CallId, String>,
 }
 
@@ -179,13 +181,13 @@ impl Origins {
         })
     }
 
-    /// Returns the session in which this call ran, or `None` if it ran in this session.
+    /// Returns the session in which this call ran, or `None` if the call ran in the session whose origins these are.
     pub(crate) fn of(&self, call: &CallId, turn: u32) -> Option<&str> {
         let by_turn = || self.by_turn.iter().find(|origin| turn <= origin.until_turn).map(|origin| &origin.session);
         self.by_call.get(call).or_else(by_turn).map(String::as_str)
     }
 
-    /// Returns the origins for a fork of the session `from` that contains this number of turns.
+    /// Returns the origins that are stored in a fork of the session `from`, if the fork contains this number of turns.
     async fn forked(mut self, staging: &Staging<'_>, from: &str, turns: u32) -> Result<Self, StoreError> {
         let copied = copied_calls(staging, self.by_call.keys().cloned().collect()).await?;
         self.by_call.retain(|call, _| copied.contains(call));
@@ -212,7 +214,7 @@ fn media_of(messages: &[StoredMessage]) -> BTreeSet<Digest> {
     found
 }
 
-/// Selects the media that the original session contains.
+/// Returns those of the given media that the original session contains.
 async fn visible_media(store: &dyn Store, from: &str, media: BTreeSet<Digest>) -> Result<Vec<Digest>, StoreError> {
     let mut visible = Vec::with_capacity(media.len());
     for digest in media {

@@ -22,29 +22,29 @@ use serde_json::value::RawValue;
 use std::collections::{HashMap, HashSet};
 use text::one_line;
 
-/// Maximum size of the name of a session, an agent or a call, in bytes.
+/// Maximum number of bytes of the name of a session, of an agent or of a call.
 const MAX_NAME_LENGTH: usize = 200;
 /// Maximum number of turns of an imported session.
 const MAX_TURNS: u32 = 100_000;
-/// Maximum number of characters of the text that replaces masked media.
+/// Maximum number of characters of the text that replaces a masked media item.
 const MAX_MASK_CHARACTERS: usize = 10_000;
 
 /// Subject under which a session is imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportAs {
-    /// The subject that the document contains.
+    /// The session gets the subject that the document contains.
     OriginalSubject,
-    /// The given subject.
+    /// The session gets this subject instead of the one in the document.
     Subject(String),
 }
 
 /// Options for an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportOptions {
-    /// Subject of the new session.
+    /// The subject that the new session gets.
     pub subject: ImportAs,
-    /// The user who imports the session and owns it afterwards. The user in the document is only a claim and
-    /// is ignored.
+    /// The user who imports the session and owns it afterwards. The user that the document names is ignored, because
+    /// anybody can write a name into a document.
     pub user: Option<String>,
 }
 
@@ -55,24 +55,24 @@ pub struct Imported {
     pub session: String,
     /// Name of the agent that the session belongs to.
     pub agent: String,
-    /// Number of messages, including hidden ones.
+    /// Number of messages, including messages that are not in the session's view.
     pub messages: u64,
-    /// Descriptions of the data that was not imported, as texts for users. A document transfers a conversation, but no
-    /// authority (P14).
+    /// Descriptions of the data that was not imported, as texts for users. This includes all grants and approvals,
+    /// because a document transfers a conversation, but no authority (P14).
     pub dropped: Vec<String>,
 }
 
 /// Whether an import keeps the document's claims about the source and the arguments of open calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claims {
-    /// The claims are dropped. This host determines the source and the arguments itself.
+    /// The claims are discarded. This host determines the source and the arguments itself.
     Forgotten,
     /// The claims are kept. The claims are harmless in a replay, because the imported session is not continued.
     Kept,
 }
 
-/// Imports a document that [`super::export`] wrote. No session with the subject may exist. The imported items have the
-/// time of the import, and the session belongs to no user.
+/// Imports a document that [`super::export`] wrote. Fails if a session with the subject exists. The imported items have
+/// the time of the import, and the session belongs to no user.
 pub async fn import(
     store: &dyn Store,
     document: impl Into<SessionDocument>,
@@ -90,8 +90,8 @@ pub async fn import_for(
     import_with(store, document.into(), options, Claims::Forgotten).await
 }
 
-/// Imports a document under its own subject to replay its plugin calls. The document's claims about the source of
-/// unfinished calls are kept, because the session is not continued.
+/// Imports a document under the subject in the document, so that its plugin calls can be replayed. The document's
+/// claims about the source of unfinished calls are kept, because the session is not continued.
 pub async fn import_to_replay(
     store: &dyn Store,
     document: impl Into<SessionDocument>,
@@ -143,7 +143,7 @@ async fn refuse_existing(store: &dyn Store, session: &str) -> Result<(), StoreEr
     }
 }
 
-/// The checked members of the document that are not lists.
+/// The members of the document that are not lists, after they have been checked.
 struct CheckedHead {
     session: DocumentSession,
     run: Run,
@@ -170,12 +170,13 @@ impl CheckedHead {
             return Err(damaged("session.title", format!("it has more than {TITLE_CHARACTERS} characters")));
         }
         check_turns(&run)?;
-        // New call ids have another suffix, because the original session may also continue.
+        // The calls that the imported session makes have ids with another suffix, because the original session may
+        // also continue.
         Ok(Self { session, run: run.with_id_ending(new_id_ending()) })
     }
 }
 
-/// Checks the number of turns and the masks of the state.
+/// Checks the number of turns and the masks in the document's state.
 fn check_turns(run: &Run) -> Result<(), TransferError> {
     let turns = run.turns;
     if turns > MAX_TURNS {
@@ -196,7 +197,8 @@ fn check_turns(run: &Run) -> Result<(), TransferError> {
     }
 }
 
-/// The state of an import: counts, and the facts about messages and calls that are needed to check the session's state.
+/// The progress of an import: the counts, and the facts about messages and calls with which the session's state
+/// is checked.
 struct Import {
     session: DocumentSession,
     /// The subject that the document contains.
@@ -204,12 +206,12 @@ struct Import {
     run: Run,
     user: Option<String>,
     claims: Claims,
-    /// Calls of the open turn.
+    /// Calls of the open turn, by their ids.
     open: HashMap<CallId, OpenCall>,
     /// Calls of the open turn whose outcome is unknown.
     unknown: HashSet<CallId>,
-    /// Turn, role and number of tokens of each message in the state's view. The value is `None` until the message has
-    /// been read.
+    /// Turn, role and number of tokens of each message that the view in the state contains. The value of a message is
+    /// `None` until the message has been read.
     view: HashMap<MessageId, Option<(u32, Role, u32)>>,
     /// Number of model replies in the last turn.
     replies: u32,
@@ -246,7 +248,7 @@ impl Import {
         }
     }
 
-    /// Reads the lists in an order in which media and calls come before the messages that refer to them.
+    /// Reads the lists of the document. Media and calls are read before the messages that refer to them.
     async fn read(
         &mut self,
         mut document: SessionDocument,
@@ -257,7 +259,8 @@ impl Import {
         for list in order {
             let mut items = document.items(head, list);
             let stored = self.read_list(&mut items, list, staging).await;
-            // A read error takes precedence, because it explains why items are missing.
+            // A read error takes precedence over the error about missing items, because it explains why the items
+            // are missing.
             document = items.end().await?;
             stored?;
             match list {
@@ -299,7 +302,8 @@ impl Import {
         Err(damaged(format!("{}[{index}]", list.name()), problem))
     }
 
-    /// Checks the counts, and replaces the claims in the state with values that this host derives or decides.
+    /// Checks the numbers of messages and events, and replaces those values of the state that this host computes from
+    /// other data or decides itself.
     fn finish(&mut self) -> Result<(), TransferError> {
         let (events, kept) = self.events;
         if self.run.sequence != events {
@@ -317,7 +321,7 @@ impl Import {
         let view = &self.view;
         let derived = self.run.derive_view(|id| view.get(&id).copied().flatten());
         derived.map_err(|id| damaged("snapshot.view", format!("the message {id} does not exist")))?;
-        self.correct_trace();
+        self.replace_malformed_trace();
         self.drop_authority();
         if kept < events {
             let left_out = events - kept;
@@ -327,7 +331,7 @@ impl Import {
         Ok(())
     }
 
-    fn correct_trace(&mut self) {
+    fn replace_malformed_trace(&mut self) {
         let Some(turn) = &mut self.run.turn else { return };
         if !is_trace(&turn.trace) {
             turn.trace = trace::root();
@@ -349,7 +353,7 @@ impl Import {
     }
 }
 
-/// Describes the dropped data. Returns one text for each kind of data.
+/// Returns texts that describe the data that was not imported, one for each kind of data.
 fn describe_dropped(dropped: &DroppedClaims) -> Vec<String> {
     let DroppedClaims { approvals, pins, sections, builder_state, calls, summary, prompts, delegated_by, user } =
         dropped;
@@ -382,8 +386,8 @@ fn describe_dropped(dropped: &DroppedClaims) -> Vec<String> {
     texts
 }
 
-/// Checks a name. The rules are strict, because names from a document are used on command lines and in file names, and
-/// are shown on terminals.
+/// Checks the name of a session, an agent or a call. The rules are strict, because names from a document are used on
+/// command lines and in file names, and are shown on terminals.
 fn check_name(name: &str) -> Result<(), &'static str> {
     let is_allowed = |character: char| character.is_ascii_alphanumeric() || "-_.:@+/".contains(character);
     if name.is_empty() || name.len() > MAX_NAME_LENGTH {

@@ -1,5 +1,6 @@
-//! Writes a new session in several commits. Until the last commit the session is [`SessionState::Incomplete`] and
-//! cannot be opened. If the process dies, the next import with the same name replaces the incomplete session.
+//! Writes a new session in several commits. Until the last commit, the session is [`SessionState::Incomplete`] and
+//! cannot be opened. If the process crashes before that commit, the next import with the same subject replaces the
+//! incomplete session.
 
 use super::summary;
 use crate::session::{status_of_run, view_pieces};
@@ -9,7 +10,7 @@ use agent_store::{
     Commit, OpenMode, OpenedSession, SessionMeta, SessionState, Status, StepRecord, Store, StoreError, StoredView,
 };
 
-/// A session that is being written.
+/// A new session that is not completely written yet.
 pub(super) struct Staging<'a> {
     pub(super) store: &'a dyn Store,
     opened: OpenedSession,
@@ -17,7 +18,8 @@ pub(super) struct Staging<'a> {
 }
 
 impl<'a> Staging<'a> {
-    /// Starts writing a session. The name must be unused, or belong to an interrupted import or fork.
+    /// Starts writing a session. A session with this subject must not exist, unless it is incomplete because an import
+    /// or fork was interrupted.
     pub(super) async fn begin(store: &'a dyn Store, session: &str, meta: SessionMeta) -> Result<Self, StoreError> {
         match summary(store, session).await? {
             Some(existing) if existing.revision == 0 || existing.state == SessionState::Incomplete => {
@@ -42,7 +44,7 @@ impl<'a> Staging<'a> {
         &self.opened.lease.session
     }
 
-    /// Commits a part of the session.
+    /// Commits a part of the new session.
     pub(super) async fn add(
         &mut self,
         change: Change,
@@ -57,7 +59,7 @@ impl<'a> Staging<'a> {
         Ok(())
     }
 
-    /// Commits the state, which makes the session complete, and releases its lease.
+    /// Commits the state of the session, so that the session is complete, and releases the session's lease.
     pub(super) async fn complete(
         self,
         run: &Run,
@@ -80,7 +82,7 @@ impl<'a> Staging<'a> {
         }
     }
 
-    /// Removes the parts of the session that were written.
+    /// Removes the incomplete session that was written so far.
     pub(super) async fn abandon(self) -> Result<(), StoreError> {
         let session = self.opened.lease.session.clone();
         self.store.release(self.opened.lease).await?;

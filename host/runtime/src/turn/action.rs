@@ -1,5 +1,5 @@
-//! The context and result of a turn's actions. An action does not change the session; it returns the input to apply. A
-//! cancelled action therefore leaves the session unchanged.
+//! The context and result of a turn's actions. An action does not change the session, but returns the input that the
+//! caller applies to the session. If an action is cancelled, the session is therefore unchanged.
 
 use crate::agent::Agent;
 use crate::approvals::{ApprovalContext, HeldRequests};
@@ -29,12 +29,12 @@ pub(super) struct ActionContext<'t> {
     pub(super) services: &'t SessionServices,
     /// The session's state. Only a commit changes the state.
     pub(super) run: &'t Run,
-    /// A cache of messages and calls, which an action may fill.
+    /// A cache of messages and calls, to which an action may add messages and calls from the store.
     pub(super) history: &'t mut LoadedHistory,
     pub(super) watchers: &'t Watchers,
     pub(super) last_event: Option<&'t Event>,
     pub(super) model_retry: &'t mut ModelRetry,
-    /// Denials to commit with the next input.
+    /// Denials that are committed together with the next input.
     denied: &'t mut Vec<(Option<CallId>, Denial)>,
     pub(super) held_requests: &'t mut HeldRequests,
     unverified: &'t HashSet<CallId>,
@@ -73,7 +73,7 @@ impl<'t> ActionContext<'t> {
         self.services.scope(self.run)
     }
 
-    /// Collects denials of a plugin that was not running for a tool call. The denials are committed with the next
+    /// Collects the denials of a plugin that was not running a tool call. The denials are committed with the next
     /// input (O3).
     pub(super) fn note_denials(&mut self, denials: &[agent_plugins::Denial]) {
         self.denied.extend(denials_in(denials).into_iter().map(|denial| (None, denial)));
@@ -84,7 +84,7 @@ impl<'t> ActionContext<'t> {
         self.agent().config().bounds.result_characters as usize
     }
 
-    /// Returns the selected messages of the view in the form in which the model sees them.
+    /// Returns the selected messages of the view, in the form in which they are sent to the model.
     pub(super) async fn shown(&mut self, filter: impl Fn(&ViewEntry) -> bool) -> Result<Vec<Message>, TurnError> {
         let limit = self.result_characters();
         self.history.shown(self.run, limit, filter).await.map_err(store_failed)
@@ -98,7 +98,7 @@ impl<'t> ActionContext<'t> {
         MessagePositions::new(&seen_counts, self.run.model_calls)
     }
 
-    /// Returns the model that the open turn asks next.
+    /// Returns the model that the next model call of the open turn uses.
     pub(super) fn model(&self) -> &'t Arc<dyn Provider> {
         let (role, index) =
             self.run.turn.as_ref().map_or_else(Default::default, |turn| (turn.model_role(), turn.model_index));
@@ -113,13 +113,13 @@ impl<'t> ActionContext<'t> {
     }
 }
 
-/// Converts a store failure into the error that ends a turn.
+/// Converts a failure of the store to the error that ends a turn.
 pub(super) fn store_failed(error: StoreError) -> TurnError {
     TurnError::HostFailed { message: error.to_string() }
 }
 
-/// Returns the answer of a plugin that is not a tool. A failure of the plugin ends the turn. The turn never continues
-/// as if the plugin had not been called (row 22).
+/// Returns the answer of a plugin that was not called as a tool. If the plugin has failed, the result is the error that
+/// ends the turn, because a turn must not continue as if the plugin had not been called (row 22).
 pub(super) fn plugin_answer<T>(
     setup: &PluginSetup,
     report: CallReport<Result<T, PluginFailure>>,

@@ -1,4 +1,4 @@
-//! Runs one tool call and produces exactly one result. The tool may come from any source.
+//! Runs one tool call, of a tool from any source, and produces exactly one result.
 
 mod builtin;
 mod file_trees;
@@ -6,7 +6,7 @@ mod mcp;
 
 use crate::host::SessionServices;
 use crate::tools::registry::RegisteredTool;
-use crate::tools::results::{denials_in, result_of, tool_gone};
+use crate::tools::results::{denials_in, removed_tool_result, result_of};
 use agent_core::change::{CallRecord, CallResult, Denial, ToolAvailability};
 use agent_core::message::CallId;
 use agent_core::plugin::Scope;
@@ -16,14 +16,16 @@ use agent_plugins::{CallFailure, HostCallLog, StoppedCalls, ToolCallContext, Too
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-/// Maximum number of attempts per dispatch if a repeatable tool reports that a later attempt may succeed.
+/// Maximum number of attempts at a call, if the tool may be called repeatedly and reports that a later attempt
+/// may succeed.
 const MAX_TRIES: u32 = 3;
-/// Time before the second attempt if the tool does not specify a time. The time doubles with each further attempt.
+/// Time between the first and the second attempt, if the tool does not specify a time. The time doubles with each
+/// further attempt.
 const FIRST_RETRY_WAIT: Duration = Duration::from_millis(200);
-/// Maximum time before an attempt. If the tool specifies a longer time, the call is not retried and the tool's error
-/// becomes the result.
+/// Maximum time between two attempts. If the tool specifies a longer time, the call is not retried, and the tool's
+/// error becomes the result.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(5);
-/// Maximum wall time of a call. The plugin's own limit is shorter.
+/// Maximum wall time of a tool call. The limit that is configured for a plugin is shorter.
 const CALL_TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// The outcome of one attempt at a call, before it is converted to a result.
@@ -31,16 +33,16 @@ struct RawOutcome {
     outcome: Result<ToolDone, ToolError>,
     cost: CallCost,
     denials: Vec<Denial>,
-    /// The plugin's request to a service. If it is set, the plugin returned the request in place of an outcome.
+    /// The service request that the plugin made instead of returning a result, if there is one.
     request: Option<Box<ServiceRequest>>,
     tool: ToolAvailability,
     host_answers: Option<Box<HostCallLog>>,
 }
 
-/// The outcome of a call.
+/// The outcome of a tool call after its last attempt.
 #[derive(Debug)]
 pub(super) enum CallOutcome {
-    /// The call has a result.
+    /// The call has ended with this result.
     Done(CallResult),
     /// The plugin requests a service, and the call waits for the answer (P2).
     Pending(Box<ServiceRequest>, CallCost, Vec<Denial>),
@@ -54,7 +56,7 @@ pub(super) struct CompletedCall {
     pub(super) host_answers: Option<Box<HostCallLog>>,
 }
 
-/// A call that has finished running and whose plugin requests a service.
+/// A call whose tool has finished running and has requested a service.
 #[derive(Debug)]
 pub(super) struct PendingCall {
     pub(super) call: CallId,
@@ -74,7 +76,7 @@ pub(super) async fn run(
 ) -> Result<CompletedCall, TurnError> {
     let Some(tool) = services.agent.registry().get(&record.name) else {
         let message = format!("the tool `{}` no longer exists", record.name);
-        return Ok(CompletedCall { outcome: CallOutcome::Done(tool_gone(message)), host_answers: None });
+        return Ok(CompletedCall { outcome: CallOutcome::Done(removed_tool_result(message)), host_answers: None });
     };
     let completed;
     let record = match tool.outgoing(record.effective_arguments(), &scope.session) {
@@ -133,7 +135,8 @@ async fn try_once(
         }
         ToolSource::Plugin { plugin, .. } => call_plugin(services, plugin, record, (attempt, scope)).await,
         ToolSource::Mcp { server, .. } => mcp::call(services, server, record).await,
-        // Calls to these tools are forwarded when they are dispatched, so this function never runs such a call.
+        // A call to a service or to another agent is forwarded when it is dispatched, so this function never runs such
+        // a call.
         ToolSource::Service { .. } | ToolSource::Agent { .. } => {
             let message = format!("internal error: a call to {} was not forwarded", tool.source);
             Ok(RawOutcome::without_cost(Err(ToolError::Unavailable { message, retry_after: None })))
@@ -169,8 +172,8 @@ async fn call_plugin(
     Ok(RawOutcome { outcome, cost, denials, request: service_request, tool: ToolAvailability::Available, host_answers })
 }
 
-/// Denials in earlier attempts of a call count as denials of the call (O3). The denials are reported with the result of
-/// the last attempt. If the call is stopped earlier, the denials are reported when this value is dropped.
+/// The denials of a call include the denials in earlier attempts (O3). The denials are reported with the result of the
+/// last attempt. If the call is stopped earlier, the denials are reported when this value is dropped.
 struct EarlierDenials<'s> {
     stopped: Option<&'s StoppedCalls>,
     call: &'s CallId,
@@ -204,7 +207,7 @@ impl RawOutcome {
     }
 
     /// Returns the outcome of a call whose tool was removed after the model called it (L7).
-    fn gone(message: String) -> Self {
+    fn of_removed_tool(message: String) -> Self {
         Self { tool: ToolAvailability::Removed, ..Self::without_cost(Err(ToolError::NotFound { message })) }
     }
 

@@ -1,4 +1,5 @@
-//! Runs the turns of other agents that the open batch waits for, at the same time as the batch's other calls (L16).
+//! Runs the turns of other agents whose results the open batch of calls waits for, at the same time as the other calls
+//! of the batch (L16).
 
 use super::action::ActionResult;
 use super::run::TurnBounds;
@@ -19,13 +20,13 @@ use std::time::Instant;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// The child sessions of one session that run in this process.
+/// Those child sessions of one session that are running in this process.
 pub(super) struct Children {
     tasks: JoinSet<(CallId, ChildOutcome)>,
-    /// Calls whose child session was already started. A child that waits for an answer is not started again until the
-    /// session is run again.
+    /// Calls whose child session was already started. If a child session waits for an answer, it is not started again
+    /// until the parent session is run again.
     started: HashSet<CallId>,
-    /// Calls whose child turn was stopped because the parent's turn ends.
+    /// Calls whose child session was stopped because the parent's turn ends.
     stopped: HashSet<CallId>,
     cancel: CancellationToken,
 }
@@ -43,19 +44,19 @@ enum ChildOutcome {
 }
 
 impl Children {
-    /// Creates an empty set. All children stop when the parent is cancelled.
+    /// Creates an empty set of child sessions. All child sessions in the set stop when the parent is cancelled.
     pub(super) fn new(cancel: &CancellationToken) -> Self {
         let (started, stopped) = (HashSet::new(), HashSet::new());
         Self { tasks: JoinSet::new(), started, stopped, cancel: cancel.child_token() }
     }
 
-    /// Returns the number of children that run now.
+    /// Returns the number of child sessions that are running now.
     pub(super) fn len(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Waits until a child stops running. Returns its answer as an input for the parent, or `None` if the child waits.
-    /// Never returns while no child runs.
+    /// Waits until a child session stops running. Returns the result of the child's turn as an input for the parent, or
+    /// `None` if the child waits. If no child session is running, this method never returns.
     pub(super) async fn next(&mut self) -> Result<Option<ActionResult>, SessionError> {
         let Some(joined) = self.tasks.join_next().await else { return std::future::pending().await };
         match joined {
@@ -76,15 +77,14 @@ impl Children {
         }
     }
 
-    /// Cancels the running children, and waits until the session of each child is in a state from which it
-    /// can continue.
+    /// Cancels the running child sessions, and waits until each of them is in a state from which it can continue.
     pub(super) async fn stop(&mut self) {
         self.cancel.cancel();
         while self.tasks.join_next().await.is_some() {}
     }
 
-    /// Starts the children that the open batch waits for, in call order, up to the limit of parallel calls (L9). A call
-    /// for which no child session is possible immediately receives an error result.
+    /// Starts the child sessions that the open batch of calls waits for, in call order, up to the limit of parallel
+    /// calls (L9). If no child session can be prepared for a call, the call immediately receives an error result.
     pub(super) async fn start(&mut self, session: &mut Session, running: usize) -> Result<(), SessionError> {
         for (call, subject) in session.run.delegations() {
             let limit = session.run.turn.as_ref().map_or(1, |turn| turn.config.parallel_calls.max(1) as usize);
@@ -107,8 +107,8 @@ impl Children {
         Ok(())
     }
 
-    /// Ends the turns of all children because the parent's turn ends, including children that wait for an answer. A
-    /// child that had already ended keeps its result.
+    /// Ends the turns of all child sessions, including those that wait for an answer, because the parent's turn ends.
+    /// If a child's turn has already ended, its result is kept.
     pub(super) async fn stop_turns(&mut self, session: &mut Session) -> Result<(), SessionError> {
         self.cancel.cancel();
         self.join(session).await?;
@@ -123,7 +123,7 @@ impl Children {
         self.join(session).await
     }
 
-    /// Waits until no child runs, and commits the answers of the children.
+    /// Waits until no child session is running, and commits the results of the child sessions.
     pub(super) async fn join(&mut self, session: &mut Session) -> Result<(), SessionError> {
         while let Some(joined) = self.tasks.join_next().await {
             match joined {
@@ -134,7 +134,7 @@ impl Children {
                 Ok((call, ChildOutcome::Stopped)) => {
                     self.stopped.insert(call);
                 }
-                // The parent's turn ends in any case.
+                // An error is ignored here, because the parent's turn ends in any case.
                 Ok((_, ChildOutcome::Waits | ChildOutcome::Failed(_))) | Err(_) => {}
             }
         }
@@ -142,7 +142,7 @@ impl Children {
     }
 }
 
-/// Runs a child session. The future is boxed, because a child can start children of its own.
+/// Runs a child session. The future is boxed, because a child session can itself start child sessions.
 fn run_child(child: ChildTurn) -> BoxFuture<'static, (CallId, ChildOutcome)> {
     async move {
         let (call, subject, cancel) = (child.call.clone(), child.new_run.session.clone(), child.cancel.clone());
@@ -159,7 +159,8 @@ fn run_child(child: ChildTurn) -> BoxFuture<'static, (CallId, ChildOutcome)> {
     .boxed()
 }
 
-/// Continues the child's turn or starts it. If the child is cancelled and has no session yet, no session is created.
+/// Continues the turn of a child session, or starts the turn. If the call is cancelled before its child session exists,
+/// no session is created.
 async fn drive_child(child: ChildTurn) -> Result<TurnResult, SessionError> {
     let mode = if child.cancel.is_cancelled() { OpenMode::Existing } else { OpenMode::Either };
     let mut session = match open_child(&child, mode).await {
@@ -182,8 +183,8 @@ async fn drive_child(child: ChildTurn) -> Result<TurnResult, SessionError> {
     Ok(ended)
 }
 
-/// The lease of a running child. If the driver is dropped, the lease is released so that the same process can start the
-/// child again.
+/// The lease of a running child session. If the parent's driver is dropped, the lease is released, so that this process
+/// can start the child session again.
 struct ChildLease {
     store: Arc<dyn Store>,
     lease: Option<Lease>,
@@ -210,7 +211,7 @@ fn outcome_of_error(subject: &str, error: SessionError) -> ChildOutcome {
             tracing::warn!(session = subject, %error, "a delegated session cannot continue now");
             ChildOutcome::Waits
         }
-        // The subject of the session is left out, because it differs from call to call.
+        // The text does not contain the subject of the child session, because the subject differs from call to call.
         SessionError::Restore { error, .. } => {
             ChildOutcome::Answered(error_result(&ToolError::Failed { message: error.to_string() }))
         }

@@ -1,4 +1,4 @@
-//! Assembles the prompt at the start of a turn, with the context builder if the agent has one (L2, L22).
+//! Builds the first prompt of a turn. If the agent has a context builder, the context builder is called (L2, L22).
 
 use super::action::{ActionContext, ActionResult, plugin_answer};
 use super::plan_step::plan_budgets;
@@ -19,20 +19,22 @@ use serde_json::json;
 
 /// Maximum number of facts from long-term memory in the first prompt of a turn.
 const MAX_RECOLLECTIONS: usize = 5;
-/// Maximum number of characters of each fact.
+/// Maximum number of characters of each fact from long-term memory.
 const MAX_RECOLLECTION_CHARACTERS: usize = 400;
-/// Maximum number of tokens of all facts together. The number is small, because the facts stay in the history with
-/// their turn.
+/// Maximum number of tokens of all facts together. The limit is low, because the facts remain in the history as a part
+/// of their turn.
 const MAX_RECOLLECTION_TOKENS: u32 = 600;
-/// Divisor for small context windows: the facts use at most the available tokens for messages divided by this number.
-const RECOLLECTIONS_SHARE: u32 = 8;
+/// Divisor that limits the facts if the context window is small: all facts together have at most the number of tokens
+/// that is available for messages, divided by this number.
+const RECOLLECTIONS_DIVISOR: u32 = 8;
 
-/// The answer of a context builder.
+/// The answer of a context builder, and the data to record about it.
 struct BuilderReply {
     built: BuiltPrompt,
-    /// The record of the question. Texts and messages are stored as references, as in prompt records (D1).
+    /// The recorded input of the context builder. As in the records of prompts, texts and messages are stored as
+    /// references (D1).
     record: BuilderCallRecord<BuilderQuestion>,
-    /// Texts that the question refers to.
+    /// Texts that the recorded input refers to.
     texts: Vec<String>,
 }
 
@@ -138,13 +140,13 @@ async fn ask_builder(
 }
 
 /// Searches long-term memory for facts that are related to the input and that this session may recall (D4). The facts
-/// are short, and use a small share of the `available` tokens for messages. If the search fails, the turn continues
-/// without facts.
+/// are truncated, and use only a small part of the `available` tokens, which are the tokens for all messages. If the
+/// search fails, the turn continues without facts.
 async fn recollections(context: &ActionContext<'_>, available: u32) -> Vec<Recollection> {
     let (Some(filter), Some(turn)) = (context.services.recall_filter(), &context.run.turn) else { return Vec::new() };
     let query = turn.input.message().plain_text();
     match context.services.store.search(&filter, &query, MAX_RECOLLECTIONS).await {
-        Ok(found) => bounded(found, MAX_RECOLLECTION_TOKENS.min(available / RECOLLECTIONS_SHARE)),
+        Ok(found) => bounded(found, MAX_RECOLLECTION_TOKENS.min(available / RECOLLECTIONS_DIVISOR)),
         Err(error) => {
             tracing::warn!(session = %context.run.session, %error, "the search in long-term memory failed");
             Vec::new()
@@ -175,7 +177,7 @@ fn shortened(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// D4: recalled facts are truncated at character boundaries and fit into the given number of tokens.
+    /// D4: recalled facts are truncated at character boundaries, and together have at most the given number of tokens.
     #[test]
     fn d4_recalled_facts_are_bounded() {
         let fact = |text: String| Recollection { id: "m".into(), text, written: "2026-01-01".into(), score: 0.1 };

@@ -1,4 +1,5 @@
-//! The driver: asks the run for the next action, performs it, and reports the outcome to the run.
+//! The driver: in a loop, asks the session's run for the next action, performs the action, and applies its outcome to
+//! the run.
 
 mod dispatch;
 
@@ -26,10 +27,10 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-/// Time that running calls have to finish when the process shuts down.
+/// When the process shuts down, running calls have this time to finish.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
 
-/// Tool calls that are running.
+/// The tool calls that are running now, each in its own task.
 pub(super) type RunningCalls = JoinSet<(CallId, Result<CompletedCall, TurnError>)>;
 
 /// Drives one turn of a session.
@@ -41,11 +42,11 @@ pub(super) struct Driver<'s> {
     cancel: &'s CancellationToken,
 }
 
-/// The result or request that a running call or a child session produced.
+/// What the driver receives from a running call or a child session: a result or a service request.
 #[expect(clippy::large_enum_variant, reason = "only one value exists at a time, and values are not stored")]
 enum DriverEvent {
     Result(ActionResult),
-    /// A plugin requests a service.
+    /// A plugin has requested a service.
     ServiceRequest(Box<PendingCall>),
 }
 
@@ -62,7 +63,7 @@ pub(super) fn drive<'s>(
         let result = driver.drive().await;
         driver.session.was_interrupted = !matches!(&result, Ok(ended) if *ended != TurnResult::Interrupted);
         if result.is_err() {
-            // The parent can no longer process the children's answers.
+            // After an error, this session can no longer process the results of its child sessions.
             driver.children.stop().await;
         }
         result
@@ -122,7 +123,8 @@ impl Driver<'_> {
             self.stop().await?;
         }
         match self.commit(input, notes).await {
-            // A plugin or model produced data that cannot be stored: the turn ends, and the session stays usable.
+            // If a plugin or model has produced data that cannot be stored, the turn ends, but the session
+            // stays usable.
             Err(SessionError::Store(error @ (StoreError::Invalid { .. } | StoreError::TooLarge { .. }))) => {
                 self.stop().await?;
                 let failed = Input::Failed(TurnError::HostFailed { message: error.to_string() });
@@ -132,8 +134,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Commits the results that are ready, then stops all calls and the children's turns. Dropping the future of a call
-    /// stops the plugin.
+    /// Commits the results of calls that have finished, then stops all other calls and the turns of all child sessions.
+    /// A plugin stops when the future of its call is dropped.
     async fn stop(&mut self) -> Result<(), SessionError> {
         while let Some(done) = self.running.try_join_next() {
             self.keep_result(done).await?;
@@ -142,8 +144,8 @@ impl Driver<'_> {
         stopped
     }
 
-    /// Leaves the turn open because the process shuts down. Calls that finish within the grace period keep their
-    /// results. The children also leave their turns open.
+    /// Leaves the turn open because the process shuts down. The results of calls that finish within the grace period
+    /// are committed. The child sessions also leave their turns open.
     async fn leave_turn_open(&mut self) -> Result<TurnResult, SessionError> {
         let until = tokio::time::Instant::now() + SHUTDOWN_GRACE;
         while let Ok(Some(done)) = tokio::time::timeout_at(until, self.running.join_next()).await {
@@ -158,7 +160,7 @@ impl Driver<'_> {
         &mut self,
         done: Result<(CallId, Result<CompletedCall, TurnError>), JoinError>,
     ) -> Result<(), SessionError> {
-        // If the call has requested a service, the request is dropped and is not sent.
+        // If the plugin of the call has requested a service, the request is discarded without being sent.
         if let Ok((call, Ok(CompletedCall { outcome: CallOutcome::Done(result), host_answers }))) = done {
             let host_answers = host_answers.map(|answers| (call.clone(), answers));
             let notes = CommitNotes { host_answers, ..CommitNotes::default() };
@@ -181,9 +183,9 @@ impl Driver<'_> {
         }
     }
 
-    /// Waits for the next result of the running calls and children. Returns `None` if a child waits or a
-    /// first-use question was answered. A plugin's service request is checked in this method, immediately before
-    /// it would be sent.
+    /// Waits for the next result of a running call or child session. Returns `None` if a child session started to wait,
+    /// if a first-use question was answered, or if the process shuts down. This method also checks the service requests
+    /// of plugins, immediately before they would be sent.
     async fn next_result(&mut self) -> Result<Option<ActionResult>, SessionError> {
         Ok(match self.next_event().await? {
             None => None,
@@ -220,7 +222,7 @@ impl Driver<'_> {
     }
 }
 
-/// Performs an action that involves neither tool calls nor children.
+/// Performs an action that involves neither tool calls nor child sessions.
 async fn perform(session: &mut Session, action: Action) -> ActionResult {
     match action {
         Action::BuildContext => build_context(&mut ActionContext::new(session)).await,
@@ -256,7 +258,7 @@ async fn await_outcome(running: &mut RunningCalls) -> DriverEvent {
             return DriverEvent::ServiceRequest(Box::new(pending));
         }
         Some(Ok((_, Err(error)))) => Err(error),
-        // The call was aborted during a commit, because the turn is being cancelled.
+        // The task of the call was aborted during a commit, because the turn is being cancelled.
         Some(Err(error)) if error.is_cancelled() => Ok((Input::Cancel, CommitNotes::default())),
         Some(Err(error)) => {
             let message = format!("internal error: the task of a tool call failed: {error}");

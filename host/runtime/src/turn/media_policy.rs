@@ -1,5 +1,5 @@
-//! Masks and downscales media in the outgoing prompt: earlier masks stay, and the media policy decides about all other
-//! media (P4).
+//! Masks and downscales media in the outgoing prompt. Media that were masked earlier stay masked, and the media policy
+//! decides about all other media (P4).
 
 use super::action::{ActionContext, plugin_answer, store_failed};
 use super::outgoing::OutgoingPrompt;
@@ -15,20 +15,20 @@ use futures::future::join_all;
 /// A media item of the outgoing prompt.
 struct OutgoingMediaItem {
     item: PolicyItem,
-    /// Position of the item in the stored history. Masks refer to this position.
+    /// Position of the media item in the stored history, by which masks refer to the item.
     stored_position: StoredPosition,
 }
 
-/// Position of a media item in the stored history: the message, the part of the message, and the index among the media
-/// of a tool result. Unlike the position in the outgoing prompt, this position does not depend on how much of a
-/// result's text is shown.
+/// Position of a media item in the stored history: the message, the index of the message's part and, if the part is a
+/// tool result, the index among the media of the result. Unlike the position in the outgoing prompt, this position does
+/// not depend on how much of a result's text is shown.
 type StoredPosition = (MessageId, u32, Option<u32>);
 
 /// The text that replaces a media item that is not sent, and whether the replacement is stored.
 enum Replacement {
-    /// The replacement is stored as a mask, so it also applies to later model calls.
+    /// The text is stored as a mask, so it also replaces the item in later model calls.
     Permanent(String),
-    /// The replacement applies only to this model call.
+    /// The text replaces the item only in this model call.
     ThisCall(String),
 }
 
@@ -54,7 +54,7 @@ pub(super) async fn apply_media_policy(
         }
     }
     downscale_pictures(context, outgoing, smaller, step).await?;
-    // Labels let the model refer to media in tool calls, so labels are useless if no tools are offered.
+    // No labels are added if no tools are offered, because the model uses labels only to refer to media in tool calls.
     if context.services.agent.setups().values().any(|setup| setup.plugin().has(Kind::Tool)) {
         with_labels(&mut outgoing.request.messages);
     }
@@ -88,9 +88,9 @@ async fn ask_policy(
     Ok(decisions)
 }
 
-/// Downscales the images before anything is sent. If an image cannot be downscaled, the model receives a note in place
-/// of the image. Sending the original would contradict the policy's decision (row 22), and an error would make every
-/// later turn fail.
+/// Downscales those images that the policy wants to be smaller, before the request is sent. If an image cannot be
+/// downscaled, the model receives a note instead of the image. The original is not sent, because that would contradict
+/// the policy's decision (row 22). The turn does not fail, because every later turn would then fail too.
 async fn downscale_pictures(
     context: &ActionContext<'_>,
     outgoing: &mut OutgoingPrompt,
@@ -168,8 +168,8 @@ fn outgoing_media(
     found
 }
 
-/// Adds a media item to the list of downscaled media. An item that occurs twice is sent once, in the smaller of the
-/// two sizes.
+/// Adds a media item to the list of downscaled media. If the list already contains the item with another size, the
+/// smaller of the two sizes is kept.
 fn add_downscaled(downscaled: &mut Vec<Downscaled>, media: &Media, to: Dimensions) {
     match downscaled.iter_mut().find(|other| other.media.digest == media.digest) {
         Some(Downscaled { to: other, .. }) => {

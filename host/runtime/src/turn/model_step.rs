@@ -1,10 +1,10 @@
-//! One model call: builds the outgoing prompt, masks it, sends it, and resolves the calls in the reply.
+//! One model call: builds the outgoing prompt, masks media in it, sends it, and resolves the tool calls in the reply.
 
 use super::action::{ActionContext, ActionResult, plugin_answer, store_failed};
 use super::media_policy::apply_media_policy;
 use super::outgoing::OutgoingPrompt;
 use super::plan_step::{add_plan_prompt, read_plan};
-use super::text_dialect::{StreamFilter, read_text_calls, relay, write_tools_as_text};
+use super::text_dialect::{StreamFilter, forward_visible_pieces, read_text_calls, write_tools_as_text};
 use super::tool_selection::tool_tokens;
 use crate::host::Checkpoint;
 use crate::records::{
@@ -46,8 +46,8 @@ pub(super) async fn call_model(context: &mut ActionContext<'_>, plan: StepPlan) 
     outgoing.notes.texts.extend(blocks);
     outgoing.notes.add(context.run, plan.step, StepRecordBody::Prompt(Box::new(prompt)));
     write_tools_as_text(context, &mut outgoing);
-    // Only the outgoing prompt is changed. After this call, the prompt contains no text that would be invisible to a
-    // user (row 49).
+    // This call changes only the outgoing prompt, not the history. Afterwards, the prompt contains no characters that a
+    // user could not see (row 49).
     visible_request(&mut outgoing.request);
     context.services.reach_checkpoint(Checkpoint::BeforeModel);
     let reply = send_request(context, &outgoing.request, &plan).await;
@@ -80,7 +80,7 @@ pub(super) async fn call_model(context: &mut ActionContext<'_>, plan: StepPlan) 
     Ok((Input::Reply(replied), notes))
 }
 
-/// Refuses calls to agents that would form a cycle or nest too deeply (L16, row 13).
+/// Refuses calls to other agents if the delegation would form a cycle or be nested too deeply (L16, row 13).
 fn refuse_deep_delegation(context: &ActionContext<'_>, mut calls: Vec<ResolvedCall>) -> Vec<ResolvedCall> {
     for call in calls.iter_mut().filter(|call| matches!(call.disposition, Disposition::Ready { .. })) {
         if let Some(ToolSource::Agent { agent }) = &call.source
@@ -105,10 +105,12 @@ async fn outgoing_prompt(context: &mut ActionContext<'_>, plan: &StepPlan) -> Re
         with_provider_names(context, context.run.without_rejected_results(message))
     });
     let messages: Vec<Message> = shown.collect();
-    // Step sections are added at the end, so that the prompt before them is the same as in the previous step (L22).
+    // The sections of this step are added at the end, so that the prompt before these sections is the same as in the
+    // previous step (L22).
     let step_parts: Vec<Part> = prompt::texts(&step_sections).into_iter().map(Part::Text).collect();
     let system = prompt::texts(&context.run.system_sections());
-    // The turn's own sections were stored when the turn started, but the session summary was not stored.
+    // The sections of the turn were stored when the turn started. The summary of the session was not stored with
+    // these sections.
     notes.texts.extend(system.iter().filter(|_| context.run.summary.is_some()).cloned());
     let request = ModelRequest {
         model: context.model().info().model.clone(),
@@ -126,7 +128,7 @@ async fn outgoing_prompt(context: &mut ActionContext<'_>, plan: &StepPlan) -> Re
     Ok(outgoing)
 }
 
-/// Returns the tools that are offered in a model call (L4, L24, L25). The list is empty if no tools may be offered.
+/// Returns the tools that a model call offers (L4, L24, L25). The list is empty if the model call must not offer tools.
 fn tools_for_step(context: &ActionContext<'_>, plan: &StepPlan) -> Vec<OfferedTool> {
     let registry = context.services.agent.registry();
     match context.run.turn.as_ref().map_or(OfferedTools::All, |turn| turn.offered_tools()) {
@@ -137,7 +139,7 @@ fn tools_for_step(context: &ActionContext<'_>, plan: &StepPlan) -> Vec<OfferedTo
     }
 }
 
-/// Returns the sections that the context builder's step export adds to this step only (L2).
+/// Returns the sections that the context builder adds to the prompt of this step only (L2).
 async fn step_sections(
     context: &mut ActionContext<'_>,
     plan: &StepPlan,
@@ -204,8 +206,8 @@ fn with_provider_names(context: &ActionContext<'_>, mut message: Message) -> Mes
     message
 }
 
-/// Builds the record of the exact prompt (D1). The record contains texts as digests and messages as positions. Also
-/// returns the texts that must be stored with the record.
+/// Builds the record of the exact prompt (D1). The record contains digests instead of texts, and positions instead of
+/// messages. Also returns the texts that must be stored with the record.
 fn prompt_record(context: &ActionContext<'_>, outgoing: &OutgoingPrompt) -> (PromptRecord, Vec<String>) {
     let request = &outgoing.request;
     let digest = |text: &str| digest_of(text.as_bytes()).to_string();
@@ -229,8 +231,8 @@ fn prompt_record(context: &ActionContext<'_>, outgoing: &OutgoingPrompt) -> (Pro
     (record, blocks)
 }
 
-/// If the model is cooling down after failures and a later model is available, returns a failure. No request is then
-/// sent to the model.
+/// If the model is cooling down after a failure and a later model of the fallback chain is available, returns a
+/// failure. In this case, no request is sent to the model.
 fn skip_cooling_model(context: &ActionContext<'_>, plan: &StepPlan) -> Option<ModelFailure> {
     let models = context.services.agent.models();
     let index =
@@ -240,7 +242,8 @@ fn skip_cooling_model(context: &ActionContext<'_>, plan: &StepPlan) -> Option<Mo
     Some(ModelFailure { model, message, retryability: Retryability::Retryable, then: next_model(context, index) })
 }
 
-/// Waits before a retry. The time is not stored, so after a restart the retry starts immediately.
+/// Waits until the time of the next attempt, if this model call is a retry. This time is not stored, so the retry
+/// starts immediately after a restart of the host.
 async fn wait_for_retry(context: &mut ActionContext<'_>, plan: &StepPlan) {
     if plan.attempt == 1 {
         context.model_retry.first_try = Some(Instant::now());
@@ -257,7 +260,8 @@ fn model_failure(context: &mut ActionContext<'_>, plan: &StepPlan, error: &Model
             context.model_retry.next_try = Some(Instant::now() + wait);
             AfterFailure::Retry { wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) }
         }
-        // Planning models have no replacements. If a planning model fails, the loop continues without the plan.
+        // No other model is asked instead of a planning model. If a planning model fails, the loop continues without
+        // the plan.
         (None, _) if plan.role != ModelRole::Agent => AfterFailure::GiveUp,
         (None, next) => {
             if error.retryable() {
@@ -297,7 +301,7 @@ async fn send_request(
             StreamFilter::Whole => tokio::join!(reply, context.watchers.stream(event, deltas)).0,
             filter => {
                 let (relayed, watched) = mpsc::channel(DELTA_CHANNEL_CAPACITY);
-                let relay = relay(filter, deltas, relayed);
+                let relay = forward_visible_pieces(filter, deltas, relayed);
                 tokio::join!(reply, relay, context.watchers.stream(event, watched)).0
             }
         },
@@ -308,7 +312,7 @@ async fn send_request(
     }
 }
 
-/// Resolves the calls of a reply. If the reply was cut before the arguments of its last call, that call is refused,
+/// Resolves the calls of a reply. If the reply was cut off before the arguments of its last call, this call is refused,
 /// because missing arguments must not be treated as empty arguments.
 fn resolve_calls(registry: &Registry, reply: &Reply) -> Vec<ResolvedCall> {
     let mut calls: Vec<ResolvedCall> = reply.calls.iter().map(|call| registry.resolve(call)).collect();

@@ -5,10 +5,10 @@ use agent_core::message::{Message, MessageId, Part, Role};
 use agent_core::model::ModelRequest;
 use agent_core::run::Mask;
 
-/// The outgoing prompt, and the notes about the prompt that are committed.
+/// The outgoing prompt, and the notes about it that are committed together with the reply.
 pub(super) struct OutgoingPrompt {
     pub(super) request: ModelRequest,
-    /// Ids of the messages that come from the history, in the prompt's order.
+    /// Ids of those messages of the prompt that come from the history, in the order of the prompt.
     pub(super) ids: Vec<MessageId>,
     pub(super) new_masks: Vec<Mask>,
     pub(super) notes: CommitNotes,

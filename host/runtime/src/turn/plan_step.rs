@@ -13,7 +13,7 @@ use agent_core::prompt::{self, section};
 use agent_core::run::{ModelRole, PlanBudgets, PlannerReply, PromptBudget, StepPlan};
 use agent_core::tokens;
 
-/// Returns the prompt budgets of the planning models, or `None` if the agent has no planner.
+/// Returns the prompt budgets of the planning models, or `None` if the agent has no planning models.
 pub(super) fn plan_budgets(context: &ActionContext<'_>) -> Option<PlanBudgets> {
     let planning = context.services.agent.models().planning.as_ref()?;
     let tool_list_tokens = tokens::of_text(&plan_section(prompt_for_planner(context)));
@@ -21,9 +21,9 @@ pub(super) fn plan_budgets(context: &ActionContext<'_>) -> Option<PlanBudgets> {
     Some(PlanBudgets { planner, executor: context.budget_of(&planning.executor, 0) })
 }
 
-/// Adds the prompt for this part of the plan as the last message. This prompt is only in this model call and in the
-/// step record. The general instructions about plans are in the turn's first message, because they are the same in each
-/// call (L22).
+/// Adds the text about the current part of the plan to the end of the prompt. This text is only sent in this model call
+/// and stored in the step record. The general instructions about plans are in the turn's first message instead, because
+/// they are the same in each call (L22).
 pub(super) fn add_plan_prompt(context: &ActionContext<'_>, plan: &StepPlan, outgoing: &mut OutgoingPrompt) {
     let text = match plan.role {
         ModelRole::Agent => return,
@@ -62,7 +62,7 @@ fn prompt_for_planner(context: &ActionContext<'_>) -> String {
     planner_prompt(tools.map(|tool| (tool.author_name.as_str(), tool.description.as_str())))
 }
 
-/// Formats the text as the plan section of the prompt.
+/// Formats the text about the current part of the plan as a section of the prompt.
 fn plan_section(text: String) -> String {
     prompt::text_of(&Section { name: section::PLAN_PART.to_owned(), text, stability: Stability::Dynamic })
 }

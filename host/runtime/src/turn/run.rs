@@ -10,16 +10,17 @@ use agent_core::plugin::TraceContext;
 use agent_core::run::{Input, InputError, LoopConfig};
 use tokio_util::sync::CancellationToken;
 
-/// The source of a turn's limits.
+/// Where the limits of a turn come from.
 pub(super) enum TurnBounds {
-    /// The configuration of the turn's agent.
+    /// The limits come from the configuration of the turn's agent.
     OfAgent,
-    /// The parent's turn, which narrows the limits of a delegated turn.
+    /// The turn works for a call of another turn, which has already reduced the configured limits.
     OfParent(LoopConfig),
 }
 
 impl Session {
-    /// Starts a turn with the input or, without an input, continues the open turn. Returns when the turn ends or waits.
+    /// Starts a turn with the input, or continues the open turn if there is no input. Returns when the turn ends
+    /// or waits.
     ///
     /// Cancellation stops the turn within 100 ms and leaves a session that can continue (L29). When the process shuts
     /// down ([`Host::leaving`](crate::Host::leaving)), the turn also stops within 100 ms, but the turn stays open. MCP
@@ -51,8 +52,8 @@ impl Session {
         result
     }
 
-    /// Starts a turn for another user than the user in the agent's configuration. The turn keeps this user even if
-    /// another process continues it (D4).
+    /// Starts a turn that works for this user instead of the user in the agent's configuration. The turn keeps this
+    /// user even if another process continues it (D4).
     pub async fn run_for(
         &mut self,
         user: UserName,
@@ -63,7 +64,7 @@ impl Session {
         self.begin((input, Some(user)), TurnBounds::OfAgent, trace, cancel).await
     }
 
-    /// Starts a turn with these limits in this trace.
+    /// Starts a turn with these limits. The turn belongs to this trace.
     pub(super) async fn begin(
         &mut self,
         (input, user): (TurnInput, Option<UserName>),
@@ -74,15 +75,15 @@ impl Session {
         if self.run.is_open() {
             return Err(InputError::TurnOpen(self.run.turns).into());
         }
-        // The agent is read once, so that the turn never mixes parts of two generations.
+        // The current agent is read only once, so that the turn never mixes the plugins of two generations.
         let _servers = self.connect(self.services.live.current(), &cancel).await?;
         if let Some(user) = user {
             self.use_agent(self.services.agent.for_user(Some(user.as_str()))?);
         }
         let (plugins, pinned) = (self.services.agent.pins(), Some(pinned::pins_of(&self.services.agent)));
         let components = plugins.iter().map(|pin| (pin.name.clone(), pin.digest.clone())).collect();
-        // The components are stored before the turn itself. If the turn is never stored, the stored components have no
-        // effect (row 38).
+        // The list of the turn's components is stored before the turn itself. If the turn is never stored, this list
+        // has no effect (row 38).
         self.services.store.record_turn_plugins(&self.services.agent.config().record_name(), components).await?;
         self.approvals().bind_rules().await?;
         let config = match bounds {
@@ -97,7 +98,7 @@ impl Session {
         result
     }
 
-    /// Releases the resources of a finished turn, including its generation of plugins.
+    /// If the turn has ended, releases its resources, including its generation of plugins.
     fn release_turn(&mut self) {
         if !self.run.is_open() {
             self.held_requests.clear();
@@ -106,9 +107,9 @@ impl Session {
     }
 }
 
-/// Compiles additional code that some plugins need because of their limits. The compilation runs before the calls, so
-/// that the compilation time does not count towards the time limits of the calls. If the compilation fails, the call
-/// itself also reports the reason.
+/// Compiles additional code that some plugins need because of their limits. This happens before the plugins are called,
+/// so that the time for compiling does not count towards the time limits of the calls. If compiling fails, only a
+/// warning is logged here, because a call of the plugin also reports the reason.
 async fn prepare_plugins(services: &SessionServices, cancel: &CancellationToken) {
     for setup in services.agent.setups().values() {
         tokio::select! {

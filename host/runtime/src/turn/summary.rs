@@ -17,28 +17,27 @@ use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Author of a summary that the host extracted. The constant is stored in place of a model's name.
+/// This value is stored as the author of a summary, instead of a model's name, if the host extracted the summary.
 pub const EXTRACT: &str = "extract";
-/// Maximum size of the messages in a summary prompt, in bytes. This maximum also applies to models with a larger
-/// context window.
+/// Maximum number of bytes of the messages in a summary prompt, even if the model has a larger context window.
 const MAX_PROMPT_BYTES: usize = 96 * 1024;
-/// Assumed number of bytes per token. The actual number is usually higher, so the request fits into the context window.
+/// Assumed number of bytes per token. A token usually has more bytes, so the request fits into the context window.
 const BYTES_PER_TOKEN: usize = 3;
 /// Number of tokens that are reserved for the instructions around the messages.
 const OVERHEAD_TOKENS: u32 = 400;
 /// Minimum and maximum size of one piece of a message in the prompt, in bytes.
 const PIECE_BYTES: (usize, usize) = (120, 4_000);
 
-/// A model's summary or the reason why it cannot be used, and its cost.
+/// The summary that a model wrote or the reason why there is no usable summary, and the cost of the model call.
 struct ModelSummary {
     text: Result<String, String>,
-    /// Name of the model.
+    /// Name of the model that was asked for the summary.
     by: String,
     usage: Usage,
     raw: Value,
 }
 
-/// Summarises the messages that are removed from the prompt.
+/// Returns a summary of the messages that are about to be removed from the prompt.
 pub(super) async fn summarise(context: &mut ActionContext<'_>, plan: SummaryPlan) -> ActionResult {
     let messages = context.history.load(&plan.messages).await.map_err(store_failed)?;
     let messages: Vec<&StoredMessage> = messages.iter().map(Arc::as_ref).collect();
@@ -76,7 +75,7 @@ fn writer(context: &ActionContext<'_>) -> Option<Arc<dyn Provider>> {
     writer.is_language_model().then(|| writer.clone())
 }
 
-/// Asks the model once. On a failure, the host extracts a summary without another attempt.
+/// Asks the model for a summary. If the model fails, there is no second attempt: the host extracts a summary.
 async fn ask_for_summary(
     context: &ActionContext<'_>,
     writer: &Arc<dyn Provider>,
@@ -127,7 +126,7 @@ async fn ask_for_summary(
     }
 }
 
-/// Returns the text if it is usable as a summary. The error is the reason why the text is not usable.
+/// Returns the text of the reply if it is usable as a summary, and otherwise the reason why it is not usable.
 fn usable(text: &str, calls: usize, stop: StopReason) -> Result<String, &'static str> {
     match (text.is_empty(), calls, stop) {
         (_, _, StopReason::ContentFilter) => Err("it was cut by the provider's content filter"),
@@ -138,7 +137,8 @@ fn usable(text: &str, calls: usize, stop: StopReason) -> Result<String, &'static
 }
 
 fn instructions(limit: u32) -> String {
-    // A token is about three quarters of a word, and the text around the summary also uses some tokens.
+    // The limit in words is lower than the limit in tokens, because a token is about three quarters of a word, and the
+    // text around the summary also uses some tokens.
     let words = (limit.saturating_sub(60) / 2).max(20);
     format!(
         "You keep the record of a conversation between a user, an assistant and its tools. The messages below leave the \
@@ -150,8 +150,8 @@ fn instructions(limit: u32) -> String {
     )
 }
 
-/// Builds the prompt from the earlier summary and the messages. Each piece of a message is truncated to its share
-/// of `bytes`.
+/// Builds the summary prompt from the earlier summary and the messages. The number of bytes is divided among the pieces
+/// of the messages, and each piece is truncated to its share.
 fn prompt(earlier: Option<&HistorySummary>, messages: &[&StoredMessage], bytes: usize) -> String {
     let mut text = String::new();
     if let Some(earlier) = earlier {
@@ -160,7 +160,7 @@ fn prompt(earlier: Option<&HistorySummary>, messages: &[&StoredMessage], bytes: 
     text.push_str("The messages:\n");
     let pieces: Vec<String> = messages.iter().flat_map(|message| pieces(message)).collect();
     let piece_bytes = (bytes / pieces.len().max(1)).clamp(PIECE_BYTES.0, PIECE_BYTES.1);
-    // If the pieces do not fit even at their minimum size, only the latest pieces are included.
+    // If the pieces are too many even if each has the minimum size, only the latest pieces are included.
     let shown: Vec<String> = pieces.iter().map(|piece| cut(piece, piece_bytes)).collect();
     let mut left = bytes;
     let fits = shown.iter().rev().take_while(|piece| {
@@ -180,7 +180,7 @@ fn prompt(earlier: Option<&HistorySummary>, messages: &[&StoredMessage], bytes: 
     text
 }
 
-/// Splits a message into its parts, each with a prefix that names the role, the call or the result.
+/// Converts a message to texts, one for each part, each with a prefix that names the role, the call or the result.
 fn pieces(message: &StoredMessage) -> Vec<String> {
     let role = message.role.as_str();
     let pieces = message.parts.iter().filter_map(|part| match part {

@@ -10,7 +10,7 @@ use agent_core::run::{Disposition, ModelRole, ResolvedCall};
 use agent_core::text_dialect::{self, TaggedReader, ToolDialect, UnreadableCall, calls_as_text, schema_sections};
 use tokio::sync::mpsc::{Receiver, Sender};
 
-/// The calls in the text of a reply.
+/// The tool calls that a model has written in the text of a reply.
 #[derive(Default)]
 pub(super) struct TextCalls {
     pub(super) calls: Vec<ResolvedCall>,
@@ -24,7 +24,7 @@ pub(super) struct TextCalls {
 pub(super) enum StreamFilter {
     /// The watchers receive all pieces.
     Whole,
-    /// The watchers receive all pieces, but the text does not contain the calls.
+    /// The watchers receive all pieces, but the tool calls are removed from the text.
     WithoutCalls,
     /// The watchers do not receive the text, because a plan is not text for the user (L24). The watchers still receive
     /// the thinking.
@@ -85,8 +85,9 @@ pub(super) fn read_text_calls(context: &ActionContext<'_>, reply: &mut Reply) ->
     read
 }
 
-/// Returns the calls of existing tools in the code blocks of a reply that contains no other calls. The model is told
-/// once per turn that such calls did not run. After that, calls in code blocks are treated as part of the answer.
+/// If the reply contains no tool calls outside of code blocks, returns the calls of existing tools in its code blocks.
+/// Once per turn, the model is informed that such calls did not run. If a later reply of the turn contains calls in
+/// code blocks, these are treated as a part of the answer.
 fn quoted_calls(context: &ActionContext<'_>, text: &str) -> Vec<UnreadableCall> {
     if context.run.turn.as_ref().is_none_or(|turn| turn.told_about_quoted_calls) {
         return Vec::new();
@@ -105,8 +106,8 @@ fn position_of_turn(context: &ActionContext<'_>, ids: &[u64]) -> Option<usize> {
     ids.iter().position(|id| *id == first)
 }
 
-/// Forwards the pieces that the watchers receive, until the reply ends.
-pub(super) async fn relay(filter: StreamFilter, mut deltas: Receiver<Delta>, watchers: Sender<Delta>) {
+/// Forwards those pieces of the reply that the watchers may receive, until the reply ends.
+pub(super) async fn forward_visible_pieces(filter: StreamFilter, mut deltas: Receiver<Delta>, watchers: Sender<Delta>) {
     let (mut reader, mut pieces) = (TaggedReader::default(), Vec::new());
     while let Some(delta) = deltas.recv().await {
         match (delta, filter) {

@@ -12,13 +12,14 @@ use agent_core::tool::ToolSource;
 use agent_core::{prompt, tokens};
 use agent_models::Embedder;
 
-/// Built-in tools that are selected like any other tool. All other built-in tools belong to the loop and are
-/// always offered.
+/// Those built-in tools that are selected like the tools of plugins. All other built-in tools belong to the loop and
+/// are always offered.
 const ORDINARY_BUILTINS: [&str; 2] = [builtins::name::LIST_DIRECTORY, builtins::name::READ_FILE];
-/// Built-in tools of the loop that a step of a plan may use.
+/// Those built-in tools of the loop that a step of a plan may use.
 const PLANNABLE_BUILTINS: [&str; 2] = [builtins::name::READ_RESULT, builtins::name::MEMORY_SEARCH];
 
-/// Returns the author names of the tools that the open turn offers, in registry order, or `None` for all tools.
+/// Returns the names of the tools that the open turn offers, as their authors spelled them and in the order of the
+/// registry. `None` means all tools.
 pub(super) async fn select_tools(services: &SessionServices, query: &str) -> Option<Vec<String>> {
     let agent = &services.agent;
     let tools = agent.registry().offered();
@@ -33,8 +34,8 @@ pub(super) async fn select_tools(services: &SessionServices, query: &str) -> Opt
     Some(names_at(services, nearest.chain(always).collect()))
 }
 
-/// Adds tools to each step of the plan. The executor is offered the tool that the planner named and the tools that
-/// match the task best.
+/// Adds to each step of the plan the tools that the executor is offered in this step: the tool that the planner named,
+/// and the tools that best match the task of the step.
 pub(super) async fn add_step_tools(services: &SessionServices, steps: Vec<PlanStep>) -> Vec<PlannedStep> {
     let tools = services.agent.registry().offered();
     let count = services.agent.config().offered_tools as usize;
@@ -52,8 +53,8 @@ pub(super) async fn add_step_tools(services: &SessionServices, steps: Vec<PlanSt
     planned.collect()
 }
 
-/// Returns whether a step of a plan may call this tool. The loop itself follows the plan, so the tools of the loop are
-/// excluded. The only exceptions are tools that read data which is not in the prompt.
+/// Returns whether a step of a plan may call this tool. The tools of the loop are excluded, because the loop itself
+/// follows the plan. The only exceptions are the tools that read data which is not in the prompt.
 pub(super) fn may_be_planned(services: &SessionServices, tool: &OfferedTool) -> bool {
     PLANNABLE_BUILTINS.contains(&tool.author_name.as_str()) || !belongs_to_loop(services, &tool.author_name)
 }
@@ -78,15 +79,15 @@ pub(super) fn tool_tokens(services: &SessionServices, offered: Option<&[String]>
     }
 }
 
-/// Returns the names in registry order, so that the same set of tools always produces the same prompt.
+/// Returns the names in the order of the registry, so that the same set of tools always produces the same prompt.
 fn names_at(services: &SessionServices, mut indexes: Vec<usize>) -> Vec<String> {
     indexes.sort_unstable();
     let tools = services.agent.registry().offered();
     indexes.into_iter().map(|index| tools[index].author_name.clone()).collect()
 }
 
-/// Ranks the tools for each query. Returns the indexes of all tools, with the best match first. If the embedding model
-/// fails, the tools are ranked by their words, and the turn continues.
+/// For each query, returns the indexes of all tools, with the best match first. If the embedding model fails, the tools
+/// are ranked by the words that they share with the query, and the turn continues.
 async fn nearest(services: &SessionServices, queries: &[String]) -> Vec<Vec<usize>> {
     let agent = &services.agent;
     let tools = agent.registry().offered();

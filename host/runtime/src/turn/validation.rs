@@ -1,4 +1,5 @@
-//! Validates the output at the end of a turn: the output validators in order, then the agent's output schema (L12).
+//! Validates the output at the end of a turn: runs the output validators in their configured order, and then checks the
+//! agent's output schema (L12).
 
 use super::action::{ActionContext, ActionResult, plugin_answer};
 use crate::records::{CommitNotes, Question, StepRecordBody, ValidatorQuestion, VerdictRecord};
@@ -7,11 +8,11 @@ use agent_core::run::{Input, OutputVerdict, Validation};
 use agent_core::tool::Violation;
 use serde_json::Value;
 
-/// Name under which the output schema rejects an output.
+/// Name that is recorded as the validator if the output schema rejects an output.
 const OUTPUT_SCHEMA: &str = "output schema";
 
-/// Runs the validators in order. Each validator receives the output that the previous validator returned. The schema is
-/// checked last.
+/// Runs the validators in order. Each validator receives the output that the previous validator returned. The output
+/// schema is checked after the last validator.
 pub(super) async fn validate(context: &mut ActionContext<'_>, validation: Validation) -> ActionResult {
     let agent = context.agent();
     let number = context.run.turns;
@@ -21,7 +22,8 @@ pub(super) async fn validate(context: &mut ActionContext<'_>, validation: Valida
     };
     let (positions, texts) = context.positions(|entry| entry.turn == number);
     let mut notes = CommitNotes { texts, ..CommitNotes::default() };
-    // If the agent has an output schema, the `result` argument of a call is already structured data.
+    // If the agent has an output schema, the argument `result` of the call that ends the turn is already
+    // structured data.
     let mut data = match validation.result.clone().filter(|_| agent.output_schema().is_some()) {
         Some(json) => OutputData::Json(json),
         None => OutputData::Text(validation.text.clone()),

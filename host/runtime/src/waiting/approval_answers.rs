@@ -17,7 +17,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use tokio_util::sync::CancellationToken;
 
-/// The `data` of an approval answer event.
+/// The `data` of an event that answers an approval request.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ApprovalAnswerData {
@@ -31,7 +31,7 @@ enum DecisionData {
         call: CallId,
         #[serde(default)]
         scope: GrantScope,
-        /// Arguments to use in place of the arguments that the model wrote.
+        /// The changed arguments, which are used instead of the arguments that the model wrote.
         #[serde(default)]
         arguments: Option<Value>,
     },
@@ -98,14 +98,15 @@ impl Session {
         self.apply(Input::Approval { answers }, Default::default()).await
     }
 
-    /// Checks edited arguments against the tool's schema (L8). Succeeds if the agent has no tool with this name.
+    /// Checks edited arguments against the tool's schema (L8). If the agent has no tool with this name, nothing is
+    /// checked and the result is `Ok`.
     pub fn check_edited(&self, tool: &str, edited: &Value) -> Result<(), Vec<Violation>> {
         self.services.agent.registry().get(tool).map_or(Ok(()), |tool| tool.check_arguments(edited))
     }
 
     /// Processes an answer to an approval request. The answer applies to the calls that still wait for exactly this
-    /// request. If the host requested the approval of a call again because its tool changed, only an answer to the
-    /// later request is accepted.
+    /// request. If the host has requested the approval of a call again because the call's tool changed, only an answer
+    /// to the later request is accepted.
     pub(super) async fn respond_to_approval(&mut self, event: &CloudEvent) -> Result<ResponseOutcome, RespondError> {
         let session = self.subject().to_owned();
         let request = event.parentid.clone().ok_or(RespondError::NoParent)?;
@@ -138,8 +139,8 @@ impl Session {
     }
 
     /// Returns the calls of an approval request of this session, or `None` if the session has no request with this id.
-    /// Only the session's durable events are searched, because the host itself committed them. The content of an outbox
-    /// event, or text from a plugin, service or model, is never treated as a request (row 51).
+    /// Only the session's durable events are searched, because the host itself committed them. Neither an event in the
+    /// outbox nor a text from a plugin, service or model is ever treated as an approval request (row 51).
     async fn calls_of_request(&self, request: &str) -> Result<Option<RequestedCalls>, RespondError> {
         let Some(number) = approval_request_number(&self.run, request) else { return Ok(None) };
         let (mut after, mut requested): (_, Option<RequestedCalls>) = (number.saturating_sub(1), None);
@@ -162,7 +163,7 @@ impl Session {
     }
 }
 
-/// The calls of an approval request.
+/// The calls that an approval request of this session contains.
 struct RequestedCalls {
     calls: BTreeSet<CallId>,
     /// Calls whose approval was requested again by a later request.

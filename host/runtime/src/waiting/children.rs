@@ -19,7 +19,7 @@ const LEASE_RETRIES: u32 = 50;
 /// Time between two attempts to open a child session.
 const LEASE_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The data that is necessary to run the turn of a child session.
+/// The data with which the turn of a child session is run.
 pub(crate) struct ChildTurn {
     pub(crate) host: Host,
     pub(crate) agent: LiveAgent,
@@ -40,8 +40,8 @@ impl Session {
     }
 
     /// Opens the session that works for a delegated call, so that a user can answer the questions of this session (L16,
-    /// L17). Returns `None` if the session has not started, another process has its lease, or it cannot continue. If it
-    /// cannot continue, [`Session::run`] converts the error to the call's result.
+    /// L17). Returns `None` if this session does not exist yet, if it is already open, or if it cannot continue. In the
+    /// last case, [`Session::run`] converts the error to the call's result.
     pub async fn open_delegated(&mut self, call: &CallId) -> Result<Option<Session>, SessionError> {
         let Some((call, subject)) = self.run.delegations().into_iter().find(|(delegated, _)| delegated == call) else {
             return Ok(None);
@@ -58,7 +58,8 @@ impl Session {
         }
     }
 
-    /// Prepares the child turn of a call. The inner error is a tool error for the model.
+    /// Prepares the turn of the child session that works for a call. The inner `Err` is a tool error, which becomes the
+    /// result of the call.
     pub(crate) async fn child_turn(
         &mut self,
         call: &CallId,
@@ -82,8 +83,8 @@ impl Session {
             Ok(()) => current.for_user(agent.config().user.as_deref()),
             Err(error) => return Ok(Err(error)),
         };
-        // The child also receives later changes to its grants. However, a child that works for a user other than the
-        // user in its configuration does not receive such changes.
+        // If the grants of the child's agent change later, the change also applies to the child session. However, it
+        // does not apply if the child works for a user other than the user in its configuration.
         let live = |child: Arc<Agent>| match Arc::ptr_eq(&child, &current) {
             true => delegate.agent.clone(),
             false => child.into(),
@@ -105,8 +106,8 @@ impl Session {
     }
 }
 
-/// Opens the child's session. If the parent's driver was dropped, the child's previous driver may still have the lease
-/// for a moment, so opening the session is retried.
+/// Opens the child's session. If the parent's driver was dropped while the child session was running, the child's lease
+/// is released a moment later, so opening the session is retried.
 pub(crate) async fn open_child(child: &ChildTurn, mode: OpenMode) -> Result<Session, SessionError> {
     for _ in 0..LEASE_RETRIES {
         match open_child_once(child, mode).await {
@@ -125,8 +126,8 @@ async fn open_child_once(child: &ChildTurn, mode: OpenMode) -> Result<Session, S
     if session.state().delegated_by == child.new_run.delegated_by {
         return Ok(session);
     }
-    // The session can be a different session if, for example, a document was imported under the subject that belongs to
-    // this call.
+    // Another session can have the subject that belongs to this call, for example if a document was imported under
+    // this subject.
     let subject = session.subject().to_owned();
     session.close().await?;
     let error = RestoreError::Inconsistent("the session with this call's subject was not delegated by this session");

@@ -12,30 +12,30 @@ use std::time::Duration;
 /// Note for the model if the agent stopped at its limit of model calls.
 const LIMIT_NOTE: &str = "[the agent stopped at its limit of model calls: this result may be incomplete]";
 
-/// Returns the result of the call that a session works for, or `None` if the session's turn has not ended.
+/// Returns the result of the call that a delegated session works for, or `None` if the session's turn has not ended.
 pub(crate) fn delegate_result(session: &str, ended: &TurnResult, spent: Duration) -> Option<CallResult> {
     let cost = CallCost { wall_us: u64::try_from(spent.as_micros()).unwrap_or(u64::MAX), ..CallCost::default() };
     let result = match ended {
         TurnResult::Finished(output) => answer(output),
-        TurnResult::Failed(error) => failed_in(session, error.code(), &error_of(error)),
+        TurnResult::Failed(error) => failed_result(session, error.code(), &error_of(error)),
         TurnResult::Cancelled => {
             let error = ToolError::Failed { message: "the agent's turn was cancelled".to_owned() };
-            failed_in(session, "cancelled", &error)
+            failed_result(session, "cancelled", &error)
         }
         TurnResult::Suspended(_) | TurnResult::Interrupted | TurnResult::Idle => return None,
     };
     Some(CallResult { cost, ..result })
 }
 
-/// Builds the error result of a delegated call. The session id differs each time, so it is only in the structured
-/// result for programs. The text for the model is the same for the same failure, so that the host can detect repeated
-/// failures (L28).
-fn failed_in(session: &str, code: &str, error: &ToolError) -> CallResult {
+/// Builds the error result of a delegated call. The text for the model is always the same for the same failure, so that
+/// the host can detect repeated failures (L28). The session id differs each time, so only the structured result, which
+/// is meant for programs, contains it.
+fn failed_result(session: &str, code: &str, error: &ToolError) -> CallResult {
     CallResult { structured: Some(json!({"session": session, "error": code})), ..error_result(error) }
 }
 
-/// Builds the result of a delegated call from the output of the turn. The structured result informs programs about
-/// the cost.
+/// Builds the result of a delegated call from the output of the turn. The structured result also contains the cost of
+/// the turn, for programs.
 fn answer(output: &Output) -> CallResult {
     let data = match &output.data {
         Value::String(text) => Content::Text(text.clone()),
@@ -59,7 +59,7 @@ fn answer(output: &Output) -> CallResult {
 fn error_of(error: &TurnError) -> ToolError {
     let message = format!("{}: {}", error.code(), without_request(&error.to_string()));
     match error {
-        // A retry may succeed, because a model may be available again.
+        // The call may be retried, because a model may be available again later.
         TurnError::ModelFailed { retryability: Retryability::Retryable, .. } => {
             ToolError::Unavailable { message, retry_after: None }
         }
@@ -142,9 +142,10 @@ mod tests {
         assert_eq!(delegate_result("reader/1", &TurnResult::Suspended(Default::default()), Duration::ZERO), None);
     }
 
-    /// L16, L28: repeated failures have the same text, and permanent failures are not reported as retryable.
+    /// L16, L28: if a delegated turn fails repeatedly for the same reason, the text is the same each time, and a
+    /// permanent failure is not reported as retryable.
     #[test]
-    fn l28_text_of_a_repeated_failure_is_equal() {
+    fn l28_a_repeated_failure_has_the_same_text_each_time() {
         let error_for = |session: &str, request: &str, retryability| {
             let message =
                 format!("openai/gpt answered with status 400 (code `x`, request {request}): no such request (ever)");

@@ -8,8 +8,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The first-use questions of a running turn: the open question, and the plugins whose grants the user was already
-/// asked for.
+/// The first-use questions of a running turn: the open question, and the plugins that the user was already asked about.
 #[derive(Default)]
 pub(crate) struct FirstUseQuestions {
     open: Option<BoxFuture<'static, ()>>,
@@ -17,12 +16,12 @@ pub(crate) struct FirstUseQuestions {
 }
 
 impl FirstUseQuestions {
-    /// Returns whether a question is open.
+    /// Returns whether a first-use question is open, which means that it waits for the user's answer.
     pub(crate) fn is_open(&self) -> bool {
         self.open.is_some()
     }
 
-    /// Waits until the open question is answered. Never returns if no question is open.
+    /// Waits until the open question is answered. If no question is open, the future never completes.
     pub(crate) async fn answered(&mut self) {
         match &mut self.open {
             Some(open) => open.await,
@@ -43,7 +42,8 @@ impl FirstUseQuestions {
         let plugin_use = PluginUse { tool: Some(tool), arguments: call.effective_arguments(), effect };
         let question = if is_asked { None } else { services.ask_at_first_use(plugin, &plugin_use) };
         match question {
-            // Another question is open, or the question about this plugin is not answered yet.
+            // The open question is about this plugin, or it must be answered before this plugin's question can
+            // be asked.
             _ if self.is_open() && (is_asked || question.is_some()) => false,
             None => true,
             Some(question) => {
@@ -55,7 +55,8 @@ impl FirstUseQuestions {
     }
 }
 
-/// Asks the user for missing grants of the context builder before the first turn that uses the context builder.
+/// Asks the user for the missing grants of the context builder, before the first turn in which the context builder
+/// is used.
 pub(crate) async fn ask_about_builder(services: &SessionServices) {
     let builder = services.agent.config().context_builder.as_deref();
     let building = PluginUse { tool: None, arguments: &Value::Null, effect: CallEffect::Changes };

@@ -1,4 +1,4 @@
-//! Tool calls that are answered outside the host: by a service, another agent, or the user.
+//! Tool calls that the host does not run itself: a service, another agent or the user answers them.
 
 use super::questions::awaited_answer;
 use crate::host::SessionServices;
@@ -8,8 +8,7 @@ use agent_core::event::WaitCause;
 use agent_core::run::{Awaited, Run};
 use agent_core::tool::ToolSource;
 
-/// Returns the answer that a call waits for if the call is answered outside the host, or `None` if the host runs
-/// the call.
+/// Returns a description of the answer that a call waits for. Returns `None` if the host runs the call itself.
 pub(crate) fn forwarded_call(services: &SessionServices, run: &Run, record: &CallRecord) -> Option<ForwardedCall> {
     if let Some(awaits) = awaited_agent(services, record).or_else(|| awaited_answer(run, record)) {
         return Some(ForwardedCall { awaits, contract: None });
@@ -25,7 +24,8 @@ pub(crate) fn forwarded_call(services: &SessionServices, run: &Run, record: &Cal
     Some(forward(&services.scope(run), &record.id, request, contract))
 }
 
-/// Returns the result that a call to another agent waits for, or `None` if the call is not a delegation.
+/// Returns a description of the result that a call to another agent waits for, or `None` if the call is not to
+/// another agent.
 fn awaited_agent(services: &SessionServices, record: &CallRecord) -> Option<Awaited> {
     let delegate = services.agent.config().delegates.get(&record.name)?;
     let session = delegate.subject(&services.subject, &record.id);

@@ -1,5 +1,5 @@
-//! Questions to users: questions that the model asks during a turn (L18), and decisions about calls whose outcome is
-//! unknown (D3).
+//! Questions that only a user can answer: questions that the model asks during a turn (L18), and what to do about calls
+//! whose outcome is unknown (D3).
 
 use crate::outbox::now_ms;
 use crate::records::CommitNotes;
@@ -34,7 +34,7 @@ impl Session {
         self.apply(Input::Respond { call, from: Answerer::User, result }, CommitNotes::default()).await
     }
 
-    /// Decides about a call whose outcome is unknown (D3). [`Session::run`] then continues the turn.
+    /// Stores a user's decision about a call whose outcome is unknown (D3). [`Session::run`] then continues the turn.
     pub async fn resolve(&mut self, call: CallId, decision: Decision) -> Result<(), SessionError> {
         self.require_stored_state()?;
         let call = self.run.named_call(call);
@@ -49,7 +49,8 @@ impl Session {
     }
 }
 
-/// Returns the answer that a question to the user waits for, or `None` for any other call.
+/// Returns a description of the answer that a question to the user waits for, or `None` if the call is not a question
+/// to the user.
 pub(super) fn awaited_answer(run: &Run, record: &CallRecord) -> Option<Awaited> {
     let is_own = record.source == Some(ToolSource::BuiltIn);
     if !is_own || LoopBreak::of_tool(&record.name) != Some(LoopBreak::Ask) {

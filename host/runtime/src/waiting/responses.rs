@@ -1,5 +1,5 @@
-//! Answers of services to forwarded calls. Each answer is matched to its call, checked against the agreed schema, and
-//! accepted only once (L10, I6).
+//! Answers of services to the calls that were forwarded to them. Each answer is matched to its call, checked against
+//! the schema that was stored with the call, and accepted only once (L10, I6).
 
 use crate::agent::ANY_TYPE;
 use crate::approvals::{APPROVAL_RESOLVED, without_edit_note};
@@ -25,16 +25,17 @@ use std::collections::BTreeMap;
 pub enum ResponseOutcome {
     /// The answer became the call's result.
     Taken {
-        /// Violations of the agreed schema. If the answer violates the schema, the model receives an error with these
-        /// violations in place of the answer.
+        /// Violations of the schema that was stored with the call. If there are any, the model receives an error that
+        /// lists them instead of the answer.
         violations: Vec<Violation>,
-        /// The answers that the turn still waits for. If the list is empty, [`Session::run`] continues the turn.
+        /// The answers that the turn still waits for. If the list is empty, the caller can continue the turn
+        /// with [`Session::run`].
         waits: Vec<Wait>,
     },
     /// The call already has exactly this answer. The session is not changed.
     Duplicate,
-    /// The call already has another result, because it was answered differently, it has expired, or its turn has ended.
-    /// The session is not changed.
+    /// The call already has another result, because another answer was accepted, because its time limit has passed, or
+    /// because its turn has ended. The session is not changed.
     Late,
 }
 
@@ -58,7 +59,7 @@ pub enum RespondError {
         "the event's `subject` is `{subject}`, but the session is `{session}`: omit the subject, or set it to this session"
     )]
     OtherSubject {
-        /// Subject of the event.
+        /// The `subject` attribute of the event.
         subject: String,
         /// Subject of the session.
         session: String,
@@ -70,7 +71,7 @@ pub enum RespondError {
         call: String,
         /// Subject of the session.
         session: String,
-        /// Text that lists the waiting calls.
+        /// Text that lists the calls that wait for an answer.
         waiting: String,
     },
     /// The call does not wait for a service.
@@ -80,10 +81,10 @@ pub enum RespondError {
         call: CallId,
         /// Text about the state of the call.
         state: &'static str,
-        /// Text that lists the waiting calls.
+        /// Text that lists the calls that wait for an answer.
         waiting: String,
     },
-    /// No schema was agreed for answers of this type.
+    /// The call does not accept answers of this event type, because no schema was stored for this type.
     #[error(
         "the event's `type` is `{event_type}`, which is not an expected answer to call `{call}`; expected types: {known}"
     )]
@@ -92,10 +93,10 @@ pub enum RespondError {
         event_type: String,
         /// Id of the call.
         call: CallId,
-        /// The expected types, separated by commas.
+        /// The event types that the call accepts as answers, separated by commas.
         known: String,
     },
-    /// An answer to an approval request does not name its session.
+    /// The event answers an approval request, but does not name the session.
     #[error(
         "the event has no `subject`; an answer to an approval request must have its session as `subject`, which is \
          `{session}`"
@@ -123,15 +124,15 @@ pub enum RespondError {
         /// Subject of the session.
         session: String,
     },
-    /// The answer contains a decision about a call that is not part of the approval request.
+    /// The event contains a decision about a call that is not part of the approval request.
     #[error("the approval request `{request}` does not contain call `{call}`")]
     NotRequested {
         /// Id of the call.
         call: CallId,
-        /// Id of the request.
+        /// Id of the approval request.
         request: String,
     },
-    /// The session cannot be read or changed.
+    /// The stored session cannot be read or changed.
     #[error(transparent)]
     Session(#[from] SessionError),
 }
@@ -143,9 +144,9 @@ impl From<StoreError> for RespondError {
 }
 
 impl Session {
-    /// Processes a service's answer to a forwarded call (L10), or an answer to an approval request (L17). Only the
-    /// stored state is needed (L1), because the schema of the answer was stored when the request was sent.
-    /// [`Session::run`] then continues the turn.
+    /// Processes a service's answer to a call that was forwarded to it (L10), or a user's answer to an approval request
+    /// (L17). Only the stored state is needed (L1), because the schema of the answer was stored when the request was
+    /// sent. [`Session::run`] then continues the turn.
     pub async fn respond(&mut self, event: CloudEvent) -> Result<ResponseOutcome, RespondError> {
         let session = self.subject().to_owned();
         self.require_stored_state()?;
@@ -191,8 +192,8 @@ impl Session {
         Ok(ResponseOutcome::Taken { violations, waits: self.run.waits() })
     }
 
-    /// Checks the data of the event against the agreed schema and returns the violations. Returns an error if no schema
-    /// was agreed for answers of this type.
+    /// Checks the data of the event against the schema that was stored with the call, and returns the violations.
+    /// Returns an error if no schema was stored for answers of this type.
     async fn violations(
         &self,
         contract: &Digest,
@@ -218,7 +219,7 @@ impl Session {
     }
 }
 
-/// Builds the step record about the origin and trace of an answer.
+/// Builds the step record that states where an answer came from, and to which trace it belongs.
 fn answer_record(record: &CallRecord, event: &CloudEvent) -> StepRecord {
     let (traceparent, tracestate) = (event.traceparent.clone(), event.tracestate.clone());
     let trace = traceparent.map(|traceparent| TraceContext { traceparent, tracestate }).filter(is_trace);
@@ -254,8 +255,8 @@ fn answer_result(data: Option<Value>) -> CallResult {
     CallResult { content: bounded(vec![content]), structured: data, ..CallResult::default() }
 }
 
-/// Builds the error for the model if an answer does not match the agreed schema. The error lists the location of each
-/// violation and the rule that is violated.
+/// Builds the error that the model receives if an answer violates the schema that was stored with the call. The error
+/// lists the location of each violation and the rule that is violated.
 fn broken_contract(event_type: &str, violations: &[Violation]) -> CallResult {
     let problems = violations.iter().map(|violation| {
         let pointer = if violation.pointer.is_empty() { "the whole answer" } else { &violation.pointer };

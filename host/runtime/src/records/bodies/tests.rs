@@ -262,7 +262,7 @@ fn s6_records_of_older_versions_are_read() {
     assert_eq!((verdict.plugin.as_str(), &verdict.asked), ("a@1", &Question::default()));
     let body = json!({"plugin": "a@1", "asked": {"text": "4", "attempt": 1}, "answer": "accept"});
     let Ok(StepRecordBody::Verdict(verdict)) = read("verdict", body) else { panic!("a verdict") };
-    assert!(matches!(verdict.asked, Question::NotRecorded(_)), "an incomplete input does not count as recorded");
+    assert!(matches!(verdict.asked, Question::NotRecorded(_)), "an incomplete input is not a recorded input");
     let body = json!({"builder": {"plugin": "a@1", "answer": {"state": [1]}}, "configuration": "sha256:cc"});
     let Ok(StepRecordBody::Context(context)) = read("context", body) else { panic!("a context") };
     let builder = context.builder.expect("a builder");

@@ -5,10 +5,10 @@ use crate::tools::availability::Availability;
 use agent_core::tool::{ToolDefinition, ToolSource, Traits};
 use serde_json::{Value, json};
 
-/// Returns the built-in tools of an agent. If no directory is granted, the file tools are defined but not offered to
-/// the model.
+/// Returns the built-in tools of an agent. If no directory is granted to the host's file tools, the result contains the
+/// file tools, but they are not offered to the model.
 pub fn definitions(trees_granted: bool) -> Vec<(ToolDefinition, ToolSource, Availability)> {
-    let files = if trees_granted { Availability::Offered } else { no_tree() };
+    let files = if trees_granted { Availability::Offered } else { withheld_without_grant() };
     let tools = [
         (
             name::LIST_DIRECTORY,
@@ -76,7 +76,7 @@ fn object(required: &[&str], properties: Value) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
-fn no_tree() -> Availability {
+fn withheld_without_grant() -> Availability {
     let advice = "add `[host.grants]` `read = [\".\"]` to the agent's configuration, or `--grant host:read=.` to the \
         command line";
     let message = format!("no file tree is granted to the host's own file tools; {advice}");

@@ -1,4 +1,5 @@
-//! The tools that end a turn (L18). These tools are not executed. The loop itself handles calls to them.
+//! The tools that end a turn (L18). A call to one of these tools is not executed as a tool. The loop handles the
+//! call itself.
 
 use crate::tools::availability::Availability;
 use agent_core::loop_break::{LoopBreak, argument, name};
@@ -51,13 +52,13 @@ pub fn finishing_definitions(output_schema: Option<&Value>) -> Vec<(ToolDefiniti
     tools.into()
 }
 
-/// Returns how a call to this tool ends the loop. `None` if the tool does not end the loop.
+/// Returns how a call to this tool ends the turn, or `None` if the tool does not end the turn.
 pub(crate) fn loop_break(definition: &ToolDefinition, source: &ToolSource) -> Option<LoopBreak> {
     LoopBreak::of_tool(&definition.name).filter(|_| *source == ToolSource::BuiltIn)
 }
 
-/// Removes the violations that concern the structured argument `result` of `task_completion`. The validators and the
-/// output schema check this result later, as they check every output (L12).
+/// Removes those schema violations that concern the structured argument `result` of `task_completion`. The validators
+/// and the output schema check this result later, as they check every output (L12).
 pub(crate) fn ignoring_result_violations(
     definition: &ToolDefinition,
     source: &ToolSource,
@@ -70,7 +71,8 @@ pub(crate) fn ignoring_result_violations(
     violations
 }
 
-/// Moves a schema to the location `pointer` in another document, and adjusts the references within the schema.
+/// Returns a copy of the schema that can be inserted at the location `pointer` of another document. In the copy, the
+/// references within the schema are adjusted to this location.
 fn embedded(schema: &Value, pointer: &str) -> Value {
     match schema {
         Value::Object(fields) if fields.get("$id").is_some_and(Value::is_string) => schema.clone(),
@@ -129,10 +131,10 @@ mod tests {
         assert!(matches!(disposition(Some(&schema), r#"{"result": {}}"#), Disposition::Breaks(LoopBreak::Complete)));
     }
 
-    /// L8, L12: the result argument is required. The validators and the output schema check later whether the result
-    /// is acceptable.
+    /// L8, L12: the argument `result` is required, but its content is checked only later, by the validators and the
+    /// output schema.
     #[test]
-    fn l18_an_invalid_result_is_left_to_the_output_check_of_l12() {
+    fn l18_an_invalid_result_is_found_only_by_the_later_output_check() {
         let schema = json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}});
         let breaks = |disposition| matches!(disposition, Disposition::Breaks(LoopBreak::Complete));
         assert!(breaks(disposition(Some(&schema), r#"{"result": {"n": "three"}}"#)));

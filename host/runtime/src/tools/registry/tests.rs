@@ -57,8 +57,8 @@ fn p10_schemas_are_compiled_once() {
     assert!(other.get("count").unwrap().check_arguments(&json!({"path": "x"})).is_err());
 }
 
-/// P10, L15: registries share the offered tools, even if a tool has a field that the host fills in. The offered tools
-/// are collected again when a tool is withheld or removed.
+/// P10, L15: a new registry shares the offered tools with the earlier registry, even if a tool has a field that the
+/// host fills in. If a tool is withheld or removed, the new registry has its own list of offered tools.
 #[test]
 fn p10_offered_tools_are_shared_only_if_they_are_the_same() {
     let reserved = || ToolDefinition {
@@ -141,7 +141,7 @@ fn l20_calls_in_text_are_looked_up_by_address() {
         let Disposition::NotFound { message } = resolve(server, tool).disposition else { panic!("{tool} was found") };
         assert!(message.contains(expected), "{message}");
     }
-    // I5: a server that could not be reached.
+    // I5: the server `scan` could not be reached.
     assert!(matches!(resolve("desk", "echo").disposition, Disposition::Refused(ToolError::Unavailable { .. })));
 }
 
@@ -203,7 +203,7 @@ fn p6_a_withheld_tool_is_not_offered_and_its_denial_names_the_missing_grant() {
 fn l25_the_search_index_of_the_tools_is_built_once() {
     let registry = registry();
     let (first, again) = (registry.search_index(), registry.search_index());
-    assert!(std::ptr::eq(first, again), "every turn and step uses the same index");
+    assert!(std::ptr::eq(first, again), "every turn and step uses the same search index");
     let new = Index::new(registry.offered().iter().map(|tool| (&tool.author_name, &tool.description)));
     for query in ["count the text", "does", "fly"] {
         assert_eq!(first.nearest(query, 9), new.nearest(query, 9), "{query}");

@@ -4,11 +4,12 @@
 use agent_store::{MAX_BLOB_BYTES, MAX_JSON_DEPTH};
 
 /// Maximum size of one item, in bytes. An item is a message, a call, an event or the state. `session export` writes
-/// each item as one line. The limits of the data within an item are far lower.
+/// each item as one line. The limits of the host for the data in an item are far lower than this limit.
 const MAX_ITEM_BYTES: u64 = 64 << 20;
 /// Maximum size of an item that contains media as base64, in bytes.
 const MAX_MEDIA_ITEM_BYTES: u64 = MAX_BLOB_BYTES.div_ceil(3) * 4 + (1 << 20);
-/// Maximum nesting depth of a document: the maximum depth of a stored value, plus the levels around the value.
+/// Maximum nesting depth of a document: the maximum depth of a stored value, plus the levels of the document around
+/// such a value.
 const MAX_DEPTH: usize = MAX_JSON_DEPTH + 16;
 /// Name of the member that contains the bytes of media.
 const MEDIA_MEMBER: &[u8] = b"base64";
@@ -16,9 +17,9 @@ const MEDIA_MEMBER: &[u8] = b"base64";
 /// The limit that a document exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LimitExceeded {
-    /// A value is nested too deeply.
+    /// A value in the document is nested too deeply.
     TooDeep,
-    /// An item is too long.
+    /// An item of the document is too long.
     TooLong,
 }
 
@@ -46,19 +47,20 @@ pub(super) struct Bounds {
     escaped: bool,
     /// Number of bytes since the last item ended.
     item_bytes: u64,
-    /// The first bytes of the last string. Before a value, this string is the member's name.
+    /// The first bytes of the last string that was scanned. When a value begins, the last string is the name of
+    /// its member.
     last_string: Vec<u8>,
     /// Whether the current string contains the bytes of media.
     is_media: bool,
 }
 
 impl Bounds {
-    /// Creates a scan that starts inside this number of nested arrays and objects.
+    /// Creates a scan whose first byte is inside this number of nested arrays and objects.
     pub(super) fn at_depth(depth: usize) -> Self {
         Self { depth, ..Self::default() }
     }
 
-    /// Scans the next bytes.
+    /// Scans the next bytes of the document, and returns an error if a limit is exceeded.
     pub(super) fn scan(&mut self, bytes: &[u8]) -> Result<(), LimitExceeded> {
         bytes.iter().try_for_each(|byte| self.step(*byte))
     }
@@ -94,7 +96,7 @@ impl Bounds {
             b'\\' => self.escaped = true,
             b'"' => {
                 self.in_string = false;
-                // The bytes of the media do not count towards the size of the item.
+                // The bytes of media are not included in the size of the item, because they have a separate limit.
                 self.item_bytes = if self.is_media { 0 } else { self.item_bytes };
             }
             _ if self.last_string.len() <= MEDIA_MEMBER.len() => self.last_string.push(byte),
@@ -118,7 +120,7 @@ mod tests {
     /// D5: overlong or deeply nested input is rejected anywhere in a document, while large media and long lists
     /// are accepted.
     #[test]
-    fn d5_unbounded_documents_are_rejected() {
+    fn d5_documents_that_exceed_a_limit_are_rejected() {
         assert_eq!(check("", b"{\"a\":", 10_000), Err(LimitExceeded::TooDeep));
         assert_eq!(check("{\"texts\":[\"[[", &[b'['; 1000], 10_000), Ok(()), "brackets in a string do not nest");
         assert_eq!(check("{", b"\"a\": 1,\n", 10_000), Ok(()));
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn d5_errors_state_the_limits() {
+    fn d5_an_error_about_an_exceeded_limit_states_the_limit() {
         assert_eq!(LimitExceeded::TooDeep.to_string(), "it is nested more than 143 levels deep");
         let long = LimitExceeded::TooLong.to_string();
         assert!(long.contains("longer than 64 MiB") && long.contains("or 683 MiB for media"), "{long}");

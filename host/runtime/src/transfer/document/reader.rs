@@ -19,9 +19,9 @@ use tokio::task::JoinHandle;
 
 /// Maximum size of a document in bytes.
 const MAX_DOCUMENT_BYTES: u64 = 16 << 30;
-/// Number of items after which a batch is complete.
+/// Number of items at which a batch is complete.
 const BATCH_ITEMS: usize = 200;
-/// Number of bytes after which a batch is complete, even if it has fewer items.
+/// Number of bytes at which a batch is complete, even if it has few items.
 const BATCH_BYTES: usize = 2 << 20;
 
 /// An exported session that can be read more than once: a file or bytes in memory.
@@ -93,7 +93,7 @@ impl List {
     }
 }
 
-/// The members of a document that are not lists, and the byte offsets of the lists.
+/// The result of the first pass over a document: the members that are not lists, and the byte offset of each list.
 #[derive(Default)]
 pub(in crate::transfer) struct Head {
     pub(in crate::transfer) session: Option<Box<RawValue>>,
@@ -103,7 +103,7 @@ pub(in crate::transfer) struct Head {
     lists: [Option<u64>; LISTS.len()],
 }
 
-/// Consecutive items of a list.
+/// A batch of consecutive items of one of the document's lists.
 #[derive(Default)]
 pub(in crate::transfer) struct Batch {
     /// Index of the first item of this batch in its list.
@@ -160,7 +160,7 @@ impl SessionDocument {
     }
 }
 
-/// A list that is being read. Dropping it stops the reader.
+/// A list of the document that is being read. If this value is dropped, the thread that reads the list stops.
 pub(in crate::transfer) struct Items {
     receiver: Receiver<Batch>,
     reading: JoinHandle<Result<SessionDocument, TransferError>>,
@@ -172,8 +172,8 @@ impl Items {
         self.receiver.recv().await
     }
 
-    /// Stops reading the list. Returns the document, so that another list can be read, or the error that occurred in
-    /// this list.
+    /// Stops reading the list. Returns the document, so that another list can be read, or the error that occurred while
+    /// this list was read.
     pub(in crate::transfer) async fn end(self) -> Result<SessionDocument, TransferError> {
         drop(self.receiver);
         join_reader(self.reading).await
@@ -185,7 +185,8 @@ async fn join_reader<T>(task: JoinHandle<Result<T, TransferError>>) -> Result<T,
     task.await.map_err(|error| TransferError::Read(io::Error::other(error)))?
 }
 
-/// A reader that counts the bytes that the parser reads, and that returns an error if a limit is exceeded.
+/// A reader between the document and the parser. It counts the bytes that the parser reads, and returns an error if a
+/// limit is exceeded.
 struct BoundedReader<R> {
     inner: R,
     bounds: Bounds,
@@ -193,8 +194,8 @@ struct BoundedReader<R> {
     exceeded: Option<LimitExceeded>,
 }
 
-/// A shared reference to a reader. The parser must own its reader, but the visitors also need the position of
-/// that reader.
+/// A shared reference to a reader. It is necessary because the parser must own its reader, but the visitors also need
+/// the position of that reader.
 struct SharedReader<'a, R>(&'a RefCell<BoundedReader<R>>);
 
 impl<R: BufRead> Read for SharedReader<'_, R> {
@@ -248,7 +249,7 @@ fn read_head(source: &mut dyn Source) -> Result<Head, TransferError> {
 }
 
 impl Head {
-    /// Checks that no member is missing.
+    /// Checks that the document has all required members.
     fn check(&self) -> Result<(), TransferError> {
         let lists = LISTS.iter().zip(&self.lists).map(|(list, start)| (list.name(), start.is_some()));
         let values = [
@@ -326,14 +327,14 @@ impl<'de> Visitor<'de> for HeadVisitor<'_> {
     }
 }
 
-/// Returns the byte offset of a list and skips the list.
+/// Skips a list and returns the byte offset at which the list starts.
 struct ListOffset<'a>(&'a dyn Fn() -> u64);
 
 impl<'de> DeserializeSeed<'de> for ListOffset<'_> {
     type Value = u64;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<u64, D::Error> {
-        // The parser has read the colon after the member's name and nothing after it.
+        // At this moment, the parser has read the colon after the member's name, but nothing after the colon.
         let start = self.0();
         deserializer.deserialize_seq(SkipItems)?;
         Ok(start)
@@ -367,7 +368,7 @@ fn read_list(source: &mut dyn Source, start: u64, sender: &Sender<Batch>) -> Res
     }
 }
 
-/// Sends the items of a list in batches.
+/// Parses a list and sends its items in batches to the receiver.
 struct BatchSender<'a> {
     sender: &'a Sender<Batch>,
     has_receiver: &'a Cell<bool>,

@@ -1,6 +1,6 @@
 //! Imports calls. The records of the open turn's calls must match the state.
 
-use super::media::correct_content;
+use super::media::replace_descriptions_in_result;
 use super::{Claims, Import, check_name, damaged, parse_items};
 use crate::transfer::TransferError;
 use crate::transfer::document::{Batch, List};
@@ -10,10 +10,10 @@ use agent_core::message::CallId;
 use agent_store::CallFilter;
 use std::collections::HashSet;
 
-/// A call of the open turn according to the state.
+/// A call of the open turn that the document's state contains.
 pub(super) struct OpenCall {
     name: String,
-    /// Whether the call has a result according to the state.
+    /// Whether the call has a result, according to the document's state.
     is_done: bool,
     /// Whether a record of the call has been read.
     is_recorded: bool,
@@ -35,9 +35,10 @@ impl Import {
         for (index, mut record) in calls {
             self.check_call(index, &record)?;
             if let Some(result) = &mut record.result {
-                correct_content(&mut result.content, &format!("calls[{index}]"), staging).await?;
+                replace_descriptions_in_result(&mut result.content, &format!("calls[{index}]"), staging).await?;
             }
-            // This host determines the source of an open call itself and does not accept edited arguments.
+            // This host determines the source of an open call itself, and does not use edited arguments from
+            // a document.
             if record.result.is_none() && self.claims == Claims::Forgotten {
                 (record.source, record.edited) = (None, None);
             }
@@ -73,7 +74,7 @@ impl Import {
         Ok(())
     }
 
-    /// Checks that all open calls have a record. Must be called after the last call was read.
+    /// Checks that all open calls have a record. This function must not be called before the last call was read.
     pub(super) fn check_open_calls(&self) -> Result<(), TransferError> {
         match self.open.iter().find(|(_, open)| !open.is_recorded) {
             Some((call, _)) => Err(damaged("calls", format!("the open call `{call}` is missing"))),

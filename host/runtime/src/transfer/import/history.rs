@@ -1,4 +1,4 @@
-//! Imports hidden messages, events, step records and texts.
+//! Imports events, step records, texts, and the messages that are not in the session's view.
 
 use super::media::check_digest;
 use super::{Import, damaged, parse_items};
@@ -21,7 +21,7 @@ impl Import {
         Ok(staging.add(change, Vec::new(), Vec::new()).await?)
     }
 
-    /// Stores events. Denial and approval events are skipped, because they would become entries in this host's
+    /// Stores events. Events about denials and approvals are skipped, because they would become entries in this host's
     /// audit log.
     pub(super) async fn store_events(&mut self, batch: Batch, staging: &mut Staging<'_>) -> Result<(), TransferError> {
         let mut change = Change::default();

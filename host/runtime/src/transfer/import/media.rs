@@ -1,4 +1,5 @@
-//! Imports media. Media that a message contains must be in the document, because the next model call sends these media.
+//! Imports media items. If a message refers to a media item, the document must contain the item, because the next model
+//! call sends it.
 
 use super::text::one_line;
 use super::{MAX_NAME_LENGTH, damaged, parse_item};
@@ -11,8 +12,8 @@ use agent_store::digest_of;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// Stores the media. The digest and type in the document must match the bytes. The size and dimensions are read from
-/// the bytes.
+/// Stores media items. The digest and type of an item in the document must match the item's bytes. The size and
+/// dimensions are determined from the bytes.
 pub(super) async fn store(batch: Batch, staging: &mut Staging<'_>) -> Result<(), TransferError> {
     for (index, item) in (batch.first..).zip(batch.items) {
         let location = format!("media[{index}]");
@@ -30,15 +31,15 @@ pub(super) async fn store(batch: Batch, staging: &mut Staging<'_>) -> Result<(),
 }
 
 /// Replaces the descriptions of media in message parts with the descriptions of the stored bytes.
-pub(super) async fn correct_parts(
+pub(super) async fn replace_descriptions_in_parts(
     parts: &mut [Part],
     location: &str,
     staging: &Staging<'_>,
 ) -> Result<(), TransferError> {
     for part in parts {
         match part {
-            Part::Media(media) => correct(media, location, staging).await?,
-            Part::ToolResult(result) => correct_content(&mut result.content, location, staging).await?,
+            Part::Media(media) => replace_description(media, location, staging).await?,
+            Part::ToolResult(result) => replace_descriptions_in_result(&mut result.content, location, staging).await?,
             _ => {}
         }
     }
@@ -46,21 +47,21 @@ pub(super) async fn correct_parts(
 }
 
 /// Replaces the descriptions of media in a tool result with the descriptions of the stored bytes.
-pub(super) async fn correct_content(
+pub(super) async fn replace_descriptions_in_result(
     content: &mut [Content],
     location: &str,
     staging: &Staging<'_>,
 ) -> Result<(), TransferError> {
     for content in content {
         if let Content::Media(media) = content {
-            correct(media, location, staging).await?;
+            replace_description(media, location, staging).await?;
         }
     }
     Ok(())
 }
 
 /// Replaces the description of a media item with the description of the stored bytes.
-async fn correct(media: &mut Media, location: &str, staging: &Staging<'_>) -> Result<(), TransferError> {
+async fn replace_description(media: &mut Media, location: &str, staging: &Staging<'_>) -> Result<(), TransferError> {
     let stored = staging.store.media(staging.session(), &media.digest).await?;
     let stored =
         stored.ok_or_else(|| damaged(location, format!("the media {} that it shows are missing", media.digest)))?;

@@ -1,6 +1,7 @@
-//! Imports messages. Roles, token counts, and the data in the view about a message are derived from the messages.
+//! Imports messages. The role and the number of tokens of a message, and the data about the message in the view, are
+//! computed from the message itself.
 
-use super::media::correct_parts;
+use super::media::replace_descriptions_in_parts;
 use super::{Import, damaged, parse_items};
 use crate::transfer::TransferError;
 use crate::transfer::document::{Batch, List};
@@ -12,7 +13,7 @@ use agent_core::view::result_text;
 use agent_store::CallFilter;
 use std::collections::HashMap;
 
-/// Number of calls that are loaded at once. The number is small because each call may have a long result.
+/// Number of calls that one query loads. The number is small because each call may have a long result.
 const CALLS_PER_READ: usize = 16;
 
 /// The facts about a stored call that are needed to check messages.
@@ -44,7 +45,7 @@ impl Import {
             self.check_turn(List::Messages, index, message.turn)?;
             check_role(&message, &calls).map_err(|problem| damaged(&location, problem))?;
             if let Body::Parts(parts) = &mut message.body {
-                correct_parts(parts, &location, staging).await?;
+                replace_descriptions_in_parts(parts, &location, staging).await?;
             }
             if message.role == Role::System {
                 message.role = Role::User;
@@ -74,8 +75,8 @@ impl Import {
         }
     }
 
-    /// Loads the calls that these messages contain or answer. Each record must equal the call that the model wrote, so
-    /// that a user who approves the call sees the call that will run.
+    /// Loads the calls that these messages contain or contain the results of. Each record must equal the call that the
+    /// model wrote, so that a user who approves the call sees the call that will run.
     async fn calls_of(
         &self,
         messages: &[(usize, NewMessage)],
@@ -118,8 +119,8 @@ impl Import {
         Ok(found)
     }
 
-    /// Checks the number of messages, and that the model wrote all open calls. Must be called after the last message
-    /// was read.
+    /// Checks the number of messages, and that every open call occurs in a message of the model. This function must not
+    /// be called before the last message was read.
     pub(super) fn check_messages(&self) -> Result<(), TransferError> {
         if self.run.next_message != self.messages + 1 {
             let (count, messages) = (self.run.next_message.saturating_sub(1), self.messages);
@@ -174,7 +175,8 @@ fn check_role(message: &NewMessage, calls: &HashMap<CallId, CallFacts>) -> Resul
     Ok(())
 }
 
-/// Returns the number of tokens of a message in the prompt, which is at least the number of tokens of its content.
+/// Returns the number of tokens that a message uses in the prompt. The result is never smaller than the number of
+/// tokens of the message's content.
 fn tokens_of(message: &NewMessage, calls: &HashMap<CallId, CallFacts>, limit: usize) -> u32 {
     match &message.body {
         Body::Parts(parts) => tokens::of_parts(parts),

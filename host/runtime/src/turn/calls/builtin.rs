@@ -12,9 +12,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Maximum time for the file operations of a call. After that time, the call fails.
+/// Maximum time for the file operations of a call. If they take longer, the call fails.
 const FILE_TIME_LIMIT: Duration = Duration::from_secs(30);
-/// Number of characters that are reserved for the note after a part of a result.
+/// Number of characters that are reserved for the note that follows a part of a tool result.
 const NOTE_CHARACTERS: usize = 200;
 /// Maximum number of facts that a search returns.
 const MAX_FACTS: usize = 50;
@@ -49,16 +49,16 @@ fn first_line() -> u64 {
     1
 }
 
-/// Runs a built-in tool. The arguments have been checked against its schema.
+/// Runs a built-in tool. The arguments must have been checked against the tool's schema.
 pub(super) async fn call(services: &SessionServices, name: &str, arguments: &Value) -> Result<ToolDone, ToolError> {
     match name {
         name::LIST_DIRECTORY => {
             let ListDirectory { path } = read(arguments)?;
-            in_trees(services, move |trees| file_trees::list(trees, &path)).await
+            run_file_operations(services, move |trees| file_trees::list(trees, &path)).await
         }
         name::READ_FILE => {
             let ReadFile { path, from_line, lines } = read(arguments)?;
-            in_trees(services, move |trees| file_trees::read(trees, &path, from_line, lines)).await
+            run_file_operations(services, move |trees| file_trees::read(trees, &path, from_line, lines)).await
         }
         name::READ_RESULT => read_result(services, read(arguments)?).await,
         name::MEMORY_SEARCH => memory_search(services, read(arguments)?).await,
@@ -72,7 +72,7 @@ fn read<'a, T: Deserialize<'a>>(arguments: &'a Value) -> Result<T, ToolError> {
 }
 
 /// Runs file operations on a blocking thread. Operations that exceed the time limit are abandoned (row 33).
-async fn in_trees(
+async fn run_file_operations(
     services: &SessionServices,
     work: impl FnOnce(&HostTrees) -> Result<ToolDone, ToolError> + Send + 'static,
 ) -> Result<ToolDone, ToolError> {
@@ -88,7 +88,7 @@ async fn in_trees(
     }
 }
 
-/// Returns a part of a stored result, starting at a character offset (L26).
+/// Returns a part of a stored tool result, starting at a character offset (L26).
 async fn read_result(
     services: &SessionServices,
     ReadResult { call_id, offset }: ReadResult,
@@ -132,8 +132,8 @@ async fn memory_search(
     Ok(ToolDone { content: vec![Content::Json(body)], structured: None })
 }
 
-/// Formats the messages that a search found. For a tool result, the call id is included, so that the model can pass it
-/// to `read_result`.
+/// Formats the messages that a search found. The text about a tool result contains the call's id, so that the model can
+/// pass the id to `read_result`.
 async fn format_hits(services: &SessionServices, hits: &[MessageHit]) -> Result<Vec<Value>, ToolError> {
     let ids = MessageRange::Ids(hits.iter().map(|hit| hit.id).collect());
     let messages = services.store.messages(&services.subject, ids).await;

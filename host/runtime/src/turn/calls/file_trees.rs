@@ -1,5 +1,5 @@
-//! Reads granted directories through open descriptors. Neither a path nor a link can lead out of a granted directory
-//! (P6, rows 12 and 39).
+//! Reads granted directories through open descriptors. A path or link cannot refer to a file outside the granted
+//! directories (P6, rows 12 and 39).
 
 use agent_core::message::Content;
 use agent_core::tool::{ToolDone, ToolError};
@@ -17,7 +17,7 @@ const MAX_ENTRIES: usize = 1_000;
 const DEFAULT_LINES: u64 = 1_000;
 /// Maximum number of bytes that one call returns.
 const MAX_BYTES: usize = 512 * 1024;
-/// Maximum number of bytes of a file that one call scans to find the requested lines.
+/// Maximum number of bytes of a file that one call reads in order to find the requested lines.
 const MAX_SCANNED_BYTES: u64 = 64 << 20;
 
 /// The directories that the host's built-in tools may read.
@@ -64,7 +64,7 @@ pub(super) fn list(trees: &HostTrees, path: &str) -> Result<ToolDone, ToolError>
     Ok(ToolDone { content: vec![Content::Json(listing)], structured: None })
 }
 
-/// Reads lines of a text file and numbers them.
+/// Returns lines of a text file, with a line number before each line.
 pub(super) fn read(trees: &HostTrees, path: &str, from_line: u64, lines: Option<u64>) -> Result<ToolDone, ToolError> {
     if path.ends_with('/') {
         return Err(ToolError::Failed { message: format!("`{path}` names a directory, not a file") });

@@ -20,7 +20,7 @@ pub(super) async fn call(
     let started = Instant::now();
     let Some(tool) = services.agent.mcp_tool(&record.name) else {
         let message = format!("MCP server {server} no longer has a tool `{}`", record.name);
-        return Ok(RawOutcome::gone(message));
+        return Ok(RawOutcome::of_removed_tool(message));
     };
     let called = services.agent.servers().call(server, &tool.remote_name, record.effective_arguments()).await;
     let outcome = match called {
@@ -31,8 +31,8 @@ pub(super) async fn call(
     Ok(RawOutcome { cost: CallCost { wall_us, ..CallCost::default() }, ..RawOutcome::without_cost(outcome) })
 }
 
-/// Stores the media of a result. The MIME type is detected from the bytes if possible, because servers often only guess
-/// the MIME type from the file name.
+/// Stores the media of a result. If possible, the MIME type is detected from the bytes instead of being copied from the
+/// server's result, because servers often only guess the type from the file name.
 async fn store_media(
     services: &SessionServices,
     server: &str,

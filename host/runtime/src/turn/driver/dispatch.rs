@@ -1,4 +1,4 @@
-//! Dispatches tool calls. The intents of the calls are committed before any of the calls runs.
+//! Dispatches tool calls. Before any of the calls runs, the store records which calls are about to run.
 
 use super::Driver;
 use crate::approvals::BlockedDispatch;
@@ -12,14 +12,14 @@ use agent_core::change::CallRecord;
 use agent_core::message::CallId;
 use agent_core::run::{Dispatch, DispatchedCall, Input, TurnError};
 
-/// The outcome of dispatching calls.
+/// The outcome of an attempt to dispatch calls.
 pub(super) enum Dispatched {
-    /// At least one call now runs, waits for an answer from outside the host, or was blocked. The state of the run
-    /// has changed.
+    /// The state of the run has changed: at least one call is now running, is waiting for an answer from outside the
+    /// host, or was blocked.
     StateChanged,
-    /// No call was dispatched. A call can be dispatched after a running call ends or a first-use question is answered.
+    /// No call can be dispatched until a running call ends or a first-use question is answered.
     NotYet,
-    /// The turn ends with this error.
+    /// The calls cannot be dispatched, and the turn ends with this error.
     Failed(TurnError),
 }
 
@@ -32,7 +32,8 @@ struct ReadyCall {
 }
 
 impl Driver<'_> {
-    /// Commits the intents, then starts the calls. The turns of other agents are run by `Children`.
+    /// Commits which calls are about to run, then starts these calls. Calls to other agents are not run here, but
+    /// by `Children`.
     pub(super) async fn dispatch(&mut self, dispatches: Vec<Dispatch>) -> Result<Dispatched, SessionError> {
         let ids: Vec<CallId> = dispatches.iter().map(|dispatch| dispatch.call.clone()).collect();
         let records = self.session.history.load_calls(&ids).await?;
@@ -69,7 +70,8 @@ impl Driver<'_> {
         Ok(Dispatched::StateChanged)
     }
 
-    /// Determines which calls are answered outside the host. The inner error ends the turn.
+    /// Determines which calls are answered from outside the host. The inner `Err` is the error with which the
+    /// turn ends.
     async fn forward(
         &mut self,
         records: Vec<CallRecord>,
@@ -81,8 +83,8 @@ impl Driver<'_> {
                 None => forwarded_call(&self.session.services, &self.session.run, &record),
                 Some(_) => match self.session.approvals().forwarded_held_request(&record).await? {
                     Some(forwarded) => Some(forwarded),
-                    // The check before the dispatch could read the request, but now the request cannot be read. The
-                    // turn ends, because the tool must not run a second time.
+                    // The request could be read when the dispatch was checked, but cannot be read now. The turn ends,
+                    // because the tool must not run a second time.
                     None => {
                         let message = format!("the service request of call {} can no longer be read", record.id);
                         return Ok(Err(TurnError::HostFailed { message }));
@@ -94,9 +96,9 @@ impl Driver<'_> {
         Ok(Ok(ready))
     }
 
-    /// Selects the calls that may start now. Children count towards the limit of parallel calls. This method must count
-    /// the children, because the loop has no information about child sessions. A sequential call is not started while
-    /// children run (L9).
+    /// Selects the calls that may start now. Running child sessions count towards the limit of parallel calls. They
+    /// must be counted here, because the loop has no information about child sessions. A sequential call is not started
+    /// while a child session is running (L9).
     fn within_parallel_limit(&self, ready: Vec<ReadyCall>) -> Vec<ReadyCall> {
         let (session, children) = (&*self.session, self.children.len());
         let limit = session.run.turn.as_ref().map_or(1, |turn| turn.config.parallel_calls.max(1) as usize);
@@ -114,7 +116,7 @@ impl Driver<'_> {
         ready.into_iter().filter(|call| may_start(call)).collect()
     }
 
-    /// Starts the calls whose intents are committed.
+    /// Starts calls, after the change that marks them as running was committed.
     fn start_calls(&mut self, ready: Vec<ReadyCall>) {
         let session = &*self.session;
         for ReadyCall { record, dispatch, .. } in ready {
