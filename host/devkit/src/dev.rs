@@ -1,5 +1,5 @@
-//! Watches the sources of plugins and builds each change in the background. A newer change stops the running build and
-//! starts a new build (S5).
+//! Watches the sources of plugins and builds the plugins in the background after each change. A change during a build
+//! stops this build and starts a new build (S5).
 //!
 //! The sources are polled, because polling works in the same way on every file system, and because comparing two states
 //! shows whether all writes are finished.
@@ -29,7 +29,7 @@ pub enum DevEvent {
     Superseded,
     /// All components have been built. Components that did not change were not written.
     Built(Vec<BuiltPlugin>),
-    /// The build failed. The files of the previous components were not changed.
+    /// The build failed. The component files of the previous build were not changed.
     Failed(BuildError),
 }
 

@@ -20,8 +20,8 @@ pub struct Project {
     language: Language,
 }
 
-/// The `[build]` table of `plugin.toml`, which overrides the settings that are detected from the project's files. It is
-/// not embedded in the component.
+/// The `[build]` table of `plugin.toml`, which overrides the settings that are detected from the project's files. The
+/// table is not embedded in the component.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BuildTable {
@@ -283,7 +283,7 @@ fn no_project(directory: &Path) -> ProjectError {
     }
 }
 
-/// Checks that no two projects have the same name, because names become file names.
+/// Checks that no two projects have the same name, because the component file of a project is named after its plugin.
 pub(crate) fn check_names(projects: &[Project]) -> Result<(), ProjectError> {
     let mut seen: BTreeMap<&str, &Project> = BTreeMap::new();
     for project in projects {

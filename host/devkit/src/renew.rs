@@ -176,7 +176,8 @@ fn age(version: &str) -> Age {
 }
 
 impl VendoredFiles {
-    /// Returns None if the project uses an SDK in another folder, or the contract that is embedded in this binary.
+    /// Returns the project's folder with the SDK or the contract. Returns None if the project has no such folder,
+    /// because it uses an SDK in another folder, or the contract that is embedded in this binary.
     fn find(project: &Project) -> Result<Option<Self>, RenewError> {
         if project.language() == Language::Rust {
             if !uses_own_sdk(project) {

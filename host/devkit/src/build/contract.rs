@@ -5,7 +5,7 @@ use crate::embedded;
 use std::path::{Path, PathBuf};
 use wit_bindgen_core::wit_parser::{Resolve, WorldId};
 
-/// The world of the contract that a project implements, unless plugin.toml sets another world.
+/// Name of the contract's world that a project without its own WIT implements, unless plugin.toml sets another world.
 const DEFAULT_WORLD: &str = "tool-plugin";
 
 /// The parsed WIT of a project.

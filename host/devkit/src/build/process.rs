@@ -11,8 +11,9 @@ const KEPT_MESSAGES: usize = 64 * 1024;
 /// Maximum size of a line that is shown, in bytes.
 const SHOWN_LINE: usize = 4 * 1024;
 
-/// Runs a program until it exits, and calls `on_line` for each line of its standard output. Lines of standard error are
-/// reported as they arrive. Dropping the future kills the program and all processes that it started.
+/// Runs a program until it exits, and calls `on_line` for each line of its standard output. Reports each line
+/// of standard error to `progress` when it arrives. Dropping the future kills the program and all processes
+/// that it started.
 pub(super) async fn run(
     mut command: Command,
     tool: &str,
@@ -81,7 +82,7 @@ impl Drop for Group {
         }
     }
 
-    /// Does nothing. On systems other than Unix, only the program itself is killed, through its handle.
+    /// Does nothing on systems other than Unix. There, only the program itself is killed, through its handle.
     #[cfg(not(unix))]
     fn drop(&mut self) {}
 }

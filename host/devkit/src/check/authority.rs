@@ -4,14 +4,14 @@ use super::{Finding, Level, PluginFacts};
 use agent_core::schema::Schema;
 use agent_plugins::{Asks, Authority, Manifest};
 
-/// A request of the manifest and the import that it needs. Toolchains import files and the environment into every
-/// component, so these two imports do not show that the plugin uses them.
+/// A request of the manifest and the import that it needs. Toolchains add the imports for files and for the environment
+/// to every component, so these two imports do not show that the plugin uses files or the environment.
 struct Ask {
     key: &'static str,
     is_asked: fn(&Manifest) -> bool,
     import: &'static str,
-    /// The line to add to the manifest if the component has the import without the request. None: the import needs no
-    /// request.
+    /// The line to add to the manifest if the component has the import but the manifest does not contain the request.
+    /// None: the import needs no request.
     line: Option<&'static str>,
 }
 
@@ -30,7 +30,7 @@ const ASKS: [Ask; 8] = [
         import: "wasi:http/outgoing-handler",
         line: Some("http = [\"GET https://…\"]"),
     },
-    // The host inserts secrets into HTTP requests, so secrets need the import for HTTP.
+    // The host inserts secrets into HTTP requests, so a request for secrets needs the import for HTTP.
     Ask {
         key: "secrets",
         is_asked: |manifest| !manifest.asks.secrets.is_empty(),

@@ -6,14 +6,14 @@ use agent_plugins::{CallLimits, HostLimits};
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
-/// Size of a component, in bytes, from which the check gives a hint. The first load of such a component takes seconds.
+/// The check reports a hint if a component has at least this size, in bytes, because its first load takes seconds.
 const LARGE_COMPONENT: u64 = 16 * MIB;
-/// Duration of the compilation from which the check gives a hint.
+/// The check reports a hint if the compilation of a component takes at least this long.
 const LONG_COMPILATION: Duration = Duration::from_secs(10);
-/// Total size of the tool definitions, in bytes, from which the check gives a hint. Every prompt contains the
-/// definitions, and a token has about four bytes.
+/// The check reports a hint if the tool definitions of a plugin have at least this total size, in bytes. Every prompt
+/// contains the definitions, and a token has about four bytes.
 const MANY_DEFINITIONS: usize = 8 * 1024;
-/// Total size of the tool definitions, in bytes, from which the check gives a warning.
+/// The check reports a warning if the tool definitions of a plugin have at least this total size, in bytes.
 const VERY_MANY_DEFINITIONS: usize = 32 * 1024;
 /// Maximum number of functions that are reported because they cannot be offered as tools.
 const MAX_REPORTED: usize = 8;

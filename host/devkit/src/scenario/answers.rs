@@ -44,7 +44,8 @@ impl<'t> Answers<'t> {
         }
     }
 
-    /// Passes the answers that the turn waits for to the session. Returns whether there was an answer.
+    /// Passes to the session the scenario's answers for which the turn waits. Returns whether the session
+    /// accepted an answer.
     pub(crate) async fn give(
         &mut self,
         session: &mut Session,
@@ -156,7 +157,7 @@ impl<'t> Answers<'t> {
     }
 }
 
-/// Returns the call that the error is about.
+/// Returns the call whose approval failed with this error.
 fn call_of(error: &ApprovalError) -> &CallId {
     match error {
         ApprovalError::Arguments { call, .. }

@@ -32,7 +32,7 @@ pub enum AgentSource {
     File(PathBuf),
     /// The table `agent` in the scenario file.
     Below,
-    /// There is no configuration, and the agent has the defaults.
+    /// The scenario contains no configuration, so the agent has the default configuration.
     Nothing,
 }
 
@@ -126,7 +126,7 @@ impl Scenario {
 
 fn deserialized(path: &Path, text: &str) -> Result<Script, ScenarioError> {
     let parse_error = |key: &str, error: &toml::de::Error| {
-        // The parser wraps values that have a position. Remove the name of the wrapper from the key.
+        // The parser adds to the key the name of its wrapper for values that have a position. Remove this name.
         let key = key.replace(".$__serde_spanned_private_value", "");
         let key = key.trim_matches('.');
         let message = error.message().lines().collect::<Vec<_>>().join(" ");
@@ -268,7 +268,7 @@ impl Problems<'_> {
         }
     }
 
-    /// Reports a path that could leave the scenario's folder.
+    /// Reports a path that could lead to a file outside of the scenario's folder.
     fn check_inside_folder(&mut self, path: &str, span: Range<usize>, key: &str) {
         let is_inside = |component| matches!(component, Component::Normal(_) | Component::CurDir);
         if path.is_empty() || !Path::new(path).components().all(is_inside) {

@@ -13,7 +13,7 @@ use toml::Spanned;
 /// A model provider that returns the replies of the scenario.
 pub(crate) struct ScenarioModel {
     turns: Vec<ScriptedModel>,
-    /// Model for requests outside of turns: summaries, and requests of plugins.
+    /// The model that answers requests outside of turns: summaries, and requests of plugins.
     side: ScriptedModel,
     progress: Mutex<TurnProgress>,
     side_uses: Mutex<SideUses>,

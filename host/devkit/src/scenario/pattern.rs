@@ -99,8 +99,8 @@ impl Pattern {
         Self(Parts { json: Some(value), ..Parts::default() })
     }
 
-    /// Returns the reason why the pattern is invalid, worded as the end of a sentence. Returns None if the pattern
-    /// is valid.
+    /// Returns the reason why the pattern is invalid. The reason is the end of a sentence that starts with the
+    /// pattern's key. Returns None if the pattern is valid.
     pub(crate) fn problem(&self) -> Option<String> {
         if self.0 == Parts::default() {
             return Some("is empty: set `text`, `contains`, `lacks`, `matches`, `json`, `includes` or `at`".into());

@@ -265,7 +265,7 @@ impl ScenarioRun<'_> {
         Ok((failures, golden))
     }
 
-    /// Plays one turn, and passes the answers that the turn waits for to the session.
+    /// Plays one turn. When the turn waits for answers, passes the scenario's answers to the session.
     async fn play_turn<'a>(
         &mut self,
         (index, planned): (usize, &'a PlannedTurn),

@@ -20,7 +20,7 @@ const DEFAULT_TIME_LIMIT_MS: u64 = 60_000;
 pub(crate) struct Script {
     /// Description of the scenario for readers.
     pub(crate) description: Option<String>,
-    /// Plugins by name, or by path relative to the scenario file.
+    /// The plugins of the scenario. Each is a name, or a path relative to the scenario file.
     #[serde(default)]
     pub(crate) plugins: Vec<Spanned<String>>,
     /// Configuration of the agent: a table with keys of agent.toml, or the path of an agent.toml.
@@ -226,7 +226,7 @@ impl<'de> Deserialize<'de> for Ending {
 pub(crate) struct ExpectedCall {
     /// Name of the tool as the plugin defines it.
     pub(crate) name: String,
-    /// The exact arguments.
+    /// The exact arguments that the call must have.
     pub(crate) arguments: Option<Value>,
     pub(crate) arguments_like: Option<Spanned<Pattern>>,
     pub(crate) result: Option<Spanned<Pattern>>,
@@ -240,7 +240,7 @@ pub(crate) enum Fails {
     /// The call must succeed.
     #[default]
     No,
-    /// The call must return an error from an existing tool.
+    /// The call must fail with an error of a tool that exists.
     Yes,
     /// The tool must not exist.
     NoSuchTool,
