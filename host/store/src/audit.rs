@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 #[async_trait]
 pub trait Audit: Send + Sync {
     /// Adds an entry for each action, or no entry at all if an error occurs. An [`AuditAction::Granted`] or
-    /// [`AuditAction::HostGranted`] is added only if it differs from the last such entry of the same agent and plugin.
+    /// [`AuditAction::HostGranted`] is added only if it differs from the previous entry of the same kind for the same
+    /// agent and plugin.
     async fn audit(&self, actions: Vec<AuditAction>) -> Result<(), StoreError>;
 
     /// Returns up to `limit` entries, oldest first, whose number is above `after` and whose time is not before `since`.
@@ -50,8 +51,8 @@ pub enum AuditAction {
         /// Descriptions of the plugin's grants, without secret values. Empty if the plugin has no grants.
         grants: Vec<String>,
     },
-    /// The host set an agent's grants for its built-in file tools. An empty list of grants is recorded only if the
-    /// previous entry of the agent was not empty.
+    /// The host set the grants with which an agent uses the built-in file tools. An empty list of grants is recorded
+    /// only if the agent's previous entry of this kind contains grants.
     HostGranted {
         /// Configured name of the agent.
         agent: String,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The session is already open, and the process that has it open is still running.
-    #[error("session `{session}` is in use by {holder}: wait until it is done, or stop it")]
+    #[error("session `{session}` is in use by {holder}: wait until this process is done, or stop it")]
     Busy {
         /// Subject that identifies the session.
         session: String,
@@ -157,7 +157,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// Another process kept the database file locked for longer than the store waits.
-    #[error("the database `{path}` is locked by another process{holder}: try again when it is done")]
+    #[error("the database `{path}` is locked by another process{holder}: try again when that process is done")]
     Locked {
         /// Path of the database file.
         path: PathBuf,
@@ -170,7 +170,7 @@ pub enum StoreError {
     OldSqlite {
         /// Version of the linked library, as `sqlite3_libversion_number` returns it.
         found: i32,
-        /// Oldest supported version, as the same kind of number.
+        /// Oldest supported version, in the same format as `found`.
         needed: i32,
     },
     /// The operating system or SQLite reported another error.

@@ -16,8 +16,8 @@ pub const MAX_PAGE: usize = 10_000;
 /// limit. Only an empty page means that there are no more items.
 pub const MAX_PAGE_BYTES: usize = 4 << 20;
 
-/// Maximum nesting depth of stored JSON, including the levels that wrap a value in its message, call or record. Deeper
-/// JSON could be written but not read back.
+/// Maximum nesting depth of stored JSON, including the levels that the message, call or record adds around a value.
+/// Deeper JSON could be written but not read back.
 pub const MAX_JSON_DEPTH: usize = 127;
 
 /// The log of all sessions, and the leases that allow writing to them.
@@ -35,8 +35,9 @@ pub trait SessionLog: Send + Sync {
     /// requires a valid lease and the session's current revision. Returns the new revision after the commit is durable.
     async fn commit(&self, lease: &Lease, expected_revision: u64, commit: Commit) -> Result<u64, StoreError>;
 
-    /// Returns messages, including hidden ones. A page ends after [`MAX_PAGE_BYTES`]. For [`MessageRange::Ids`], the
-    /// messages are in the requested order, and a missing id fails with [`StoreError::NoMessage`].
+    /// Returns the selected messages of the session, including hidden messages. A page ends after [`MAX_PAGE_BYTES`].
+    /// For [`MessageRange::Ids`], the messages are in the order of the ids, and the method fails with
+    /// [`StoreError::NoMessage`] if one of the ids does not exist.
     async fn messages(&self, session: &str, range: MessageRange) -> Result<Vec<StoredMessage>, StoreError>;
 
     /// Returns up to `limit` messages that are no longer in the view and whose id is above `after`, ordered by id.

@@ -233,8 +233,8 @@ impl SqliteStore {
         Ok(Self { writer, readers, owner: Arc::new(owner), counters, turn_plugins, access: Access::ReadWrite })
     }
 
-    /// Moves the content of the write-ahead log into the database file and empties the log, as far as no reader still
-    /// uses it. Deleted data is then neither in the log nor in the database file.
+    /// Moves the content of the write-ahead log into the database file and empties the log, so that neither of the two
+    /// contains deleted data. The log cannot be emptied while a reader uses it.
     async fn empty_log(&self) {
         let Some(readers) = &self.readers else { return };
         if let Err(error) = readers.empty_log().await {
@@ -252,8 +252,8 @@ impl SqliteStore {
         self.writer.run(effort, work).await
     }
 
-    /// Runs `work` on one consistent view of the committed data. A store in memory reads on the writer's connection,
-    /// because it has no other connection.
+    /// Runs `work` in one read transaction, so that all of its queries read the same committed data. A store in memory
+    /// reads on the writer's connection, because it has no other connection.
     async fn read<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,

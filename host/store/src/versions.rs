@@ -12,10 +12,10 @@ pub const PLUGIN_STORE_ORIGIN: &str = "plugin store";
 /// Stores the plugin versions of each plugin directory.
 #[async_trait]
 pub trait PluginVersions: Send + Sync {
-    /// Stores the set of versions of a directory that are in use from now on. A version in `serving` that was not in
-    /// use starts. A version that was in use but is missing from `serving` ends, together with its trial. A version
-    /// that is already in use continues. Returns one change for each plugin whose version changed. If two processes
-    /// store the same set, only one of them gets the changes.
+    /// Stores the set of versions of a directory that are in use from now on. If a version in `serving` was not in use,
+    /// its period of use starts. If a version was in use but is missing from `serving`, its period of use and its trial
+    /// end. Nothing changes for a version in `serving` that is already in use. Returns one change for each plugin whose
+    /// version changed. If two processes store the same set, only one of them gets the changes.
     async fn set_serving(&self, directory: &str, serving: Vec<ServedPlugin>) -> Result<Vec<VersionChange>, StoreError>;
 
     /// Returns the versions of a directory that are in use, ordered by plugin.

@@ -60,7 +60,7 @@ fn opening_error(path: &Path) -> StoreError {
     error
 }
 
-/// D1: only its owner can read a new database, in any folder. An existing file keeps its permissions.
+/// D1: a new database can be read only by the owner of the file, in any folder. An existing file keeps its permissions.
 #[test]
 fn new_database_is_private() {
     let folder = Folder::new();

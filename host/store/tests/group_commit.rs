@@ -120,7 +120,7 @@ async fn abandoned_commits_are_complete_or_absent() {
     }
 }
 
-/// Commits one message per revision and drops the future of every other commit after a few polls. Returns the session
+/// Commits one message per revision, and drops the future of every second commit after a few polls. Returns the session
 /// and its last revision.
 async fn abandon_every_other_commit(store: Arc<SqliteStore>, lease: Lease) -> (String, u64) {
     let mut revision = 0;

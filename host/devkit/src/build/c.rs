@@ -90,7 +90,7 @@ fn bindings(mut world: World, folder: &Path) -> Result<Vec<PathBuf>, BuildError>
     let mut files = Files::default();
     let mut generator = wit_bindgen_c::Opts::default().build();
     let generated = generator.generate(&mut world.resolve, world.id, &mut files);
-    generated.map_err(|error| wit_error(format!("bindings cannot be generated from it: {error:#}")))?;
+    generated.map_err(|error| wit_error(format!("C bindings cannot be generated from this WIT: {error:#}")))?;
     let mut compiled = Vec::new();
     for (name, content) in files.iter() {
         let path = folder.join(name);

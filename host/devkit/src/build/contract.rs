@@ -42,11 +42,13 @@ impl World {
         let id = resolve.select_world(&[package], world_name).map_err(|error| {
             let worlds = resolve.packages[package].worlds.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>();
             wit_error(match (world_name, worlds.len()) {
-                (_, 0) => "its package has no world".to_owned(),
-                (Some(name), _) => format!("it has no world `{name}`; its worlds are {}", worlds.join(", ")),
+                (_, 0) => "the WIT package contains no world".to_owned(),
+                (Some(name), _) => {
+                    format!("the WIT package contains no world `{name}`; it contains {}", worlds.join(", "))
+                }
                 (None, 1) => format!("{error:#}"),
                 (None, _) => format!(
-                    "it has several worlds: choose one in plugin.toml with [build] world = \"…\": {}",
+                    "the WIT package contains several worlds: choose one in plugin.toml with [build] world = \"…\": {}",
                     worlds.join(", ")
                 ),
             })

@@ -204,10 +204,10 @@ impl Problems<'_> {
             let key = format!("{key}.approvals[{index}]");
             match answer.verdict {
                 Verdict::Allow if answer.reason.is_some() => {
-                    self.add(approval.span(), &format!("{key}: `reason` goes with verdict = \"deny\""));
+                    self.add(approval.span(), &format!("{key}: `reason` is allowed only with verdict = \"deny\""));
                 }
                 Verdict::Deny if answer.arguments.is_some() => {
-                    self.add(approval.span(), &format!("{key}: `arguments` go with verdict = \"allow\""));
+                    self.add(approval.span(), &format!("{key}: `arguments` is allowed only with verdict = \"allow\""));
                 }
                 _ => {}
             }

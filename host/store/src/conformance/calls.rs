@@ -31,7 +31,10 @@ pub(super) async fn result_is_stored_once_and_shown_in_its_message(test: TestSto
     writer.commit(commit_of(changes(vec![moved_change("call-1", CallState::Started)]))).await.unwrap();
     let early = Change { messages: vec![result_message(2, "call-1")], ..Change::default() };
     let refused = writer.commit(commit_of(early)).await;
-    assert!(matches!(refused, Err(StoreError::Invalid { .. })), "a result message before the result: {refused:?}");
+    assert!(
+        matches!(refused, Err(StoreError::Invalid { .. })),
+        "a message refers to a result that is not stored yet: {refused:?}"
+    );
 
     let result_change = finished_change("call-1", "two lines");
     let CallChange::Finished { result, .. } = result_change.clone() else { unreachable!() };

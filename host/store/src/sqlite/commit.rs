@@ -243,7 +243,8 @@ impl PreparedCommit {
         Ok(())
     }
 
-    /// Returns the stored result of a call that could not be changed, and the error to return for the change.
+    /// Called after a call could not be changed. Returns the result that is stored for the call, and the error for
+    /// the refused change.
     fn existing_result(
         &self,
         connection: &Connection,

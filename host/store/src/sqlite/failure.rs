@@ -48,7 +48,7 @@ impl Failure {
 }
 
 impl Failure {
-    /// Returns whether a search index is damaged, but no other data.
+    /// Returns whether the failure is caused by a damaged search index, and not by damage to other data.
     pub(super) fn is_index_damage(&self) -> bool {
         match self {
             Failure::DamagedIndex(_) => true,

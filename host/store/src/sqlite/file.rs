@@ -205,7 +205,7 @@ fn percent_encoded(character: char) -> String {
 
 fn configure_connection(connection: &Connection, cache_mebibytes: i64) -> Result<(), Failure> {
     connection.set_prepared_statement_cache_capacity(MAX_CACHED_STATEMENTS);
-    // Compile each statement once, instead of again for each bound value.
+    // Compile each statement once, instead of compiling it again when other values are bound to it.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "foreign_keys", "ON")?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;

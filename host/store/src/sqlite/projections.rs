@@ -110,7 +110,7 @@ fn word_checksums(connection: &Connection, vocabulary: &str) -> rusqlite::Result
     Ok(sums)
 }
 
-/// A full-text index in memory, with which the words of texts are determined.
+/// Splits texts into words in the same way as the full-text indexes, with an index in memory.
 struct Tokenizer(Connection);
 
 impl Tokenizer {

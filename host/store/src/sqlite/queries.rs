@@ -42,7 +42,8 @@ pub(super) fn collect<T>(
     Ok(found)
 }
 
-/// Like [`collect`], but stops after the row with which the total size of the text columns exceeds [`MAX_PAGE_BYTES`].
+/// Like [`collect`], but reads no further row when the text columns of the rows so far have more than
+/// [`MAX_PAGE_BYTES`] bytes in total.
 pub(super) fn collect_page<T>(
     connection: &Connection,
     sql: &str,
@@ -194,7 +195,7 @@ pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Converts a number from a SQLite column, which is never negative.
+/// Converts a number from a SQLite column to an unsigned number. The numbers in these columns are never negative.
 pub(super) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
 }
@@ -220,7 +221,7 @@ pub(super) fn rfc3339(microseconds: i64) -> Result<String, Failure> {
 mod tests {
     use super::*;
 
-    /// Limit 26: brackets in strings do not count, and escapes do not end strings.
+    /// Limit 26: brackets in JSON strings do not count as nesting, and escaped quotation marks do not end a string.
     #[test]
     fn depth_counts_brackets_outside_strings() {
         let cases =

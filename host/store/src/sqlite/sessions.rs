@@ -301,8 +301,8 @@ mod tests {
     use super::*;
     use rusqlite::StatementStatus::{RePrepare, Run};
 
-    /// Each statement is compiled once and not again for each bound value, because compiling costs more than running
-    /// it.
+    /// A statement is compiled once and not again when other values are bound to it, because compiling a statement
+    /// takes longer than running it.
     #[tokio::test]
     async fn statements_are_compiled_once() {
         let store = SqliteStore::open_in_memory().unwrap();

@@ -37,7 +37,8 @@ const MAX_BATCH: usize = 128;
 /// Maximum number of jobs that a caller runs as the leader: its own job, and jobs that arrive in the meantime.
 const MAX_JOBS_PER_CALLER: usize = 16;
 
-/// If a commit contains at least this number of jobs, many sessions are committing at the same pace.
+/// After a commit of at least this number of jobs, the writer thread waits for further jobs, because many sessions are
+/// probably committing at the same pace.
 const MIN_SHARED_JOBS: usize = 16;
 
 /// The writer thread waits for further jobs for at most the duration of the last commit, divided by this number.
@@ -328,14 +329,15 @@ impl WriteQueue {
         (state, woken)
     }
 
-    /// Takes up to `max_jobs` jobs from the front of the queue, as long as `accepts` returns true.
+    /// Takes up to `max_jobs` jobs from the front of the queue, and stops before the first job for which
+    /// `accepts` returns false.
     fn take(&self, max_jobs: usize, mut accepts: impl FnMut(&QueuedJob) -> bool) -> VecDeque<QueuedJob> {
         let mut state = self.lock();
         let count = state.jobs.iter().take(max_jobs).take_while(|queued| accepts(queued)).count();
         state.jobs.drain(..count).collect()
     }
 
-    /// Puts jobs back to the front of the queue.
+    /// Puts jobs back at the front of the queue, in their original order.
     fn put_back(&self, batch: VecDeque<QueuedJob>) {
         let mut state = self.lock();
         batch.into_iter().rev().for_each(|queued| state.jobs.push_front(queued));
@@ -377,8 +379,8 @@ impl State {
 }
 
 impl LastCommit {
-    /// Returns how to wait for further jobs, or `None` to commit now. `waiting` is the number of waiting jobs, and
-    /// `since` is the time for which the thread has waited.
+    /// Returns the wait for further jobs as the thread's next work, or `None` if the thread must commit now. `waiting`
+    /// is the number of waiting jobs, and `since` is the time for which the thread has waited.
     fn wait_for_more(self, waiting: usize, since: Duration) -> Option<PendingWork> {
         let Self { jobs, duration } = self;
         let max_wait = (duration / WAIT_DIVISOR).saturating_sub(since);

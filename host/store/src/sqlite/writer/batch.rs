@@ -70,7 +70,7 @@ enum TransactionState {
     Aborted(BatchOutcome),
 }
 
-/// Puts jobs back to the front of the batch in their original order, and returns the number of these jobs.
+/// Puts jobs back at the front of the batch in their original order, and returns the number of these jobs.
 fn put_back(batch: &mut VecDeque<QueuedJob>, taken: Vec<QueuedJob>) -> usize {
     let count = taken.len();
     taken.into_iter().rev().for_each(|queued| batch.push_front(queued));
