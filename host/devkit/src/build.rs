@@ -87,8 +87,8 @@ pub enum BuildEvent<'a> {
     Built(&'a BuiltPlugin),
 }
 
-/// A function that receives the events of a build. The function runs on the task that builds, so it should
-/// return quickly.
+/// A function that receives the events of a build. A progress function runs on the task of the build, so it
+/// should return quickly.
 pub type BuildProgress<'a> = dyn Fn(BuildEvent<'_>) + Send + Sync + 'a;
 
 /// The reason why a build failed, with advice.

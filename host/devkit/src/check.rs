@@ -69,7 +69,8 @@ pub enum Level {
 pub struct Finding {
     /// Severity of the finding.
     pub level: Level,
-    /// Name of the rule. The name does not change between versions of agent-host, so that programs can use it.
+    /// Name of the rule. The name does not change between versions of agent-host, so that programs can
+    /// recognise the rule.
     pub rule: &'static str,
     /// The subject: a tool, a tool with a JSON pointer into its schema, or a key of `plugin.toml`. Empty if the finding
     /// is about the whole plugin.
@@ -176,7 +177,7 @@ mod tests {
             found(imports(&["agent-host:model/host-model@0.1.0"])),
             of("asks-too-little", "asks.model_tokens", Error)
         );
-        // Every toolchain adds these imports, even if the plugin does not use them.
+        // These imports need no request, because toolchains add them even if the plugin does not use them.
         assert_eq!(
             found(imports(&["wasi:filesystem/types@0.2.9", "wasi:cli/environment@0.2.9", "wasi:http/types@0.2.3"])),
             []
@@ -189,7 +190,7 @@ mod tests {
             secrets: vec!["TOKEN".to_owned()],
             key_value: true,
             model_tokens: Some(1),
-            // This request needs no import, because imports do not show whether a tool returns `pending`.
+            // A request for events needs no import, because the imports do not show whether a tool returns `pending`.
             events: vec!["com.example.paid".to_owned()],
             media: true,
         };

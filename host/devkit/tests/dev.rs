@@ -219,8 +219,8 @@ async fn next_build(events: &mut Receiver<DevEvent>) -> (Option<String>, DevEven
     (changed, next(events).await)
 }
 
-/// S5: each change is built. A newer change stops the running build with all its processes. The watcher continues after
-/// an error.
+/// S5: the projects are built again after each change. A change during a build stops this build and all of its
+/// processes. The watcher continues after an error.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn s5_builds_each_change_and_stops_superseded_builds() {

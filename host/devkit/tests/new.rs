@@ -86,8 +86,8 @@ fn s1_does_not_overwrite_or_leave_partial_projects() {
     assert_eq!(fs::read_to_string(folder.path().join("taken")).expect("there"), "mine");
 }
 
-/// S1: in a workspace that declares the SDK, a new project becomes a member. In other folders, the project
-/// is independent.
+/// S1: in a workspace that declares the SDK, a new project becomes a member of the workspace. In other folders, a new
+/// project is independent.
 #[test]
 fn s1_rust_project_joins_workspace_that_declares_sdk() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -10,8 +10,8 @@ use agent_core::tool::ToolSource;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-/// The audit log. A commit of a session adds the entries for its denials, approvals and service events. All other
-/// entries are added with [`Audit::audit`].
+/// The audit log. A commit of a session adds the entries for its denials, approvals and service events. Entries of all
+/// other kinds are added with [`Audit::audit`].
 #[async_trait]
 pub trait Audit: Send + Sync {
     /// Adds an entry for each action, or no entry at all if an error occurs. An [`AuditAction::Granted`] or
@@ -78,7 +78,7 @@ pub enum AuditAction {
     Emitted {
         /// Subject that identifies the session.
         session: String,
-        /// The call that requested the event. Its id is also the id of the event.
+        /// The call that requested the event. The id of the call is also the id of the event.
         call: CallId,
         /// The plugin that requested the event, with the full digest of its component.
         source: ToolSource,

@@ -118,7 +118,7 @@ pub enum StoreError {
         /// The problem, as SQLite or the code that read the data reported it.
         problem: String,
     },
-    /// A search index is damaged. It can be rebuilt from the rest of the data.
+    /// A search index is damaged. The index can be rebuilt from the data that is not part of an index.
     #[error(
         "a search index in the database `{path}` is damaged ({problem}); no messages or memories are lost: run \
          `agent-host store rebuild` to rebuild the index"
@@ -150,7 +150,8 @@ pub enum StoreError {
         /// Path of the database file.
         path: PathBuf,
     },
-    /// The disk is full, or the database file reached its configured maximum size. All earlier commits are kept.
+    /// The disk is full, or the database file reached its configured maximum size. All commits that succeeded
+    /// earlier are kept.
     #[error("there is no space left for the database `{path}`: free some disk space, then try again")]
     DiskFull {
         /// Path of the database file.

@@ -9,7 +9,7 @@ pub const MAX_VALUE_BYTES: usize = 1 << 20;
 /// Maximum size of a key, and of each name in a [`Bucket`], in bytes.
 pub const MAX_KEY_BYTES: usize = 1024;
 
-/// Bytes that each entry adds to a plugin's usage, in addition to its key and value.
+/// Number of bytes that each entry adds to a plugin's usage, in addition to the sizes of the key and the value.
 pub const ENTRY_BYTES: u64 = 256;
 
 /// Maximum number of entries of one plugin, regardless of its quota.

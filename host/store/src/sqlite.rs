@@ -292,7 +292,7 @@ mod tests {
 
     /// D1: opening a store checks the version of the SQLite library.
     #[test]
-    fn old_library_is_refused() {
+    fn old_sqlite_library_is_refused() {
         assert_eq!(check_library(3_051_002), Err(StoreError::OldSqlite { found: 3_051_002, needed: 3_051_003 }));
         assert_eq!(check_library(3_051_003), Ok(()));
         assert_eq!(check_library(rusqlite::version_number()), Ok(()));

@@ -37,7 +37,7 @@ pub trait PluginVersions: Send + Sync {
     /// Ends the trial of a plugin's version, regardless of the trial's outcome.
     async fn end_trial(&self, directory: &str, plugin: &str) -> Result<(), StoreError>;
 
-    /// Rolls a plugin back. This replaces an existing rollback of the plugin.
+    /// Rolls a plugin back. The new rollback replaces an existing rollback of the plugin.
     async fn roll_back(&self, rollback: Rollback) -> Result<(), StoreError>;
 
     /// Removes a rollback, so that the version in the plugin's file is used again. Returns whether the plugin had
@@ -107,7 +107,7 @@ pub struct StoredTrial {
     pub before: Digest,
     /// Number of calls to the version since its trial started.
     pub calls: u32,
-    /// Number of these calls that trapped.
+    /// Number of calls since the start of the trial that trapped.
     pub traps: u32,
 }
 
@@ -122,7 +122,7 @@ pub struct TrialCalls {
     pub digest: Digest,
     /// Number of calls to add.
     pub calls: u32,
-    /// Number of these calls that trapped.
+    /// Number of calls to add that trapped.
     pub traps: u32,
 }
 

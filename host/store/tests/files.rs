@@ -120,7 +120,7 @@ async fn damaged_file_is_refused_and_unchanged() {
 
 /// Limit 28: a database of another program is not changed, and neither is its write-ahead log.
 #[test]
-fn foreign_database_is_refused_and_unchanged() {
+fn database_of_another_program_is_refused_and_unchanged() {
     let folder = Folder::new();
     let path = folder.database();
     let foreign = Connection::open(&path).unwrap();
@@ -141,7 +141,7 @@ fn foreign_database_is_refused_and_unchanged() {
 
 /// D1: a file with a newer schema version is refused.
 #[tokio::test]
-async fn newer_database_is_refused() {
+async fn database_of_a_newer_host_is_refused() {
     let folder = Folder::new().with_session().await;
     let path = folder.database();
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 999).unwrap();

@@ -39,8 +39,9 @@ async fn leases(store: &SqliteStore) -> Vec<Lease> {
     leases
 }
 
-/// D2: while the file is locked, all commits wait. Afterwards, at most two transactions store the commits, and only the
-/// invalid commits fail. The test uses one thread, so that all commits are queued before the lock is released.
+/// D2: while the file is locked, all commits wait. After the file is unlocked, at most two transactions store the
+/// commits, and only the invalid commits fail. The test uses one thread, so that all commits are queued before the
+/// lock is released.
 #[tokio::test(flavor = "current_thread")]
 async fn waiting_commits_share_a_transaction() {
     for synchronous in SYNCHRONOUS_MODES {

@@ -40,8 +40,8 @@ pub(super) async fn run(
         child.wait().await
     };
     let status = reading.await.map_err(failed)?;
-    // The program may have started a process that must keep running, such as a compiler cache server. Do not kill
-    // this process.
+    // Do not kill the processes that the program started, because one of them may have to keep running, such as a
+    // compiler cache server.
     group.0 = None;
     Ok((status, messages))
 }
@@ -102,7 +102,7 @@ fn shortened(line: &str) -> &str {
     &line[..line.floor_char_boundary(SHOWN_LINE)]
 }
 
-/// Messages of a toolchain without cargo's status lines. If they are too long, only the last messages are kept.
+/// Messages of a toolchain without cargo's status lines. If the messages are too long, only the last messages are kept.
 #[derive(Default)]
 pub(super) struct Messages {
     pub(super) text: String,

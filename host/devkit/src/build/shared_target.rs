@@ -3,7 +3,8 @@
 //! In such a directory, cargo stores the output of root packages that have the same name at the same path. If the
 //! sources of such a package are older than the output that another workspace has left at this path, cargo reuses this
 //! output instead of compiling the package. Therefore only one build at a time uses the directory, and a file records
-//! the workspace that last built each package name. Before a build, the output of other workspaces is removed.
+//! the workspace that last built each package name. Before a build, the output that other workspaces left for the same
+//! package names is removed.
 
 use super::cargo::{CARGO, Workspace};
 use super::{BuildError, BuildEvent, BuildProgress, TARGET, Toolchain, process};

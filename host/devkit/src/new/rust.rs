@@ -73,7 +73,8 @@ const LOCK: &str = "host/devkit/templates/rust/Cargo.lock";
 /// The separator between the entries of a lock file.
 const PACKAGE: &str = "\n[[package]]\n";
 
-/// Returns the lock file of the project. It contains the versions that the SDK is built with in this checkout.
+/// Returns the lock file of the project. The lock file contains the versions of the dependencies with which the SDK is
+/// built in this checkout.
 fn lock(project: &NewProject) -> String {
     let text = embedded::file(LOCK);
     let mut packages: Vec<String> = text.split(PACKAGE).map(str::to_owned).collect();

@@ -145,7 +145,7 @@ impl<'t> Answers<'t> {
         let Self { scenario, turn, approvals, questions, services, failures } = self;
         let unused = |(list, index, span): (&str, usize, Range<usize>)| {
             let place = scenario.place(span, format!("{turn}.{list}[{index}]"));
-            Failure::at(place, "the turn to ask for this answer", "the turn did not ask for it".to_owned())
+            Failure::at(place, "the turn to ask for this answer", "the turn did not ask for this answer".to_owned())
         };
         let approvals = approvals.into_iter().map(|(index, answer)| ("approvals", index, answer.span()));
         // If the question did not match, the failure was already reported.

@@ -76,7 +76,8 @@ impl Checker<'_> {
         self.scenario.place(span.clone(), format!("{}{key}", self.played.key))
     }
 
-    /// Returns failures for requests to the model that do not match, and for replies that were not used.
+    /// Returns failures for requests to the model that do not match `expect` of their reply, and for replies that
+    /// were not used.
     fn model_failures(&self) -> Vec<Failure> {
         let replies = &self.played.turn.replies;
         let mut failures = Vec::new();

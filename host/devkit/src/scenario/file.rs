@@ -18,7 +18,7 @@ const MAX_SIZE: u64 = 4 * 1024 * 1024;
 pub struct Scenario {
     /// Path of the file.
     pub path: PathBuf,
-    /// Name of the scenario, such as `FOLDER/NAME`. It is unique among the discovered scenarios.
+    /// Name of the scenario, such as `FOLDER/NAME`. The name is unique among the discovered scenarios.
     pub name: String,
     /// Text of the file.
     pub text: String,

@@ -62,7 +62,7 @@ struct Outcome {
 
 /// The folder and the model that the agent of a scenario uses.
 pub struct AgentSetup {
-    /// The folder that relative paths in the agent's grants are relative to.
+    /// The folder to which relative paths in the agent's grants refer.
     pub folder: PathBuf,
     /// The model with the scenario's replies. None: the scenario has no replies, and the agent's own models are used.
     pub model: Option<Arc<dyn Provider>>,
@@ -74,7 +74,7 @@ pub struct Player {
     pub sandbox: Sandbox,
     /// Creates the agents.
     pub agents: Arc<dyn AgentFactory>,
-    /// The action for golden transcripts that differ.
+    /// The action for a golden transcript that differs from the new transcript.
     pub golden: GoldenMode,
 }
 
@@ -157,7 +157,7 @@ fn planned_turns(scenario: &Scenario) -> Vec<PlannedTurn> {
 fn turn_of_call(call: &toml::Spanned<script::DirectCall>) -> Turn {
     let (span, call) = (call.span(), call.get_ref());
     let reply = |reply: serde_json::Value| -> toml::Spanned<ScriptedReply> {
-        toml::Spanned::new(span.clone(), serde_json::from_value(reply).expect("these are keys of a reply"))
+        toml::Spanned::new(span.clone(), serde_json::from_value(reply).expect("a reply accepts these keys"))
     };
     let expected = ExpectedCall {
         name: call.name.clone(),
@@ -255,7 +255,7 @@ impl ScenarioRun<'_> {
         if !scenario.script.golden {
             return Ok((failures, GoldenResult::None));
         }
-        // The transcript of a failed scenario is not written, so that it is not committed by mistake.
+        // The transcript of a failed scenario is not written, so that a wrong transcript is not committed by mistake.
         let mode = match mode {
             GoldenMode::Update if !failures.is_empty() => GoldenMode::Keep,
             mode => mode,

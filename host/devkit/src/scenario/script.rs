@@ -78,7 +78,7 @@ fn default_time_limit() -> u64 {
 pub(crate) enum AgentKey {
     /// Path of an agent.toml, relative to the scenario file.
     File(String),
-    /// A table with keys of agent.toml. The caller reads these keys.
+    /// A table with keys of agent.toml. The caller that creates the agent reads the keys of this table.
     Keys,
 }
 

@@ -5,7 +5,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// The name of the only table in a scenario that is not searched. The code that reads the agent's configuration checks
-/// this table.
+/// the values of this table.
 const AGENT: &str = "agent";
 
 /// Returns all values of a scenario file that JSON cannot express, each with its byte range, key and description.

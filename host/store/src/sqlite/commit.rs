@@ -58,7 +58,8 @@ struct SessionRow {
 }
 
 impl PreparedCommit {
-    /// Converts the commit to rows. This runs outside the writer thread, which all sessions share.
+    /// Converts the commit to rows. The conversion does not run on the writer thread, because all sessions
+    /// share this thread.
     pub(super) fn new(lease: &Lease, expected_revision: u64, commit: Commit) -> Result<Self, StoreError> {
         let Commit { snapshot, view, change, records, texts, status } = commit;
         let events = change.events.iter().map(|event| event_row(&lease.session, event));

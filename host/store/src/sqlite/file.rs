@@ -95,8 +95,8 @@ impl DatabaseFile {
         if connection.is_readonly("main")? {
             return Err(StoreError::ReadOnly { path: self.path.clone() }.into());
         }
-        // Use one transaction. Another process may be initialising the same new file, and this check must find the file
-        // either complete or empty.
+        // Use one transaction, because another process may be initialising the same new file, and this check must find
+        // the file either complete or empty.
         let unchanged = Transaction::new_unchecked(&connection, TransactionBehavior::Deferred)?;
         schema::check(&unchanged, &self.path)?;
         drop(unchanged);
@@ -131,7 +131,7 @@ impl DatabaseFile {
 /// can be rebuilt.
 pub(super) fn run_check(connection: &Connection, check: &str, indexes: Indexes) -> Result<(), Failure> {
     let reported = match collect(connection, check, [], |row| Ok(row.get::<_, String>(0)?)) {
-        // An index may be so damaged that SQLite cannot check it. The check then stops early.
+        // An index may be so damaged that SQLite cannot check it. The integrity check then stops early.
         Err(failure) if failure.is_index_damage() => vec![failure.to_string()],
         reported => reported?,
     };

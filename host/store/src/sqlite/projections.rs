@@ -53,7 +53,7 @@ impl Projections for SqliteStore {
     }
 }
 
-/// The result of a comparison that is still in progress.
+/// The differences that a running comparison has found so far.
 struct Differences {
     projection: Projection,
     compared: u64,
@@ -213,7 +213,7 @@ fn compare_memories(connection: &Connection) -> Result<ProjectionComparison, Fai
     compare_words(connection, (Projection::MemoryWords, "memory_words"), &texts, &name)
 }
 
-/// The columns that session lists show for a session: the stored values, and the values derived from the log.
+/// A session with the values that session lists show: the stored values, and the values derived from the log.
 struct SessionRow {
     number: i64,
     subject: String,

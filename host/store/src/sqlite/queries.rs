@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Columns that [`message`] reads. A query must join them with [`CALL_OF_MESSAGE`].
+/// Columns that [`message`] reads. A query that selects these columns must contain the join [`CALL_OF_MESSAGE`].
 pub(super) const MESSAGE_COLUMNS: &str = "m.id, m.turn, m.role, m.tokens, m.parts, m.call, c.name, c.result";
 
 /// SQL join that adds the call whose result is the content of a message.
@@ -190,7 +190,8 @@ fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
     }
 }
 
-/// Converts a number to the signed type of SQLite columns. The numbers of this host never reach the limit of that type.
+/// Converts a number to the signed type of SQLite columns. The numbers of this host never exceed the maximum of
+/// the signed type.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -19,7 +19,8 @@ use std::sync::{Mutex, PoisonError};
 /// components are read from the database again.
 const MAX_CACHED_AGENTS: usize = 1_000;
 
-/// Components with which the turns of each agent have started, as far as this process has written or read them.
+/// For each agent, components with which turns of the agent have started. The cache contains only components that this
+/// process has written to the database or read from it.
 #[derive(Debug, Default)]
 pub(super) struct TurnPluginCache(Mutex<HashMap<String, HashSet<(String, Digest)>>>);
 

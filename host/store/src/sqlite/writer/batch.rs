@@ -43,7 +43,7 @@ pub(super) enum WhenLocked {
     Fail,
 }
 
-/// What limits the size of the database. This decides whether waiting for space can help.
+/// The limit that a full database has reached. The kind of limit decides whether waiting for free space can help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::sqlite) enum SpaceLimit {
     /// The free space on the disk, which other programs may increase.
@@ -229,8 +229,8 @@ impl Committer {
         })
     }
 
-    /// Rolls back the open transaction, if there is one. If this fails, the transaction stays open, and the next
-    /// `BEGIN` fails and reports the problem.
+    /// Rolls back the open transaction, if there is one. If the rollback fails, the transaction stays open, and the
+    /// next `BEGIN` fails and reports the problem.
     fn roll_back(&self) {
         if !self.connection.is_autocommit()
             && let Err(error) = self.execute("ROLLBACK")

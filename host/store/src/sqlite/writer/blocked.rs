@@ -45,7 +45,7 @@ impl<'p> BlockedWrite<'p> {
         }
     }
 
-    /// If the batch had to wait, logs that it can now be stored.
+    /// If the batch had to wait, logs that the database can be written again.
     pub(super) fn resolved(&mut self) {
         if let Some(since) = self.since.take() {
             let path = self.path.display();
