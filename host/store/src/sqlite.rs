@@ -96,7 +96,7 @@ pub struct Options {
 /// Whether damaged search indexes are accepted when a file is opened. The other data in the file must always be intact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Indexes {
-    /// Damaged indexes are refused with [`StoreError::DamagedIndex`]. Not all damage is found when the file is opened.
+    /// Damaged indexes are refused with [`StoreError::DamagedIndex`]. Some damage is not found when the file is opened.
     #[default]
     Intact,
     /// Damaged indexes are accepted, because they are about to be rebuilt.

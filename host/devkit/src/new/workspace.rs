@@ -25,7 +25,7 @@ pub(super) enum WorkspaceSdk {
 
 impl CargoMembership {
     /// Returns the membership of the new project `directory/name`. A manifest that cannot be parsed is ignored, because
-    /// Cargo reports it.
+    /// Cargo reports the error.
     pub(super) fn of(directory: &Path, name: &str) -> Result<Self, NewError> {
         let failed = |source| NewError::File { action: "open", path: directory.to_owned(), source };
         let directory = match directory.as_os_str().is_empty() {

@@ -190,7 +190,8 @@ impl Checker<'_> {
         failures
     }
 
-    /// Returns the failure for a tool that does not exist, so that a misspelled name is not reported as a failing tool.
+    /// Returns the failure for a tool that does not exist, so that a misspelled tool name is not reported as a
+    /// call that fails.
     fn no_such_tool(&self, place: Place, name: &str) -> Failure {
         let server = rule_source(name).filter(|source| self.played.servers.iter().any(|name| name == source));
         let why = match server {
@@ -304,7 +305,7 @@ pub(crate) fn content_text(content: &[Content]) -> String {
     text
 }
 
-/// Returns an output as text. Unless the output is a string, also returns it as JSON.
+/// Returns an output as text. If the output is not a string, also returns the output as JSON.
 pub(crate) fn text_of(data: &Value) -> (String, Option<&Value>) {
     match data {
         Value::String(text) => (text.clone(), None),

@@ -225,8 +225,8 @@ impl Mismatch {
     }
 }
 
-/// Returns the first part of `wanted` that is missing in `json`: the JSON pointer to the part, the value in `wanted`,
-/// and the value in `json` at the same pointer (if there is such a value).
+/// Finds the first part of `wanted` that is missing in `json`. Returns the JSON pointer to the part, the value in
+/// `wanted` at this pointer, and the value in `json` at this pointer (None if `json` has no such value).
 fn missing<'v>(wanted: &'v Value, json: &'v Value, pointer: &str) -> Option<(String, &'v Value, Option<&'v Value>)> {
     let step = |key: &str| format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"));
     match (wanted, json) {

@@ -244,8 +244,8 @@ impl PreparedCommit {
         Ok(())
     }
 
-    /// Called after a call could not be changed. Returns the result that is stored for the call, and the error for
-    /// the refused change.
+    /// Returns the error for a change of a call that was refused, and the result that is stored for the call, if there
+    /// is a result.
     fn existing_result(
         &self,
         connection: &Connection,

@@ -19,7 +19,7 @@ const MAX_CHECKED_BYTES: u64 = 4 << 20;
 /// The first bytes of every SQLite database.
 const SQLITE_HEADER: &[u8; 16] = b"SQLite format 3\0";
 
-/// Maximum number of compiled statements that a connection caches. The store uses fewer statements.
+/// Maximum number of compiled statements that a connection caches. The store has fewer statements than this maximum.
 const MAX_CACHED_STATEMENTS: usize = 96;
 
 /// Number of pages in the write-ahead log after which a commit moves the pages into the database file.
@@ -163,8 +163,8 @@ fn configure_private(connection: Connection) -> Result<Connection, Failure> {
 
 /// Opens a read-only connection to a database that is already open for writing.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, Failure> {
-    // Access to the shared memory of the write-ahead log needs write permission. `query_only` prevents all other
-    // writes.
+    // Access to the shared memory of the write-ahead log needs write permission. The pragma `query_only` prevents
+    // writes to the database itself.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(Options::default().lock_wait)?;

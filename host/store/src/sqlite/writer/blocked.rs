@@ -1,4 +1,4 @@
-//! Waiting while another process has the write lock or the disk is full. A warning is logged when the wait starts, and
+//! Waits while another process has the write lock or the disk is full. A warning is logged when the wait starts, and
 //! another warning when the write succeeds (row 46).
 
 use crate::StoreError;
