@@ -1,4 +1,5 @@
-//! Conformance suite for stores (D6). The tests of a store call [`run`], which panics in the first case that fails.
+//! Conformance suite for stores (D6). The tests of a store call [`run`], which panics at the first test
+//! case that fails.
 
 mod approvals;
 mod audit;
@@ -117,7 +118,7 @@ impl SessionWriter {
         Self { store: store.clone(), opened, revision, messages, events }
     }
 
-    /// Commits, and updates this writer's revision and its numbers of the last message and event.
+    /// Stores the commit, and updates the writer's revision and the writer's numbers of the last message and event.
     async fn commit(&mut self, commit: Commit) -> Result<u64, StoreError> {
         let (messages, events) = (commit.change.messages.len() as u64, commit.change.events.len() as u64);
         self.revision = self.store.commit(&self.opened.lease, self.revision, commit).await?;

@@ -133,8 +133,8 @@ pub struct Stats {
     pub commits: u64,
     /// Number of successful write jobs of all kinds, including commits.
     pub jobs: u64,
-    /// Number of transactions that write jobs were committed in. With [`Synchronous::Full`], each transaction needs one
-    /// fsync, not counting checkpoints.
+    /// Number of transactions in which write jobs were committed. With [`Synchronous::Full`], each transaction needs
+    /// one fsync, not counting checkpoints.
     pub transactions: u64,
     /// Number of transactions that updated the search index of messages.
     pub index_transactions: u64,

@@ -45,7 +45,7 @@ pub trait PluginVersions: Send + Sync {
     async fn undo_rollback(&self, directory: &str, plugin: &str) -> Result<bool, StoreError>;
 
     /// Records that a turn of the agent started with these components. Each component is a pair of the plugin's name
-    /// and the digest.
+    /// and the component's digest.
     async fn record_turn_plugins(&self, agent: &str, plugins: Vec<(String, Digest)>) -> Result<(), StoreError>;
 
     /// Returns the components from `plugins` with which no turn of the agent has ever started. A component that was
@@ -107,7 +107,7 @@ pub struct StoredTrial {
     pub before: Digest,
     /// Number of calls to the version since its trial started.
     pub calls: u32,
-    /// Number of calls since the start of the trial that trapped.
+    /// Number of calls that trapped since the trial started.
     pub traps: u32,
 }
 
@@ -122,7 +122,7 @@ pub struct TrialCalls {
     pub digest: Digest,
     /// Number of calls to add.
     pub calls: u32,
-    /// Number of calls to add that trapped.
+    /// Number of the added calls that trapped.
     pub traps: u32,
 }
 

@@ -125,7 +125,7 @@ fn database_of_another_program_is_refused_and_unchanged() {
     let path = folder.database();
     let foreign = Connection::open(&path).unwrap();
     foreign.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)").unwrap();
-    // Copy the files in the state that a killed process leaves them in: the log contains data that the database file
+    // Copy the files in the state in which a killed process leaves them: the log contains data that the database file
     // does not contain.
     let copy = path.with_file_name("left.db");
     let log = copy.with_extension("db-wal");

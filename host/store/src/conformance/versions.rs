@@ -85,8 +85,8 @@ pub(super) async fn new_rollback_replaces_the_previous_one(test: TestStore) {
     assert_eq!(store.rollbacks("/two").await.unwrap().len(), 1);
 }
 
-/// In the history, a rollback ends one version and starts another version at the same time. Undoing the rollback does
-/// the same in reverse.
+/// In the history, a rollback ends the use of one version and starts the use of another version at the same time.
+/// Undoing the rollback ends the use of the second version and starts the use of the first version again.
 pub(super) async fn rollback_updates_the_history_at_once(test: TestStore) {
     let store = &test.store;
     for byte in [1, 2] {

@@ -244,8 +244,8 @@ impl PreparedCommit {
         Ok(())
     }
 
-    /// Returns the error for a change of a call that was refused, and the result that is stored for the call, if there
-    /// is a result.
+    /// Returns the result that the call already has, if there is a result, and the error with which a change of the
+    /// call is refused.
     fn existing_result(
         &self,
         connection: &Connection,

@@ -100,8 +100,8 @@ fn has_no_space(_: &Path) -> bool {
     false
 }
 
-/// Returns whether the free space is too small. SQLite grows the shared memory of the write-ahead log in steps of 32
-/// KiB.
+/// Returns whether this amount of free space is too small for SQLite. SQLite grows the shared memory of the write-ahead
+/// log in steps of 32 KiB.
 #[cfg(unix)]
 fn is_full(blocks: u64, block_size: u64) -> bool {
     blocks.saturating_mul(block_size) < 32 * 1024

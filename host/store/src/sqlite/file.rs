@@ -12,8 +12,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Maximum size in bytes of files that are checked completely at each start, which takes a few milliseconds. In larger
-/// files, damage is reported with the same error when a query reads the damaged data.
+/// A file of up to this size, in bytes, is checked completely at each start. The check takes a few milliseconds. In
+/// larger files, damage is reported with the same error when a query reads the damaged data.
 const MAX_CHECKED_BYTES: u64 = 4 << 20;
 
 /// The first bytes of every SQLite database.
@@ -48,8 +48,8 @@ pub(super) struct DatabaseFile {
 }
 
 impl DatabaseFile {
-    /// Resolves the path to the same form for all processes. Refuses a file if its metadata or header show that it
-    /// cannot be used.
+    /// Resolves the path to the same form for all processes. Refuses a file if its metadata or its header shows that
+    /// the file cannot be used.
     pub(super) fn locate(path: &Path, options: Options) -> Result<Self, StoreError> {
         let failed = |problem: String| StoreError::Failed { path: path.to_owned(), problem };
         let metadata = match fs::metadata(path) {

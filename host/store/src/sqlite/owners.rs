@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(first.liveness(&second_id), Liveness::Dead);
         assert_eq!(first.liveness("../../etc/passwd"), Liveness::Dead);
 
-        // A killed process leaves an unlocked file behind.
+        // A killed process leaves an unlocked lock file behind.
         let abandoned_lock = folder.path().join("agent.db.owners").join(format!("{}.lock", Uuid::new_v4()));
         fs::write(&abandoned_lock, "1").unwrap();
         assert_eq!(first.liveness(abandoned_lock.file_stem().unwrap().to_str().unwrap()), Liveness::Dead);

@@ -100,7 +100,7 @@ const SELECT_OPENED_SESSION: &str = "SELECT epoch, revision, run, agent, user, l
                        WHERE view_pieces.session = sessions.id)
                       FROM sessions LEFT JOIN snapshots ON snapshots.session = sessions.id WHERE subject = ?1";
 
-/// Adds the view that is stored in pieces to the snapshot's JSON object.
+/// Joins the stored pieces of the view, and adds the view to the snapshot's JSON object.
 fn with_view(snapshot: Option<Vec<u8>>, view: Option<String>) -> Option<Vec<u8>> {
     let Some(view) = view else { return snapshot };
     // A snapshot that is not a JSON object is returned unchanged. The code that reads the snapshot reports the problem.

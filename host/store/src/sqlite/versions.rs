@@ -223,8 +223,8 @@ impl PluginVersions for SqliteStore {
     }
 }
 
-/// If a version of the plugin other than `to` is in use, ends that version and starts the version `to`. The history is
-/// then already correct when the host next starts.
+/// If a version of the plugin other than `to` is in use, ends that version and starts the version `to`. Therefore the
+/// history is correct even before the host starts again.
 fn replace_serving(
     connection: &Connection,
     (directory, plugin): (&str, &str),

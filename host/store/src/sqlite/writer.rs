@@ -2,9 +2,9 @@
 //! takes the waiting jobs and commits them in one transaction. The caller of a job gets the result only after the
 //! transaction is committed.
 //!
-//! If commits wait for the disk, a dedicated thread is the leader, and callers wake it and wait for it. If commits do
-//! not wait for the disk, switching threads would cost more than the commit. A caller that finds the connection free
-//! then becomes the leader itself.
+//! If commits wait for the disk, a dedicated thread is the leader, and callers wake this thread and wait for it. If
+//! commits do not wait for the disk, switching threads would cost more than the commit. In this case, a caller that
+//! finds the connection free becomes the leader itself.
 
 mod batch;
 mod blocked;
@@ -117,7 +117,7 @@ enum StoreState {
     Closing,
 }
 
-/// Whether the search index may lack committed messages.
+/// Whether committed messages may be missing in the search index.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IndexState {
     Behind,

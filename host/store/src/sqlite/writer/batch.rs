@@ -66,7 +66,7 @@ pub(super) enum BatchOutcome {
 enum TransactionState {
     /// These jobs succeeded, but their changes are not committed yet.
     Ready(Vec<QueuedJob>),
-    /// The transaction was rolled back. All of its jobs have failed or were put back into the batch.
+    /// The transaction was rolled back. All jobs of the transaction have failed or were put back into the batch.
     Aborted(BatchOutcome),
 }
 
@@ -190,8 +190,8 @@ impl Committer {
 
     /// Adds the next messages to the search index.
     pub(super) fn index_next_batch(&self) -> search::Progress {
-        // Do not wait for the lock, because jobs would have to wait too. While another process writes, the index is not
-        // updated.
+        // Do not wait for the lock, because write jobs would have to wait too. While another process writes, the index
+        // is not updated.
         let progress = self.set_busy_timeout(WhenLocked::Fail).map_err(Failure::from).and_then(|()| {
             let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
             schema::check_version(&transaction, &self.path)?;

@@ -5,7 +5,7 @@ use crate::StoreError;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// State of one batch that waits for a temporary problem to be resolved.
+/// State of a batch that waits until a temporary problem is resolved.
 pub(super) struct BlockedWrite<'p> {
     path: &'p Path,
     max_wait: Duration,

@@ -156,7 +156,7 @@ async fn job_of_a_cancelled_caller_is_skipped() {
     }
 }
 
-/// Limit 10: a job that panics fails alone, and none of its changes are stored.
+/// Limit 10: if a job panics, only this job fails, and none of its changes are stored.
 #[tokio::test(flavor = "current_thread")]
 async fn panicking_job_fails_alone() {
     for options in [WRITER_THREAD, CALLERS] {
