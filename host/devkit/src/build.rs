@@ -211,8 +211,8 @@ pub async fn build_directory(
     build_projects(toolchain, &projects_at(directory)?, out, progress).await
 }
 
-/// Returns all local files and folders that the projects in `directory` are built from: `directory` itself, and sources
-/// in other folders.
+/// Returns all local files and folders from which the projects in `directory` are built: `directory` itself, and
+/// sources in other folders.
 pub async fn sources(toolchain: &Toolchain, directory: &Path) -> Vec<PathBuf> {
     let mut sources = vec![directory.to_owned()];
     // A folder that is not a project is ignored here, because the build reports it.

@@ -121,7 +121,7 @@ pub enum ProjectError {
     },
 }
 
-/// Explanation of plugin projects that ends several error messages.
+/// Explanation of the term "plugin project", which is the end of several error messages.
 const PROJECT: &str = "a plugin project is a folder with `plugin.toml` and a source, that is `Cargo.toml` (Rust), `app.py` \
                        (Python), `app.js` (JavaScript) or `*.c` (C); `agent-host plugin new NAME` creates one";
 

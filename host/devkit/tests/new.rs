@@ -214,8 +214,8 @@ fn resolve_dependencies(project: &Path, arguments: &[&str]) {
     assert!(!printed.contains("no matching package") && !printed.contains("--locked"), "{printed}");
 }
 
-/// S1, S2: the world in wit/README.md can replace the world of a new project in a language other than Rust. The page
-/// also contains the command that installs each toolchain.
+/// S1, S2: the world in wit/README.md can replace the world of a new project in a language other than Rust. For each
+/// toolchain, wit/README.md also contains the command that installs the toolchain.
 #[test]
 fn s1_contract_page_matches_new_projects() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/README.md");

@@ -82,7 +82,8 @@ impl Drop for Group {
         }
     }
 
-    /// Does nothing on systems other than Unix. There, only the program itself is killed, through its handle.
+    /// Does nothing on systems other than Unix. On these systems, only the program itself is killed,
+    /// through its handle.
     #[cfg(not(unix))]
     fn drop(&mut self) {}
 }

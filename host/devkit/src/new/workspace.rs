@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Whether a project is a member of a Cargo workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CargoMembership {
-    /// The project is not a member of a workspace. If a parent folder contains a workspace, it does not
+    /// The project is not a member of a workspace. If a parent folder contains a workspace, this workspace does not
     /// list the project.
     Standalone,
     /// The project is a member of a workspace in a parent folder.

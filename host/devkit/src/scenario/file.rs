@@ -69,8 +69,8 @@ impl Scenario {
         Self::parse(path, name, text)
     }
 
-    /// Parses the text of the scenario file at `path`. Does not read this file, but checks the files that the scenario
-    /// names.
+    /// Parses the text of the scenario file at `path`. Does not read the file at `path`, but checks the files that
+    /// the scenario names.
     pub fn parse(path: &Path, name: &str, text: String) -> Result<Self, ScenarioError> {
         let script = deserialized(path, &text)?;
         let scenario = Self { path: path.to_owned(), name: name.to_owned(), text, script };

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// Creates the agent of a scenario. The caller, which reads agent.toml, implements this trait.
+/// Creates the agent of a scenario. The caller implements this trait, because the caller reads agent.toml.
 #[async_trait]
 pub trait AgentFactory: Send + Sync {
     /// Creates the agent. The error is the reason why the agent cannot be created.
@@ -39,8 +39,8 @@ pub struct ScenarioAgent {
     pub agent: Arc<Agent>,
     /// Names of the MCP servers in the agent's configuration. A scenario does not start these MCP servers.
     pub servers: Vec<String>,
-    /// Descriptions of the MCP servers of the agents that the agent delegates to. A scenario does not start these
-    /// MCP servers.
+    /// Descriptions of the MCP servers of the agents to which the agent delegates work. A scenario does not start
+    /// these MCP servers.
     pub delegate_servers: Vec<String>,
 }
 

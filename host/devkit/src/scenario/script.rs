@@ -356,7 +356,7 @@ fn status_ok() -> u16 {
     200
 }
 
-/// A network error that a recorded request ends with.
+/// A network error with which a recorded request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fault {
