@@ -26,7 +26,7 @@ pub enum StoreError {
         epoch: u64,
     },
     /// The session has a different revision than the caller expected.
-    #[error("session `{session}` is at revision {found}, not {expected}; open it again")]
+    #[error("session `{session}` is at revision {found}, not {expected}; open the session again")]
     Conflict {
         /// Subject that identifies the session.
         session: String,

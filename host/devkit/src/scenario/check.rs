@@ -180,7 +180,7 @@ impl Checker<'_> {
             (Fails::Yes, false, false) => failures.push(Failure::at(failing, "a call that fails", quoted(&text))),
             (Fails::No, false, true) => {
                 let failure = Failure::at(failing, "a call that succeeds", quoted(&text));
-                failures.push(failure.advising("if it should fail, write `fails = true`"));
+                failures.push(failure.advising("if the call should fail, write `fails = true`"));
             }
         }
         if let Some(pattern) = &expected.result {

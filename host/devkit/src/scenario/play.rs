@@ -371,7 +371,7 @@ impl ScenarioRun<'_> {
             if used < replies.len() {
                 let found = match used {
                     0 => "none of the replies was used".to_owned(),
-                    used => format!("{used} of {} were used", replies.len()),
+                    used => format!("{used} of {} replies were used", replies.len()),
                 };
                 failures.push(Failure::at(place(used), "this reply to be used", found));
             }

@@ -166,7 +166,7 @@ fn compare_words(
         }
     }
     for number in found.keys() {
-        differences.add(|| Ok(format!("unexpected words for row {number}")))?;
+        differences.add(|| Ok(format!("the index contains unexpected words for row {number}")))?;
     }
     Ok(differences.into_comparison())
 }
