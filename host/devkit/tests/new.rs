@@ -157,8 +157,8 @@ async fn s1_rust_projects_pass_their_tests_and_build() {
     assert_eq!(printed.matches("0 passed").count(), 0, "each has a test: {printed}");
 
     let toolchain = Toolchain { cargo: Some(env!("CARGO").into()), ..Toolchain::default() };
-    let silent = |_: BuildEvent<'_>| {};
-    let built = build_directory(&toolchain, &projects, &projects, &silent).await.expect("built");
+    let ignore_event = |_: BuildEvent<'_>| {};
+    let built = build_directory(&toolchain, &projects, &projects, &ignore_event).await.expect("built");
     assert_eq!(built.len(), kinds.len());
     for plugin in built {
         let interface = format!("agent-host:plugin/{}@0.1.0", plugin.name);

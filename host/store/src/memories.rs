@@ -18,7 +18,7 @@ pub trait Memories: Send + Sync {
     async fn add(&self, id: &str, memory: Memory) -> Result<(), StoreError>;
 
     /// Returns up to `limit` memories that the filter selects and that match the query, best match first. A memory
-    /// matches if it contains any word of the query. Rare words count more than common words.
+    /// matches if it contains any word of the query. Rare words of the query have more weight than common words.
     async fn search(&self, filter: &MemoryFilter, query: &str, limit: usize) -> Result<Vec<Recollection>, StoreError>;
 
     /// Returns up to `limit` memories of the user, newest first. The list starts after the memory with the id `after`,

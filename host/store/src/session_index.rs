@@ -101,6 +101,6 @@ pub struct MessageHit {
     pub role: Role,
     /// About 200 characters of the message's text around the first matching word.
     pub excerpt: String,
-    /// Relevance from 0 to 1; higher is better.
+    /// Relevance of the message, from 0 to 1. A higher number means a better match.
     pub score: f32,
 }

@@ -111,7 +111,7 @@ pub struct OpenedSession {
 /// One transition of a session, to be stored as a unit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Commit {
-    /// Snapshot of the session's run as JSON. The store does not interpret it.
+    /// Snapshot of the session's run as JSON. The store does not interpret this JSON.
     pub snapshot: Vec<u8>,
     /// The part of the snapshot that grows with the history. The view is stored separately from [`Commit::snapshot`].
     pub view: StoredView,

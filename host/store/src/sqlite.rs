@@ -122,7 +122,7 @@ pub enum Synchronous {
     #[default]
     Full,
     /// A commit counts as durable when the operating system has its data. A crash of the machine can then lose or
-    /// damage all data. Use this only for benchmarks.
+    /// damage all data. Use this setting only for benchmarks.
     Off,
 }
 

@@ -239,8 +239,8 @@ async fn row_46_commit_waits_for_a_lock() {
     unlocking.await.unwrap();
 }
 
-/// Row 50: after a newer host has migrated the file, every commit fails with an error that explains this. Reading still
-/// works.
+/// Row 50: after a newer host has migrated the file, every commit fails with an error that explains this. The data can
+/// still be read.
 #[tokio::test]
 async fn row_50_commit_fails_after_a_migration_by_a_newer_host() {
     let folder = Folder::new();

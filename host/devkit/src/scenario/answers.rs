@@ -46,7 +46,7 @@ impl<'t> Answers<'t> {
 
     /// Passes to the session the scenario's answers for which the turn waits. Returns whether the session
     /// accepted an answer.
-    pub(crate) async fn give(
+    pub(crate) async fn pass_answers(
         &mut self,
         session: &mut Session,
         waits: &Suspension,

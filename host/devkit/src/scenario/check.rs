@@ -23,7 +23,7 @@ pub(crate) struct PlayedTurn<'t> {
     pub(crate) turn: &'t Turn,
     /// Key of the turn in the file, such as `turns[0]`.
     pub(crate) key: String,
-    /// Position of the turn in the file.
+    /// Byte range of the turn in the file.
     pub(crate) span: Range<usize>,
     pub(crate) result: TurnResult,
     /// Calls of the turn, in order.
@@ -148,7 +148,7 @@ impl Checker<'_> {
         let arguments = call.effective_arguments();
         let mut failures = Vec::new();
         if let Some(wanted) = &expected.arguments {
-            let mismatches = Pattern::exactly(wanted.clone()).mismatches(&arguments.to_string(), Some(arguments));
+            let mismatches = Pattern::exact_json(wanted.clone()).mismatches(&arguments.to_string(), Some(arguments));
             failures.extend(Failure::of(&self.place(&span, &key("arguments")), mismatches));
         }
         if let Some(pattern) = &expected.arguments_like {

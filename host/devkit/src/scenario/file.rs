@@ -126,7 +126,8 @@ impl Scenario {
 
 fn deserialized(path: &Path, text: &str) -> Result<Script, ScenarioError> {
     let parse_error = |key: &str, error: &toml::de::Error| {
-        // The parser adds to the key the name of its wrapper for values that have a position. Remove this name.
+        // The parser adds to the key the name of its wrapper for values that have a position. Remove the name
+        // of the wrapper.
         let key = key.replace(".$__serde_spanned_private_value", "");
         let key = key.trim_matches('.');
         let message = error.message().lines().collect::<Vec<_>>().join(" ");

@@ -96,7 +96,7 @@ impl<'de> Deserialize<'de> for Pattern {
 
 impl Pattern {
     /// Returns a pattern that requires exactly the given JSON value.
-    pub(crate) fn exactly(value: Value) -> Self {
+    pub(crate) fn exact_json(value: Value) -> Self {
         Self(Parts { json: Some(value), ..Parts::default() })
     }
 

@@ -280,7 +280,7 @@ impl ScenarioRun<'_> {
         let mut result = self.session.run(Some(input), cancel.clone()).await?;
         while let TurnResult::Suspended(suspension) = &result {
             let service_requests = self.service_requests().await?;
-            if !answers.give(&mut self.session, suspension, &service_requests).await? {
+            if !answers.pass_answers(&mut self.session, suspension, &service_requests).await? {
                 break;
             }
             result = self.session.run(None, cancel.clone()).await?;

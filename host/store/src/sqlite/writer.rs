@@ -83,7 +83,7 @@ pub(super) struct Writer {
 /// The waiting jobs. Contains the connection while there is no leader.
 struct WriteQueue {
     state: Mutex<State>,
-    /// Signalled to wake the writer thread.
+    /// Condition variable that wakes the writer thread.
     wakeup: Condvar,
     slots: Arc<Semaphore>,
     leaders: LeaderPolicy,

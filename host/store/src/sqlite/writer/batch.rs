@@ -37,7 +37,7 @@ pub(super) struct LastCommit {
 /// Whether to wait if another process holds the write lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum WhenLocked {
-    /// Wait for the lock.
+    /// Wait until the other process releases the lock.
     Wait,
     /// Fail at once, and leave the jobs in the queue.
     Fail,
@@ -48,7 +48,7 @@ pub(super) enum WhenLocked {
 pub(in crate::sqlite) enum SpaceLimit {
     /// The free space on the disk, which other programs may increase.
     Disk,
-    /// A fixed limit of the file size, or the available memory. Waiting does not help.
+    /// A fixed limit of the file size, or the available memory. Waiting for space does not help.
     Fixed,
 }
 
