@@ -1,5 +1,5 @@
-//! Embeds in the library the files that new plugin projects are created from: the SDK, the WIT contract and the
-//! project templates.
+//! Embeds files in the library: the SDK, the WIT contract and the project templates, from which new plugin
+//! projects are created.
 
 use std::error::Error;
 use std::fmt::Write;

@@ -33,15 +33,16 @@ pub struct BuiltPlugin {
     pub path: PathBuf,
     /// Name of the plugin as written in its manifest.
     pub name: String,
-    /// Version of the plugin as written in its manifest; empty if the manifest has none.
+    /// Version of the plugin as written in its manifest; empty if the manifest contains no version.
     pub version: String,
     /// Size of the component in bytes.
     pub size: u64,
-    /// Digest of the component file, manifest included.
+    /// Digest of the component file, which includes the embedded manifest.
     pub digest: Digest,
-    /// Names of the interfaces that the component imports, in the component's order.
+    /// Names of the interfaces that the component imports, in the order in which the component lists them.
     pub imports: Vec<String>,
-    /// Names of the interfaces and functions that the component exports, in the component's order.
+    /// Names of the interfaces and functions that the component exports, in the order in which the
+    /// component lists them.
     pub exports: Vec<String>,
     /// Whether this build changed the component file.
     pub written: Written,
@@ -50,7 +51,7 @@ pub struct BuiltPlugin {
 /// Whether a build changed the component file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// The component is new, or differs from the file that existed.
+    /// The build created the component file, or replaced an existing file that had other content.
     Changed,
     /// The file already contained exactly this component and was not touched.
     Unchanged,
@@ -64,7 +65,7 @@ pub enum BuildEvent<'a> {
     Building {
         /// Name of the tool that is called.
         tool: &'a str,
-        /// Names of the plugins that the tool builds, in order.
+        /// Names of the plugins that the tool builds, in the order of their projects.
         plugins: Vec<&'a str>,
     },
     /// The Rust target is missing, and rustup is about to add it.
@@ -79,15 +80,15 @@ pub enum BuildEvent<'a> {
         /// The line without its line ending, cut to at most 4 KiB.
         line: &'a str,
     },
-    /// A project contains the SDK or the contract of another agent-host. The build uses these files of the project
-    /// without changes.
+    /// A project contains the SDK or the contract of another version of agent-host. The build uses the project's copy
+    /// without changing it.
     VersionMismatch(&'a VersionMismatch),
     /// The component of a plugin has been built.
     Built(&'a BuiltPlugin),
 }
 
-/// A function that receives the events of a build. The function runs on the task that builds, so it should
-/// return quickly.
+/// A function that receives the events of a build. A progress function runs on the task of the build, so it
+/// should return quickly.
 pub type BuildProgress<'a> = dyn Fn(BuildEvent<'_>) + Send + Sync + 'a;
 
 /// The reason why a build failed, with advice.
@@ -210,8 +211,8 @@ pub async fn build_directory(
     build_projects(toolchain, &projects_at(directory)?, out, progress).await
 }
 
-/// Returns all local files and folders that the projects in `directory` are built from: `directory` itself, and sources
-/// in other folders.
+/// Returns all local files and folders from which the projects in `directory` are built: `directory` itself, and
+/// sources in other folders.
 pub async fn sources(toolchain: &Toolchain, directory: &Path) -> Vec<PathBuf> {
     let mut sources = vec![directory.to_owned()];
     // A folder that is not a project is ignored here, because the build reports it.
@@ -267,7 +268,8 @@ pub async fn build_projects(
     Ok(built.into_iter().flatten().collect())
 }
 
-/// Compiles a project that is not built as a member of a cargo workspace, and returns the path of the component.
+/// Compiles a project in a language other than Rust, and returns the path of its component. Returns an error for a Rust
+/// project, because cargo has already run and produced no component for it.
 async fn compile(
     toolchain: &Toolchain,
     project: &Project,

@@ -69,7 +69,8 @@ pub enum Level {
 pub struct Finding {
     /// Severity of the finding.
     pub level: Level,
-    /// Name of the rule. The name does not change between versions of agent-host, so that programs can use it.
+    /// Name of the rule. The name does not change between versions of agent-host, so that programs can
+    /// recognise the rule.
     pub rule: &'static str,
     /// The subject: a tool, a tool with a JSON pointer into its schema, or a key of `plugin.toml`. Empty if the finding
     /// is about the whole plugin.
@@ -158,7 +159,8 @@ mod tests {
         assert_eq!(found(|_| ()), []);
     }
 
-    /// S3, P6: a request without an import is a warning, and an import without a request is an error.
+    /// S3, P6: a request in the manifest without the matching import is a warning, and an import without the matching
+    /// request is an error.
     #[test]
     fn s3_requests_must_match_imports() {
         let imports = |names: &'static [&'static str]| {
@@ -175,7 +177,7 @@ mod tests {
             found(imports(&["agent-host:model/host-model@0.1.0"])),
             of("asks-too-little", "asks.model_tokens", Error)
         );
-        // Every toolchain adds these imports, even if the plugin does not use them.
+        // These imports need no request, because toolchains add them even if the plugin does not use them.
         assert_eq!(
             found(imports(&["wasi:filesystem/types@0.2.9", "wasi:cli/environment@0.2.9", "wasi:http/types@0.2.3"])),
             []
@@ -188,7 +190,7 @@ mod tests {
             secrets: vec!["TOKEN".to_owned()],
             key_value: true,
             model_tokens: Some(1),
-            // This request needs no import, because imports do not show whether a tool returns `pending`.
+            // A request for events needs no import, because the imports do not show whether a tool returns `pending`.
             events: vec!["com.example.paid".to_owned()],
             media: true,
         };
@@ -219,7 +221,7 @@ mod tests {
         assert_eq!(validator, of("asks-in-vain", "asks", Warning));
     }
 
-    /// S3: finds missing, short and long descriptions of tools and arguments.
+    /// S3: the check finds descriptions of tools and arguments that are missing, too short or too long.
     #[test]
     fn s3_checks_descriptions() {
         let described =
@@ -239,7 +241,8 @@ mod tests {
             "rows": {"type": "array", "description": "The rows.", "items": {"type": "object", "properties": {"a/b": {}}}}}});
         let pointer = "words.count /properties/rows/items/properties/a~1b";
         assert_eq!(argument(nested), [(Warning, "argument-description", pointer.to_owned())]);
-        // A schema generated from a type has its description in the referenced definition.
+        // In a schema that is generated from a type, the description of an argument can be in the definition that
+        // the argument references.
         let referred = json!({"type": "object", "properties": {"unit": {"$ref": "#/$defs/Unit"}}, "additionalProperties": false,
             "$defs": {"Unit": {"description": "What is counted.", "enum": ["word"]}}});
         assert_eq!(argument(referred), []);
@@ -249,7 +252,7 @@ mod tests {
         assert_eq!(argument(circular), []);
     }
 
-    /// S3: finds names that do not follow conventions, and pairs of tools that a model may confuse.
+    /// S3: the check finds names that do not follow conventions, and pairs of tools that a model may confuse.
     #[test]
     fn s3_checks_names_and_similar_tools() {
         let named = |name: &'static str| {
@@ -279,7 +282,7 @@ mod tests {
         assert_eq!(second("words.longest", other), []);
     }
 
-    /// S3: finds tools that declare no side effects, and tools that declare contradictory side effects.
+    /// S3: the check finds tools that declare no side effects, and tools that declare contradictory side effects.
     #[test]
     fn s3_checks_traits() {
         let with = |traits: Traits| found(move |facts| facts.tools[0].traits = traits);
@@ -289,7 +292,7 @@ mod tests {
         assert_eq!(with(Traits { destructive: true, ..Traits::default() }), []);
     }
 
-    /// S3, P10: finds missing canaries, and canaries that cannot succeed.
+    /// S3, P10: the check finds missing canaries, and canaries that cannot succeed.
     #[test]
     fn s3_checks_canary() {
         let canary = |change: fn(&mut Canary)| {
@@ -318,7 +321,7 @@ mod tests {
         assert_eq!(bare, [(Hint, "manifest", "description".to_owned())]);
     }
 
-    /// S3: finds plugins that are close to a limit, or whose tool definitions make prompts large.
+    /// S3: the check finds plugins that are close to a limit, and plugins whose tool definitions make prompts large.
     #[test]
     fn s3_checks_costs() {
         let single_finding = |level, rule| vec![(level, rule, String::new())];

@@ -1,5 +1,5 @@
-//! Watches the sources of plugins and builds each change in the background. A newer change stops the running build and
-//! starts a new build (S5).
+//! Watches the sources of plugins and builds the plugins in the background after each change. A change during a build
+//! stops this build and starts a new build (S5).
 //!
 //! The sources are polled, because polling works in the same way on every file system, and because comparing two states
 //! shows whether all writes are finished.
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 /// Interval between two checks of the sources.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// A build starts when no file has changed for this time, because editors write files in several steps.
-const QUIET: Duration = Duration::from_millis(300);
+const QUIET_TIME: Duration = Duration::from_millis(300);
 /// An event of the watcher.
 #[derive(Debug)]
 pub enum DevEvent {
@@ -29,18 +29,18 @@ pub enum DevEvent {
     Superseded,
     /// All components have been built. Components that did not change were not written.
     Built(Vec<BuiltPlugin>),
-    /// The build failed. The files of the previous components were not changed.
+    /// The build failed. The component files of the previous build were not changed.
     Failed(BuildError),
 }
 
-/// Plugin sources that are rebuilt when they change.
+/// Plugin projects that are built again when their sources change.
 #[derive(Clone, Debug)]
 pub struct SourceWatcher {
     /// The toolchains of the projects' languages.
     pub toolchain: Toolchain,
-    /// The folder of a project, or a folder of projects.
+    /// The folder of a project, or a folder that contains the folders of several projects.
     pub sources: PathBuf,
-    /// The folder for the components.
+    /// The folder to which the components are written.
     pub out: PathBuf,
 }
 
@@ -90,12 +90,12 @@ impl WatchedPaths {
         }
     }
 
-    /// Waits until a file differs from its state in `before` and no file has changed for [`QUIET`]. Returns the first
-    /// changed file.
+    /// Waits until a file differs from its state in `before` and no file has changed for [`QUIET_TIME`]. Returns the
+    /// first changed file.
     async fn until_settled(&self, before: SourceFiles) -> Option<PathBuf> {
         let (mut seen, mut since) = (self.read().await, Instant::now());
         loop {
-            if seen != before && since.elapsed() >= QUIET {
+            if seen != before && since.elapsed() >= QUIET_TIME {
                 return first_change(&before, &seen).cloned();
             }
             sleep(POLL_INTERVAL).await;

@@ -1,10 +1,10 @@
-//! The list of the files that agent-host wrote into a project. It contains their digests in the format of `sha256sum
-//! -c`.
+//! The list of the files that agent-host wrote into a project. The list contains the digests of the files in the format
+//! of `sha256sum -c`.
 
 use agent_plugins::digest_of;
 use std::collections::BTreeMap;
 
-/// Name of the list. It is in the same folder as the files.
+/// Name of the list. The list is in the same folder as the files that it contains.
 pub(crate) const LIST: &str = "agent-host.sha256";
 /// The folder of a Rust project that contains the SDK.
 pub(crate) const SDK_FOLDER: &str = "agent-host";
@@ -20,8 +20,8 @@ pub(crate) struct FileList {
     pub(crate) files: BTreeMap<String, String>,
 }
 
-/// The beginning of the first line of the list. The version follows this text.
-const BEGINNING: &str = "# Written by agent-host ";
+/// The beginning of the first line of the list. The version of agent-host follows this text in the line.
+const LINE_START: &str = "# Written by agent-host ";
 
 impl FileList {
     /// Returns the list for files that this version of agent-host writes.
@@ -34,8 +34,8 @@ impl FileList {
     pub(crate) fn parse(text: &str) -> Self {
         let mut list = Self::default();
         for line in text.lines() {
-            if let Some(after_beginning) = line.strip_prefix(BEGINNING) {
-                list.version = after_beginning.split([';', ' ']).next().unwrap_or_default().to_owned();
+            if let Some(after_line_start) = line.strip_prefix(LINE_START) {
+                list.version = after_line_start.split([';', ' ']).next().unwrap_or_default().to_owned();
             } else if let Some((digest, path)) = line.split_once("  ").filter(|_| !line.starts_with('#')) {
                 list.files.insert(path.to_owned(), digest.to_owned());
             }
@@ -46,7 +46,7 @@ impl FileList {
     pub(crate) fn text(&self) -> String {
         let lines = self.files.iter().map(|(path, digest)| format!("{digest}  {path}\n"));
         let heading =
-            format!("{BEGINNING}{}; `agent-host plugin renew` replaces these files with newer ones.\n", self.version);
+            format!("{LINE_START}{}; `agent-host plugin renew` replaces these files with newer ones.\n", self.version);
         std::iter::once(heading).chain(lines).collect()
     }
 }

@@ -68,8 +68,8 @@ impl ProjectKind {
 /// The source of the SDK for a Rust project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sdk {
-    /// The SDK of the Cargo workspace that the project becomes a member of, if this workspace declares the SDK.
-    /// Otherwise, the SDK that is embedded in this binary is written into the project.
+    /// The SDK of the Cargo workspace that the project becomes a member of, if this workspace declares the SDK. In all
+    /// other cases, the SDK that is embedded in this binary is written into the project.
     Embedded,
     /// The SDK in the given folder.
     At(PathBuf),
@@ -115,7 +115,7 @@ pub enum NewError {
         /// Language of the project.
         language: Language,
     },
-    /// The files in this binary cannot be used.
+    /// The SDK files that are embedded in this binary cannot be used.
     #[error("the SDK in this agent-host cannot be written: {reason}; choose another SDK with --sdk")]
     Embedded {
         /// The reason why the files cannot be used.
@@ -133,7 +133,7 @@ pub enum NewError {
     },
 }
 
-/// The plugin's name in the templates. It is replaced by the name of the new plugin.
+/// The plugin's name in the templates. In a new project, the name of the new plugin replaces this name.
 const SAMPLE_NAME: &str = "my-plugin";
 /// The line in the README templates that is replaced by instructions for trying and sharing the plugin.
 const TRY_MARK: &str = "<!-- try -->\n";

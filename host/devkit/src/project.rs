@@ -20,8 +20,8 @@ pub struct Project {
     language: Language,
 }
 
-/// The `[build]` table of `plugin.toml`, which overrides the settings that are detected from the project's files. It is
-/// not embedded in the component.
+/// The `[build]` table of `plugin.toml`, which overrides the settings that are detected from the project's files. The
+/// table is not embedded in the component.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BuildTable {
@@ -112,7 +112,7 @@ pub enum ProjectError {
     #[error("two plugin projects are named `{name}`: {} and {}; rename one of the plugins in its plugin.toml",
         first.display(), second.display())]
     SameName {
-        /// The name in both manifests.
+        /// The plugin name that both manifests contain.
         name: String,
         /// Folder of the first project.
         first: PathBuf,
@@ -121,7 +121,7 @@ pub enum ProjectError {
     },
 }
 
-/// Explanation of plugin projects that ends several error messages.
+/// Explanation of the term "plugin project", which is the end of several error messages.
 const PROJECT: &str = "a plugin project is a folder with `plugin.toml` and a source, that is `Cargo.toml` (Rust), `app.py` \
                        (Python), `app.js` (JavaScript) or `*.c` (C); `agent-host plugin new NAME` creates one";
 
@@ -177,7 +177,7 @@ impl Project {
         self.language
     }
 
-    /// Returns the `[build]` table of `plugin.toml`. All its values are None if the table is absent.
+    /// Returns the `[build]` table of `plugin.toml`. All values are None if `plugin.toml` does not contain this table.
     pub fn build(&self) -> &BuildTable {
         &self.build
     }
@@ -192,7 +192,7 @@ impl Project {
         self.directory.join("Cargo.toml")
     }
 
-    /// Returns the path of the source. It is `default` unless `plugin.toml` sets another path.
+    /// Returns the path of the source. The path is `default` unless `plugin.toml` sets another path.
     pub(crate) fn source(&self, default: &str) -> Result<PathBuf, ProjectError> {
         let name = self.build.source.as_deref().unwrap_or(default);
         let path = self.directory.join(name);
@@ -217,7 +217,8 @@ pub fn projects_at(directory: &Path) -> Result<Vec<Project>, ProjectError> {
     if projects.is_empty() { Err(no_project(directory)) } else { Ok(projects) }
 }
 
-/// Reads the projects directly below `directory`, sorted by folder name. Other files and folders are ignored.
+/// Reads the projects directly below `directory`, sorted by folder name. Files, and folders that are not
+/// projects, are ignored.
 pub fn projects_in(directory: &Path) -> Result<Vec<Project>, ProjectError> {
     let failed = |source: std::io::Error| {
         let path = directory.to_owned();
@@ -283,7 +284,7 @@ fn no_project(directory: &Path) -> ProjectError {
     }
 }
 
-/// Checks that no two projects have the same name, because names become file names.
+/// Checks that no two projects have the same name, because the component file of a project is named after its plugin.
 pub(crate) fn check_names(projects: &[Project]) -> Result<(), ProjectError> {
     let mut seen: BTreeMap<&str, &Project> = BTreeMap::new();
     for project in projects {

@@ -17,11 +17,11 @@ const MAX_NAMED: usize = 5;
 /// The result of [`renew`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Renewal {
-    /// The project contains no files of agent-host.
+    /// The project contains no files that agent-host wrote.
     NothingToRenew,
-    /// The project already contains the files of this agent-host.
+    /// The files in the project are already the files of this version of agent-host.
     UpToDate,
-    /// The files in the project were replaced by the files of this agent-host.
+    /// The files in the project were replaced by the files of this version of agent-host.
     Renewed {
         /// Version of the agent-host that wrote the previous files. Empty if the version is unknown.
         from: String,
@@ -41,11 +41,11 @@ pub struct VersionMismatch {
     pub description: &'static str,
     /// Version of the agent-host that wrote the files. Empty if the version is unknown.
     pub version: String,
-    /// Whether the version of the files is older or newer than this agent-host.
+    /// Whether the version of the files is older or newer than the version of this agent-host.
     pub age: Age,
 }
 
-/// How the version of the files compares to this agent-host.
+/// Whether the files in a project are older or newer than this version of agent-host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Age {
     /// The files are older or of the same version, and can be renewed.
@@ -83,7 +83,7 @@ pub enum RenewError {
         /// Version of the agent-host that wrote the files.
         version: String,
     },
-    /// The files in this binary cannot be used.
+    /// The SDK files that are embedded in this binary cannot be used.
     #[error("the SDK in this agent-host cannot be written: {reason}")]
     Embedded {
         /// The reason why the files cannot be used.
@@ -176,7 +176,8 @@ fn age(version: &str) -> Age {
 }
 
 impl VendoredFiles {
-    /// Returns None if the project uses an SDK in another folder, or the contract that is embedded in this binary.
+    /// Returns the project's folder with the SDK or the contract. Returns None if the project has no such folder,
+    /// because it uses an SDK in another folder, or the contract that is embedded in this binary.
     fn find(project: &Project) -> Result<Option<Self>, RenewError> {
         if project.language() == Language::Rust {
             if !uses_own_sdk(project) {

@@ -31,8 +31,9 @@ pub struct Replay {
     pub sandbox: Sandbox,
     /// The session to replay.
     pub session: SessionSummary,
-    /// Plugins to use instead of the recorded plugins. The keys are the names of the plugins. Calls of other plugins
-    /// are not replayed. If the map is empty, every plugin is replayed in its recorded version.
+    /// Plugins to use instead of the recorded plugins. The keys are the names of the plugins. Only the calls of
+    /// these plugins are replayed. If the map is empty, the calls of all plugins are replayed with the recorded
+    /// versions of the plugins.
     pub with: BTreeMap<String, Arc<LoadedPlugin>>,
     /// Grants and limits of the plugins, in addition to the recorded access. The keys are the names of the plugins.
     pub allowances: BTreeMap<String, PluginAllowance>,
@@ -75,7 +76,7 @@ pub struct Difference {
     pub plugin: String,
     /// A unified diff of the results. Empty if only `unrecorded` or `effects` differ.
     pub diff: String,
-    /// Access that the plugin requested in the replay and that was not recorded.
+    /// Access that the plugin requested in the replay, but not in the recorded session.
     pub unrecorded: Vec<String>,
     /// Descriptions of effects that differ: stored values, files and requests.
     pub effects: Vec<String>,
@@ -201,7 +202,8 @@ fn tool_definitions_of(action: &PluginAction) -> String {
     format!("turn {}: the tool definitions of {} in the prompt", action.turn, action.plugin)
 }
 
-/// Compares the recorded and the current tool definitions of a plugin, which are part of each prompt.
+/// Compares the tool definitions of the recorded version and of the replayed version of a plugin. Tool definitions are
+/// part of each prompt.
 fn tool_difference(action: &PluginAction, recorded: &LoadedPlugin, replaying: &LoadedPlugin) -> Option<Difference> {
     if recorded.digest() == replaying.digest() || recorded.tools() == replaying.tools() {
         return None;
@@ -304,7 +306,7 @@ fn context_text(answer: &Value) -> String {
     format!("{answer:#}\n")
 }
 
-/// Formats a result without its cost.
+/// Formats the result of a call, without the cost of the call.
 fn call_result_text(result: &CallResult) -> String {
     let mut text = String::new();
     text.push_str(if result.is_error { "error\n" } else { "result\n" });

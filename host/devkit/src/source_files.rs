@@ -19,13 +19,13 @@ pub(crate) type SourceFiles = BTreeMap<PathBuf, (SystemTime, u64)>;
 pub(crate) fn collect(path: &Path, sources: &mut SourceFiles) {
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => {
-            sources.insert(path.to_owned(), stamp(&metadata));
+            sources.insert(path.to_owned(), time_and_size(&metadata));
         }
         _ => collect_folder(path, 0, sources),
     }
 }
 
-fn stamp(metadata: &Metadata) -> (SystemTime, u64) {
+fn time_and_size(metadata: &Metadata) -> (SystemTime, u64) {
     (metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH), metadata.len())
 }
 
@@ -44,7 +44,7 @@ fn collect_folder(folder: &Path, depth: usize, sources: &mut SourceFiles) {
                 collect_folder(&path, depth + 1, sources);
             }
         } else if is_source(&name) {
-            sources.insert(path, stamp(&metadata));
+            sources.insert(path, time_and_size(&metadata));
         }
     }
 }

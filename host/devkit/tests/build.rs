@@ -35,7 +35,7 @@ fn workspace(names: &[&str]) -> TempDir {
     root
 }
 
-fn silent(_: BuildEvent<'_>) {}
+fn ignore_event(_: BuildEvent<'_>) {}
 
 #[tokio::test]
 async fn s2_builds_projects_of_one_workspace_in_one_call() {
@@ -60,11 +60,11 @@ async fn s2_builds_projects_of_one_workspace_in_one_call() {
         assert_eq!(plugin.written, Written::Changed);
     }
 
-    let again = build(&toolchain(), &plugins.join("one"), &plugins, &silent).await.expect("built again");
+    let again = build(&toolchain(), &plugins.join("one"), &plugins, &ignore_event).await.expect("built again");
     assert_eq!((again.written, &again.digest), (Written::Unchanged, &built[0].digest));
 
     fs::write(plugins.join("one/src/lib.rs"), "pub fn answer() -> u32 { \"no\" }\n").expect("written");
-    let error = build(&toolchain(), &plugins.join("one"), &plugins, &silent).await.expect_err("a type error");
+    let error = build(&toolchain(), &plugins.join("one"), &plugins, &ignore_event).await.expect_err("a type error");
     let BuildError::Compile { plugins: names, messages, .. } = &error else { panic!("{error:?}") };
     assert_eq!(names, &["one"]);
     assert!(messages.contains("error[E0308]") && messages.contains("plugins/one/src/lib.rs:1"), "{messages}");
@@ -95,10 +95,11 @@ async fn s2_workspaces_can_share_a_target_directory() {
         write(&format!("{name}/src/lib.rs"), source);
     }
     let out = folder.path().join("out");
-    build(&toolchain(), &folder.path().join("one"), &out, &silent).await.expect("built");
-    let error = build_directory(&toolchain(), folder.path(), &out, &silent).await.expect_err("the second has an error");
+    build(&toolchain(), &folder.path().join("one"), &out, &ignore_event).await.expect("built");
+    let error =
+        build_directory(&toolchain(), folder.path(), &out, &ignore_event).await.expect_err("the second has an error");
     assert!(matches!(&error, BuildError::Compile { plugins, .. } if *plugins == ["two"]), "{error}");
-    let one = build(&toolchain(), &folder.path().join("one"), &out, &silent).await.expect("built");
+    let one = build(&toolchain(), &folder.path().join("one"), &out, &ignore_event).await.expect("built");
     assert_eq!(one.written, Written::Unchanged);
 }
 
@@ -107,7 +108,7 @@ async fn s2_build_errors_contain_the_reason() {
     let root = workspace(&["one", "two"]);
     let plugins = root.path().join("plugins");
     let failed = async |directory: &Path| {
-        let result = build_directory(&toolchain(), directory, directory, &silent).await;
+        let result = build_directory(&toolchain(), directory, directory, &ignore_event).await;
         result.expect_err("nothing to build").to_string()
     };
     let nothing = failed(&plugins.join("notes")).await;
@@ -138,7 +139,7 @@ async fn s2_missing_toolchain_error_explains_what_to_install() {
     let root = workspace(&["one"]);
     let absent = Toolchain { cargo: Some(root.path().join("absent/cargo")), ..Toolchain::default() };
     let plugins = root.path().join("plugins");
-    let error = build_directory(&absent, &plugins, &plugins, &silent).await.expect_err("no cargo");
+    let error = build_directory(&absent, &plugins, &plugins, &ignore_event).await.expect_err("no cargo");
     assert!(matches!(&error, BuildError::Start { .. }), "{error:?}");
     assert!(error.to_string().contains("rustup.rs"), "{error}");
 }
@@ -182,7 +183,7 @@ async fn s2_adds_missing_target_and_reports_it() {
     let toolchain = toolchain_without_target(root.path());
 
     let without_rustup = Toolchain { rustup: None, ..toolchain.clone() };
-    let error = build_directory(&without_rustup, &plugins, &plugins, &silent).await.expect_err("no target");
+    let error = build_directory(&without_rustup, &plugins, &plugins, &ignore_event).await.expect_err("no target");
     assert!(matches!(&error, BuildError::Target { .. }), "{error:?}");
     assert!(error.to_string().contains("rustup.rs"), "{error}");
 

@@ -58,13 +58,13 @@ impl TestProject {
     }
 
     async fn build(&self) -> Result<Written, BuildError> {
-        let (folder, silent) = (self.path("project"), |_: BuildEvent<'_>| {});
-        let built = build_directory(&self.toolchain(), &folder, &folder, &silent).await?;
+        let (folder, ignore_event) = (self.path("project"), |_: BuildEvent<'_>| {});
+        let built = build_directory(&self.toolchain(), &folder, &folder, &ignore_event).await?;
         Ok(built[0].written)
     }
 
     /// Waits for the process that a slow build starts, and returns its id.
-    async fn sleeper(&self) -> String {
+    async fn slow_process_id(&self) -> String {
         let file = self.path("sleeper");
         let started = Instant::now();
         loop {
@@ -117,7 +117,7 @@ async fn s2_stopped_build_leaves_no_processes_and_files() {
     let project = TestProject::new("slow");
     let sleeper = tokio::select! {
         built = project.build() => panic!("{built:?}"),
-        sleeper = project.sleeper() => sleeper,
+        sleeper = project.slow_process_id() => sleeper,
     };
     wait_until_ended(&sleeper).await;
     let remaining =
@@ -130,7 +130,7 @@ async fn s2_stopped_build_leaves_no_processes_and_files() {
 /// S2: the error for a missing tool contains the command that installs it.
 #[tokio::test]
 async fn s2_missing_tool_error_contains_the_install_command() {
-    let silent = |_: BuildEvent<'_>| {};
+    let ignore_event = |_: BuildEvent<'_>| {};
     for (source, words) in [
         (
             "app.py",
@@ -146,7 +146,7 @@ async fn s2_missing_tool_error_contains_the_install_command() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         fs::write(folder.path().join("plugin.toml"), "name = \"work\"\n").expect("written");
         fs::write(folder.path().join(source), "").expect("written");
-        let failed = build_directory(&Toolchain::default(), folder.path(), folder.path(), &silent).await;
+        let failed = build_directory(&Toolchain::default(), folder.path(), folder.path(), &ignore_event).await;
         let error = failed.expect_err(source);
         assert!(matches!(error, BuildError::MissingTool { .. }), "{error:?}");
         let message = error.to_string();
@@ -219,8 +219,8 @@ async fn next_build(events: &mut Receiver<DevEvent>) -> (Option<String>, DevEven
     (changed, next(events).await)
 }
 
-/// S5: each change is built. A newer change stops the running build with all its processes. The watcher continues after
-/// an error.
+/// S5: the projects are built again after each change. A change during a build stops this build and all of its
+/// processes. The watcher continues after an error.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn s5_builds_each_change_and_stops_superseded_builds() {
@@ -228,8 +228,8 @@ async fn s5_builds_each_change_and_stops_superseded_builds() {
     let folder = project.path("project");
     let watcher = SourceWatcher { toolchain: project.toolchain(), sources: folder.clone(), out: folder.clone() };
     let ((sender, mut events), cancel) = (channel(16), CancellationToken::new());
-    let (stop, silent) = (cancel.clone(), |_: BuildEvent<'_>| {});
-    let watching = tokio::spawn(async move { watcher.run(sender, &silent, stop).await });
+    let (stop, ignore_event) = (cancel.clone(), |_: BuildEvent<'_>| {});
+    let watching = tokio::spawn(async move { watcher.run(sender, &ignore_event, stop).await });
     let app = Some("app.js".to_owned());
     assert!(
         matches!(next_build(&mut events).await, (None, DevEvent::Built(built)) if built[0].written == Written::Changed)
@@ -238,7 +238,7 @@ async fn s5_builds_each_change_and_stops_superseded_builds() {
     project.save("slow");
     let DevEvent::Building { changed } = next(&mut events).await else { panic!("a build begins") };
     assert!(changed.is_some_and(|path| path.ends_with("app.js")));
-    let sleeper = project.sleeper().await;
+    let sleeper = project.slow_process_id().await;
     project.save("two");
     assert!(matches!(next(&mut events).await, DevEvent::Superseded));
     wait_until_ended(&sleeper).await;
@@ -286,8 +286,8 @@ async fn s5_watches_local_dependencies() {
     let project = folder.path().join("plugin");
     let watcher = SourceWatcher { toolchain, sources: project.clone(), out: project.clone() };
     let ((sender, mut events), cancel) = (channel(16), CancellationToken::new());
-    let (stop, silent) = (cancel.clone(), |_: BuildEvent<'_>| {});
-    let watching = tokio::spawn(async move { watcher.run(sender, &silent, stop).await });
+    let (stop, ignore_event) = (cancel.clone(), |_: BuildEvent<'_>| {});
+    let watching = tokio::spawn(async move { watcher.run(sender, &ignore_event, stop).await });
     assert!(matches!(next_build(&mut events).await, (None, DevEvent::Failed(_))));
     for changed in ["far/src/new.rs", "near/Cargo.toml", "far/src/lib.rs"] {
         let path = folder.path().join(changed);

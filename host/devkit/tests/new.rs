@@ -86,8 +86,8 @@ fn s1_does_not_overwrite_or_leave_partial_projects() {
     assert_eq!(fs::read_to_string(folder.path().join("taken")).expect("there"), "mine");
 }
 
-/// S1: in a workspace that declares the SDK, a new project becomes a member. In other folders, the project
-/// is independent.
+/// S1: in a workspace that declares the SDK, a new project becomes a member of the workspace. In other folders, a new
+/// project is independent.
 #[test]
 fn s1_rust_project_joins_workspace_that_declares_sdk() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -157,8 +157,8 @@ async fn s1_rust_projects_pass_their_tests_and_build() {
     assert_eq!(printed.matches("0 passed").count(), 0, "each has a test: {printed}");
 
     let toolchain = Toolchain { cargo: Some(env!("CARGO").into()), ..Toolchain::default() };
-    let silent = |_: BuildEvent<'_>| {};
-    let built = build_directory(&toolchain, &projects, &projects, &silent).await.expect("built");
+    let ignore_event = |_: BuildEvent<'_>| {};
+    let built = build_directory(&toolchain, &projects, &projects, &ignore_event).await.expect("built");
     assert_eq!(built.len(), kinds.len());
     for plugin in built {
         let interface = format!("agent-host:plugin/{}@0.1.0", plugin.name);
@@ -214,8 +214,8 @@ fn resolve_dependencies(project: &Path, arguments: &[&str]) {
     assert!(!printed.contains("no matching package") && !printed.contains("--locked"), "{printed}");
 }
 
-/// S1, S2: the world in wit/README.md can replace the world of a new project in a language other than Rust. The page
-/// also contains the command that installs each toolchain.
+/// S1, S2: the world in wit/README.md can replace the world of a new project in a language other than Rust. For each
+/// toolchain, wit/README.md also contains the command that installs the toolchain.
 #[test]
 fn s1_contract_page_matches_new_projects() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/README.md");

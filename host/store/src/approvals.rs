@@ -21,8 +21,8 @@ pub trait Approvals: Send + Sync {
     /// Revokes the grant with this id and adds an entry to the audit log. Returns whether the grant existed.
     async fn revoke(&self, id: &str) -> Result<bool, StoreError>;
 
-    /// Binds a rule, which allows a tool by name, to the identity of the component that offers the tool. If the rule is
-    /// already bound, the existing binding is kept. Returns the identity to which the rule is bound (row 52).
+    /// Binds a rule that allows a tool by its name to the identity of the component that offers this tool. If the rule
+    /// is already bound, the existing binding is kept. Returns the identity to which the rule is bound (row 52).
     async fn bind_rule(&self, rule: NamedRule, identity: Digest) -> Result<Digest, StoreError>;
 }
 

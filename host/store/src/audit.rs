@@ -10,12 +10,13 @@ use agent_core::tool::ToolSource;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-/// The audit log. A commit of a session adds the entries for its denials, approvals and service events. All other
-/// entries are added with [`Audit::audit`].
+/// The audit log. A commit of a session adds the entries for its denials, approvals and service events. Entries of all
+/// other kinds are added with [`Audit::audit`].
 #[async_trait]
 pub trait Audit: Send + Sync {
     /// Adds an entry for each action, or no entry at all if an error occurs. An [`AuditAction::Granted`] or
-    /// [`AuditAction::HostGranted`] is added only if it differs from the last such entry of the same agent and plugin.
+    /// [`AuditAction::HostGranted`] is added only if it differs from the previous entry of the same kind for the same
+    /// agent and plugin.
     async fn audit(&self, actions: Vec<AuditAction>) -> Result<(), StoreError>;
 
     /// Returns up to `limit` entries, oldest first, whose number is above `after` and whose time is not before `since`.
@@ -50,8 +51,8 @@ pub enum AuditAction {
         /// Descriptions of the plugin's grants, without secret values. Empty if the plugin has no grants.
         grants: Vec<String>,
     },
-    /// The host set an agent's grants for its built-in file tools. An empty list of grants is recorded only if the
-    /// previous entry of the agent was not empty.
+    /// The host set the grants with which an agent uses the built-in file tools. An empty list of grants is recorded
+    /// only if the agent's previous entry of this kind contains grants.
     HostGranted {
         /// Configured name of the agent.
         agent: String,
@@ -77,7 +78,7 @@ pub enum AuditAction {
     Emitted {
         /// Subject that identifies the session.
         session: String,
-        /// The call that requested the event. Its id is also the id of the event.
+        /// The call that requested the event. The id of the call is also the id of the event.
         call: CallId,
         /// The plugin that requested the event, with the full digest of its component.
         source: ToolSource,

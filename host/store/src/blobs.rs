@@ -23,7 +23,8 @@ pub trait Blobs: Send + Sync {
     async fn media(&self, session: &str, digest: &Digest) -> Result<Option<Media>, StoreError>;
 
     /// Reads up to `length` bytes from `offset`, but no more than [`MAX_READ_BYTES`]. The result is shorter if the blob
-    /// ends earlier, and empty if `offset` is past the end. A partial read does not load the whole blob.
+    /// ends before `length` bytes are read, and empty if `offset` is past the end of the blob. A partial read does not
+    /// load the whole blob.
     async fn read(&self, session: &str, digest: &Digest, offset: u64, length: u32) -> Result<Vec<u8>, StoreError>;
 
     /// Stores a text that a step record of this session refers to. The text is not a media item, so only

@@ -1,4 +1,5 @@
-//! Conformance suite for stores (D6). The tests of a store call [`run`], which panics in the first case that fails.
+//! Conformance suite for stores (D6). The tests of a store call [`run`], which panics at the first test
+//! case that fails.
 
 mod approvals;
 mod audit;
@@ -50,7 +51,7 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     outbox::item_id_is_written_once_per_session(new_store()).await;
     outbox::items_are_filtered_and_paged(new_store()).await;
     outbox::delivered_items_remain_until_the_session_is_deleted(new_store()).await;
-    outbox::delivered_memory_item_drops_its_text(new_store()).await;
+    outbox::text_is_removed_from_a_delivered_memory_item(new_store()).await;
     approvals::grants_are_listed_per_agent_until_revoked(new_store()).await;
     approvals::grants_differ_in_every_field(new_store()).await;
     approvals::rule_keeps_its_first_identity(new_store()).await;
@@ -76,7 +77,7 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     sessions::delete_removes_everything_of_the_session(new_store()).await;
     sessions::search_evicted_finds_only_evicted_messages(new_store()).await;
     sessions::missing_session_is_reported(new_store()).await;
-    blobs::blob_is_visible_only_to_sessions_that_put_it(new_store()).await;
+    blobs::blob_is_visible_only_to_sessions_that_stored_it(new_store()).await;
     blobs::blob_is_read_in_ranges(new_store()).await;
     blobs::record_texts_are_stored_by_digest(new_store()).await;
     blobs::delete_keeps_blobs_of_other_sessions(new_store()).await;
@@ -117,7 +118,7 @@ impl SessionWriter {
         Self { store: store.clone(), opened, revision, messages, events }
     }
 
-    /// Commits, and updates this writer's revision and its numbers of the last message and event.
+    /// Stores the commit, and updates the writer's revision and the writer's numbers of the last message and event.
     async fn commit(&mut self, commit: Commit) -> Result<u64, StoreError> {
         let (messages, events) = (commit.change.messages.len() as u64, commit.change.events.len() as u64);
         self.revision = self.store.commit(&self.opened.lease, self.revision, commit).await?;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The session is already open, and the process that has it open is still running.
-    #[error("session `{session}` is in use by {holder}: wait until it is done, or stop it")]
+    #[error("session `{session}` is in use by {holder}: wait until this process is done, or stop it")]
     Busy {
         /// Subject that identifies the session.
         session: String,
@@ -26,7 +26,7 @@ pub enum StoreError {
         epoch: u64,
     },
     /// The session has a different revision than the caller expected.
-    #[error("session `{session}` is at revision {found}, not {expected}; open it again")]
+    #[error("session `{session}` is at revision {found}, not {expected}; open the session again")]
     Conflict {
         /// Subject that identifies the session.
         session: String,
@@ -118,7 +118,7 @@ pub enum StoreError {
         /// The problem, as SQLite or the code that read the data reported it.
         problem: String,
     },
-    /// A search index is damaged. It can be rebuilt from the rest of the data.
+    /// A search index is damaged. The index can be rebuilt from the data that is not part of an index.
     #[error(
         "a search index in the database `{path}` is damaged ({problem}); no messages or memories are lost: run \
          `agent-host store rebuild` to rebuild the index"
@@ -150,14 +150,15 @@ pub enum StoreError {
         /// Path of the database file.
         path: PathBuf,
     },
-    /// The disk is full, or the database file reached its configured maximum size. All earlier commits are kept.
+    /// The disk is full, or the database file reached its configured maximum size. All commits that succeeded
+    /// earlier are kept.
     #[error("there is no space left for the database `{path}`: free some disk space, then try again")]
     DiskFull {
         /// Path of the database file.
         path: PathBuf,
     },
     /// Another process kept the database file locked for longer than the store waits.
-    #[error("the database `{path}` is locked by another process{holder}: try again when it is done")]
+    #[error("the database `{path}` is locked by another process{holder}: try again when that process is done")]
     Locked {
         /// Path of the database file.
         path: PathBuf,
@@ -170,7 +171,7 @@ pub enum StoreError {
     OldSqlite {
         /// Version of the linked library, as `sqlite3_libversion_number` returns it.
         found: i32,
-        /// Oldest supported version, as the same kind of number.
+        /// Oldest supported version, in the same format as `found`.
         needed: i32,
     },
     /// The operating system or SQLite reported another error.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 /// Checks whether the storage is damaged, for example by a faulty disk.
 #[async_trait]
 pub trait Integrity: Send + Sync {
-    /// Reads the whole storage and checks its integrity. Returns [`StoreError::Damaged`] with the damage that was
-    /// found. The time that this takes grows with the size of the storage.
+    /// Reads the whole storage and checks its integrity. If the storage is damaged, returns [`StoreError::Damaged`]
+    /// with a description of the damage. The time that this takes grows with the size of the storage.
     async fn integrity_check(&self) -> Result<(), StoreError>;
 }

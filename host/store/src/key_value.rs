@@ -9,7 +9,7 @@ pub const MAX_VALUE_BYTES: usize = 1 << 20;
 /// Maximum size of a key, and of each name in a [`Bucket`], in bytes.
 pub const MAX_KEY_BYTES: usize = 1024;
 
-/// Bytes that each entry adds to a plugin's usage, in addition to its key and value.
+/// Number of bytes that each entry adds to a plugin's usage, in addition to the sizes of the key and the value.
 pub const ENTRY_BYTES: u64 = 256;
 
 /// Maximum number of entries of one plugin, regardless of its quota.
@@ -30,8 +30,8 @@ pub trait KeyValue: Send + Sync {
     /// Returns whether the key has a value.
     async fn exists(&self, bucket: &Bucket, key: &str) -> Result<bool, StoreError>;
 
-    /// Returns up to `limit` keys that sort after `after` in byte order. If `after` is empty, the list starts with the
-    /// first key.
+    /// Returns up to `limit` keys in byte order, starting with the first key after `after`. If `after` is empty, the
+    /// list starts with the first key of the bucket.
     async fn keys(&self, bucket: &Bucket, after: &str, limit: usize) -> Result<Vec<String>, StoreError>;
 
     /// Adds `delta` to a number that is stored as decimal digits, and returns the sum. A missing value counts as 0.
@@ -67,8 +67,9 @@ pub struct Bucket {
 /// Outcome of a compare-and-swap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Swap {
-    /// The current value matched, and the new value is stored.
+    /// The current value was equal to the expected value, and the new value is stored.
     Done,
-    /// The current value, which did not match and was left unchanged. `None` if the key has no value.
+    /// The current value did not match and was left unchanged. This variant contains the current value, or `None` if
+    /// the key has no value.
     Other(Option<Vec<u8>>),
 }

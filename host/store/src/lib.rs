@@ -45,7 +45,7 @@ pub use versions::{
 };
 
 /// A store that implements all storage traits of this crate. With `dyn Store`, code can call the methods of all these
-/// traits without importing the traits. Only the code that opens a store needs to name its type.
+/// traits without importing the traits. Only the code that opens a store needs to name the concrete type of the store.
 pub trait Store:
     SessionLog
     + SessionIndex

@@ -12,12 +12,13 @@ pub const MAX_MEMORY_BYTES: usize = 1 << 20;
 /// Stores long-term memories.
 #[async_trait]
 pub trait Memories: Send + Sync {
-    /// Stores a memory under an id that the caller derives from its content and origin. Adding the same id again
-    /// changes nothing. A text of more than [`MAX_MEMORY_BYTES`] bytes fails with [`StoreError::TooLarge`].
+    /// Stores a memory under an id that the caller derives from the memory's content and origin. If a
+    /// memory with this id is already stored, nothing changes. A text of more than [`MAX_MEMORY_BYTES`]
+    /// bytes fails with [`StoreError::TooLarge`].
     async fn add(&self, id: &str, memory: Memory) -> Result<(), StoreError>;
 
     /// Returns up to `limit` memories that the filter selects and that match the query, best match first. A memory
-    /// matches if it contains any word of the query. Rare words count more than common words.
+    /// matches if it contains any word of the query. Rare words of the query have more weight than common words.
     async fn search(&self, filter: &MemoryFilter, query: &str, limit: usize) -> Result<Vec<Recollection>, StoreError>;
 
     /// Returns up to `limit` memories of the user, newest first. The list starts after the memory with the id `after`,
@@ -37,14 +38,14 @@ pub trait Memories: Send + Sync {
 pub struct MemoryFilter {
     /// The user whose memories are searched.
     pub user: String,
-    /// Which of the user's agents may have made the memories.
+    /// The agents whose memories are searched.
     pub scope: MemoryScope,
     /// Subject of a session whose memories are not searched. `None` if the memories of all sessions are searched.
     pub excluded_session: Option<String>,
 }
 
 impl MemoryFilter {
-    /// Selects all memories of a user.
+    /// Returns a filter that selects all memories of a user.
     pub fn of_user(user: impl Into<String>) -> Self {
         Self { user: user.into(), scope: MemoryScope::AllAgents, excluded_session: None }
     }
@@ -55,8 +56,8 @@ impl MemoryFilter {
 pub enum MemoryScope {
     /// Memories of all agents of the user.
     AllAgents,
-    /// All memories of this agent, and the turn results of the user's other agents. Tool results of other agents are left out,
-    /// because those agents obtained them under their own grants.
+    /// All memories of this agent, and the turn results of the user's other agents. The tool results of the other
+    /// agents are left out, because those agents obtained the results with their own grants.
     OwnAndOtherResults(String),
     /// Memories of this agent only.
     OwnOnly(String),

@@ -1,5 +1,6 @@
-//! The outbox (D6) stores the effects outside of a session that the session's commits request. An item is stored in the
-//! same transaction as its commit. The host delivers the item afterwards and retries until the delivery succeeds.
+//! The outbox (D6) stores the effects that a session's commits request outside of the session. Each effect is stored as
+//! an item, in the same transaction as the commit that requests it. The host delivers the item afterwards and retries
+//! until the delivery succeeds.
 
 use crate::StoreError;
 use agent_core::change::OutboxItem;
@@ -27,12 +28,12 @@ pub trait Outbox: Send + Sync {
     async fn mark_delivered(&self, number: u64) -> Result<(), StoreError>;
 }
 
-/// Selects outbox items by their delivery.
+/// Selects outbox items by whether they were delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutboxFilter {
     /// Items that are not delivered yet.
     Pending,
-    /// All items, delivered or not.
+    /// All items, whether they are delivered or not.
     All,
 }
 

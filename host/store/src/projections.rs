@@ -16,8 +16,8 @@ pub trait Projections: Send + Sync {
     async fn rebuild_projections(&self, read: StatusReader) -> Result<Vec<RebuiltProjection>, StoreError>;
 }
 
-/// Reads a session's status from its snapshot. Returns `None` if this host cannot read the snapshot. The stored status
-/// is then left unchanged.
+/// Reads a session's status from its snapshot. Returns `None` if this host cannot read the snapshot. If this function
+/// returns `None`, the stored status is left unchanged.
 pub type StatusReader = fn(&[u8]) -> Option<Status>;
 
 /// A projection of the store.
@@ -39,8 +39,8 @@ pub struct ProjectionComparison {
     pub projection: Projection,
     /// Number of log items that were compared.
     pub compared: u64,
-    /// Number of log items that the projection has not processed yet. The projection processes these items before it is
-    /// used again.
+    /// Number of log items that the projection has not processed yet. The store adds these items to the projection
+    /// before it uses the projection again.
     pub pending: u64,
     /// Number of items in the projection that differ from the log or are not in the log. 0 if the projection is
     /// correct.

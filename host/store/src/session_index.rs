@@ -21,12 +21,13 @@ pub trait SessionIndex: Send + Sync {
     /// snapshots.
     async fn unfinished(&self, after: &str, limit: usize) -> Result<Vec<(String, Vec<u8>)>, StoreError>;
 
-    /// Returns up to `limit` messages of all sessions that contain every word of the query, best match first. Words
-    /// consist of letters and digits; all other characters separate words. A query without words finds nothing.
+    /// Searches the messages of all sessions. Returns up to `limit` messages that contain every word of the query,
+    /// best match first. Words consist of letters and digits; all other characters separate words. A query without
+    /// words finds nothing.
     async fn search_messages(&self, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError>;
 
-    /// Returns up to `limit` messages that were evicted from the view of one session (L27) and contain any word of the
-    /// query, best match first. Undone and superseded messages are not found.
+    /// Searches the messages that were evicted from the view of one session (L27). Returns up to `limit` messages that
+    /// contain at least one word of the query, best match first. Undone and superseded messages are not found.
     async fn search_evicted(&self, session: &str, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError>;
 }
 
@@ -76,7 +77,7 @@ pub struct SessionSummary {
     pub revision: u64,
     /// Number of turns that were started.
     pub turns: u32,
-    /// Number of messages appended, including hidden ones.
+    /// Number of appended messages, including hidden messages.
     pub messages: u64,
     /// State after the last commit. The store reports only stored states: [`SessionState::Running`] with no process in
     /// `open_in` means that the session was interrupted.
@@ -100,6 +101,6 @@ pub struct MessageHit {
     pub role: Role,
     /// About 200 characters of the message's text around the first matching word.
     pub excerpt: String,
-    /// Relevance from 0 to 1; higher is better.
+    /// Relevance of the message, from 0 to 1. A higher number means a better match.
     pub score: f32,
 }

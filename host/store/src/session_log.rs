@@ -16,8 +16,8 @@ pub const MAX_PAGE: usize = 10_000;
 /// limit. Only an empty page means that there are no more items.
 pub const MAX_PAGE_BYTES: usize = 4 << 20;
 
-/// Maximum nesting depth of stored JSON, including the levels that wrap a value in its message, call or record. Deeper
-/// JSON could be written but not read back.
+/// Maximum nesting depth of stored JSON, including the levels that the message, call or record adds around a value.
+/// Deeper JSON could be written but not read back.
 pub const MAX_JSON_DEPTH: usize = 127;
 
 /// The log of all sessions, and the leases that allow writing to them.
@@ -31,12 +31,14 @@ pub trait SessionLog: Send + Sync {
     /// Releases the lease. Releasing a lease that is no longer valid changes nothing.
     async fn release(&self, lease: Lease) -> Result<(), StoreError>;
 
-    /// Stores the whole commit, or nothing if an error occurs. This is the only way to write to a session (D6). It
-    /// requires a valid lease and the session's current revision. Returns the new revision after the commit is durable.
+    /// Stores the whole commit, or nothing if an error occurs. A commit is the only way to write to a session (D6).
+    /// A commit requires a valid lease and the session's current revision. Returns the new revision after the
+    /// commit is durable.
     async fn commit(&self, lease: &Lease, expected_revision: u64, commit: Commit) -> Result<u64, StoreError>;
 
-    /// Returns messages, including hidden ones. A page ends after [`MAX_PAGE_BYTES`]. For [`MessageRange::Ids`], the
-    /// messages are in the requested order, and a missing id fails with [`StoreError::NoMessage`].
+    /// Returns the selected messages of the session, including hidden messages. A page ends after [`MAX_PAGE_BYTES`].
+    /// For [`MessageRange::Ids`], the messages are in the order of the ids, and the method fails with
+    /// [`StoreError::NoMessage`] if one of the ids does not exist.
     async fn messages(&self, session: &str, range: MessageRange) -> Result<Vec<StoredMessage>, StoreError>;
 
     /// Returns up to `limit` messages that are no longer in the view and whose id is above `after`, ordered by id.
@@ -109,9 +111,9 @@ pub struct OpenedSession {
 /// One transition of a session, to be stored as a unit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Commit {
-    /// Snapshot of the session's run as JSON. The store does not interpret it.
+    /// Snapshot of the session's run as JSON. The store does not interpret this JSON.
     pub snapshot: Vec<u8>,
-    /// The part of the snapshot that grows with the history. It is stored separately from [`Commit::snapshot`].
+    /// The part of the snapshot that grows with the history. The view is stored separately from [`Commit::snapshot`].
     pub view: StoredView,
     /// The changes of the transition. The numbers of messages and events must continue the stored numbers without gaps.
     pub change: Change,
@@ -124,8 +126,8 @@ pub struct Commit {
     pub status: Status,
 }
 
-/// The `view` member of the snapshot's JSON object. It is stored in pieces, so that a commit writes only the pieces
-/// that it changes. Opening the session joins the pieces and adds the view to the snapshot again.
+/// The `view` member of the snapshot's JSON object. The view is stored in pieces, so that a commit writes only the
+/// pieces that it changes. Opening the session joins the pieces and adds the view to the snapshot again.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum StoredView {
     /// The snapshot itself contains the view. All stored pieces of the session are removed.
@@ -142,7 +144,7 @@ pub enum StoredView {
 pub struct ViewPiece {
     /// Position of the piece in the view. Pieces are joined in ascending order of their numbers.
     pub number: u64,
-    /// Items of the view's JSON array, separated by commas. If there are no items, the stored piece is removed.
+    /// Items of the view's JSON array, separated by commas. If the piece has no items, the stored piece is removed.
     pub items: Vec<u8>,
 }
 
@@ -158,8 +160,8 @@ impl StoredView {
 /// Status of a session for lists of sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// State of the session. A session that is [`SessionState::Incomplete`] can only be listed and deleted. It cannot
-    /// be opened, is not found by searches, and is never the latest session.
+    /// State of the session. A session that is [`SessionState::Incomplete`] can only be listed and deleted. Such a
+    /// session cannot be opened, is not found by searches, and is never the latest session.
     pub state: SessionState,
     /// Number of the last turn that was started, counted from 1.
     pub turn: u32,
@@ -184,7 +186,8 @@ pub struct StepRecord {
 /// A stored step record with its number and time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StoredRecord {
-    /// Number of the record. A reader can use it to request the records that follow. Numbers increase in commit order.
+    /// Number of the record. A reader can pass the number of a record to request the records after this record. Numbers
+    /// increase in commit order.
     pub number: u64,
     /// Time of the record's commit, as RFC 3339 in UTC.
     pub time: String,

@@ -96,7 +96,7 @@ pub struct Options {
 /// Whether damaged search indexes are accepted when a file is opened. The other data in the file must always be intact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Indexes {
-    /// Damaged indexes are refused with [`StoreError::DamagedIndex`]. Not all damage is found when the file is opened.
+    /// Damaged indexes are refused with [`StoreError::DamagedIndex`]. Some damage is not found when the file is opened.
     #[default]
     Intact,
     /// Damaged indexes are accepted, because they are about to be rebuilt.
@@ -122,7 +122,7 @@ pub enum Synchronous {
     #[default]
     Full,
     /// A commit counts as durable when the operating system has its data. A crash of the machine can then lose or
-    /// damage all data. Use this only for benchmarks.
+    /// damage all data. Use this setting only for benchmarks.
     Off,
 }
 
@@ -133,8 +133,8 @@ pub struct Stats {
     pub commits: u64,
     /// Number of successful write jobs of all kinds, including commits.
     pub jobs: u64,
-    /// Number of transactions that write jobs were committed in. With [`Synchronous::Full`], each transaction needs one
-    /// fsync, not counting checkpoints.
+    /// Number of transactions in which write jobs were committed. With [`Synchronous::Full`], each transaction needs
+    /// one fsync, not counting checkpoints.
     pub transactions: u64,
     /// Number of transactions that updated the search index of messages.
     pub index_transactions: u64,
@@ -233,8 +233,8 @@ impl SqliteStore {
         Ok(Self { writer, readers, owner: Arc::new(owner), counters, turn_plugins, access: Access::ReadWrite })
     }
 
-    /// Moves the content of the write-ahead log into the database file and empties the log, as far as no reader still
-    /// uses it. Deleted data is then neither in the log nor in the database file.
+    /// Moves the content of the write-ahead log into the database file and empties the log, so that neither of the two
+    /// contains deleted data. The log cannot be emptied while a reader uses it.
     async fn empty_log(&self) {
         let Some(readers) = &self.readers else { return };
         if let Err(error) = readers.empty_log().await {
@@ -252,8 +252,8 @@ impl SqliteStore {
         self.writer.run(effort, work).await
     }
 
-    /// Runs `work` on one consistent view of the committed data. A store in memory reads on the writer's connection,
-    /// because it has no other connection.
+    /// Runs `work` in one read transaction, so that all of its queries read the same committed data. A store in memory
+    /// reads on the writer's connection, because it has no other connection.
     async fn read<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -292,7 +292,7 @@ mod tests {
 
     /// D1: opening a store checks the version of the SQLite library.
     #[test]
-    fn old_library_is_refused() {
+    fn old_sqlite_library_is_refused() {
         assert_eq!(check_library(3_051_002), Err(StoreError::OldSqlite { found: 3_051_002, needed: 3_051_003 }));
         assert_eq!(check_library(3_051_003), Ok(()));
         assert_eq!(check_library(rusqlite::version_number()), Ok(()));

@@ -12,10 +12,10 @@ pub const PLUGIN_STORE_ORIGIN: &str = "plugin store";
 /// Stores the plugin versions of each plugin directory.
 #[async_trait]
 pub trait PluginVersions: Send + Sync {
-    /// Stores the set of versions of a directory that are in use from now on. A version in `serving` that was not in
-    /// use starts. A version that was in use but is missing from `serving` ends, together with its trial. A version
-    /// that is already in use continues. Returns one change for each plugin whose version changed. If two processes
-    /// store the same set, only one of them gets the changes.
+    /// Stores the set of versions of a directory that are in use from now on. If a version in `serving` was not in use,
+    /// its period of use starts. If a version was in use but is missing from `serving`, its period of use and its trial
+    /// end. Nothing changes for a version in `serving` that is already in use. Returns one change for each plugin whose
+    /// version changed. If two processes store the same set, only one of them gets the changes.
     async fn set_serving(&self, directory: &str, serving: Vec<ServedPlugin>) -> Result<Vec<VersionChange>, StoreError>;
 
     /// Returns the versions of a directory that are in use, ordered by plugin.
@@ -37,7 +37,7 @@ pub trait PluginVersions: Send + Sync {
     /// Ends the trial of a plugin's version, regardless of the trial's outcome.
     async fn end_trial(&self, directory: &str, plugin: &str) -> Result<(), StoreError>;
 
-    /// Rolls a plugin back. This replaces an existing rollback of the plugin.
+    /// Rolls a plugin back. The new rollback replaces an existing rollback of the plugin.
     async fn roll_back(&self, rollback: Rollback) -> Result<(), StoreError>;
 
     /// Removes a rollback, so that the version in the plugin's file is used again. Returns whether the plugin had
@@ -45,7 +45,7 @@ pub trait PluginVersions: Send + Sync {
     async fn undo_rollback(&self, directory: &str, plugin: &str) -> Result<bool, StoreError>;
 
     /// Records that a turn of the agent started with these components. Each component is a pair of the plugin's name
-    /// and the digest.
+    /// and the component's digest.
     async fn record_turn_plugins(&self, agent: &str, plugins: Vec<(String, Digest)>) -> Result<(), StoreError>;
 
     /// Returns the components from `plugins` with which no turn of the agent has ever started. A component that was
@@ -107,7 +107,7 @@ pub struct StoredTrial {
     pub before: Digest,
     /// Number of calls to the version since its trial started.
     pub calls: u32,
-    /// Number of these calls that trapped.
+    /// Number of calls that trapped since the trial started.
     pub traps: u32,
 }
 
@@ -122,7 +122,7 @@ pub struct TrialCalls {
     pub digest: Digest,
     /// Number of calls to add.
     pub calls: u32,
-    /// Number of these calls that trapped.
+    /// Number of the added calls that trapped.
     pub traps: u32,
 }
 

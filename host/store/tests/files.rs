@@ -60,7 +60,7 @@ fn opening_error(path: &Path) -> StoreError {
     error
 }
 
-/// D1: only its owner can read a new database, in any folder. An existing file keeps its permissions.
+/// D1: a new database can be read only by the owner of the file, in any folder. An existing file keeps its permissions.
 #[test]
 fn new_database_is_private() {
     let folder = Folder::new();
@@ -120,12 +120,12 @@ async fn damaged_file_is_refused_and_unchanged() {
 
 /// Limit 28: a database of another program is not changed, and neither is its write-ahead log.
 #[test]
-fn foreign_database_is_refused_and_unchanged() {
+fn database_of_another_program_is_refused_and_unchanged() {
     let folder = Folder::new();
     let path = folder.database();
     let foreign = Connection::open(&path).unwrap();
     foreign.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)").unwrap();
-    // Copy the files in the state that a killed process leaves them in: the log contains data that the database file
+    // Copy the files in the state in which a killed process leaves them: the log contains data that the database file
     // does not contain.
     let copy = path.with_file_name("left.db");
     let log = copy.with_extension("db-wal");
@@ -141,7 +141,7 @@ fn foreign_database_is_refused_and_unchanged() {
 
 /// D1: a file with a newer schema version is refused.
 #[tokio::test]
-async fn newer_database_is_refused() {
+async fn database_of_a_newer_host_is_refused() {
     let folder = Folder::new().with_session().await;
     let path = folder.database();
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 999).unwrap();
@@ -239,8 +239,8 @@ async fn row_46_commit_waits_for_a_lock() {
     unlocking.await.unwrap();
 }
 
-/// Row 50: after a newer host has migrated the file, every commit fails with an error that explains this. Reading still
-/// works.
+/// Row 50: after a newer host has migrated the file, every commit fails with an error that explains this. The data can
+/// still be read.
 #[tokio::test]
 async fn row_50_commit_fails_after_a_migration_by_a_newer_host() {
     let folder = Folder::new();

@@ -39,8 +39,9 @@ async fn leases(store: &SqliteStore) -> Vec<Lease> {
     leases
 }
 
-/// D2: while the file is locked, all commits wait. Afterwards, at most two transactions store the commits, and only the
-/// invalid commits fail. The test uses one thread, so that all commits are queued before the lock is released.
+/// D2: while the file is locked, all commits wait. After the file is unlocked, at most two transactions store the
+/// commits, and only the invalid commits fail. The test uses one thread, so that all commits are queued before the
+/// lock is released.
 #[tokio::test(flavor = "current_thread")]
 async fn waiting_commits_share_a_transaction() {
     for synchronous in SYNCHRONOUS_MODES {
@@ -120,7 +121,7 @@ async fn abandoned_commits_are_complete_or_absent() {
     }
 }
 
-/// Commits one message per revision and drops the future of every other commit after a few polls. Returns the session
+/// Commits one message per revision, and drops the future of every second commit after a few polls. Returns the session
 /// and its last revision.
 async fn abandon_every_other_commit(store: Arc<SqliteStore>, lease: Lease) -> (String, u64) {
     let mut revision = 0;

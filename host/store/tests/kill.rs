@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 const DATABASE_VARIABLE: &str = "AGENT_STORE_TEST_DATABASE";
 const ROUNDS: usize = 25;
 
-/// Runs in the process to kill. Commits until the process is killed, and prints each acknowledged revision.
+/// Runs in the process that is killed. Commits until the process is killed, and prints each acknowledged revision.
 async fn commit_until_killed(path: String) {
     let store = SqliteStore::open(path, Options::default()).unwrap();
     let opened = store.open("s", OpenMode::Either, SessionMeta::default()).await.unwrap();

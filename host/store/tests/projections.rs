@@ -68,7 +68,7 @@ async fn d6_damaged_projections_are_reported_and_rebuilt() {
         (
             "INSERT INTO message_words (rowid, text) VALUES (9, 'ghosts')",
             Projection::MessageWords,
-            "unexpected words for row 9",
+            "the index contains unexpected words for row 9",
         ),
         (
             "DELETE FROM message_words WHERE rowid = 1; INSERT INTO message_words (rowid, text) VALUES (1, 'walrus a')",
@@ -80,7 +80,7 @@ async fn d6_damaged_projections_are_reported_and_rebuilt() {
         (
             "DELETE FROM message_words_progress; DELETE FROM message_words WHERE rowid = 3",
             Projection::MessageWords,
-            "unexpected words for row 1",
+            "the index contains unexpected words for row 1",
         ),
     ];
     for (sql, projection, expected) in cases {

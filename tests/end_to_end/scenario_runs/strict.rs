@@ -65,7 +65,7 @@ fn checks_expectations_of_summaries_and_answers() {
         "evicting.scenario.toml:3: summaries[0]\n    expected  a request that matches `expect` of this reply",
         "evicting.scenario.toml:3: summaries[2]\n    expected  this reply to be used",
         "wrong.scenario.toml:2: answers[0]\n    expected  a request that matches `expect` of this reply",
-        "unused.scenario.toml:2: answers[1]\n    expected  this reply to be used\n    found     1 of 2 were used",
+        "unused.scenario.toml:2: answers[1]\n    expected  this reply to be used\n    found     1 of 2 replies were used",
         "nobody.scenario.toml:2: answers[0]\n    expected  this reply to be used\n    found     none of the replies was used",
         "✓ all",
     ] {

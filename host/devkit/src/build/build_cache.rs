@@ -1,6 +1,7 @@
-//! Stores the inputs of a component, so that unchanged sources are not built again. Some toolchains take a snapshot of
-//! a running program and produce different bytes each time. A component with different bytes is a different plugin,
-//! which must be compiled, approved and shared again.
+//! Stores a digest of the inputs that a component was built from, so that a project is not built again if its
+//! inputs did not change. Some toolchains store a snapshot of a running program in the component, so each build
+//! produces different bytes. A component with different bytes is a different plugin, which must be compiled,
+//! approved and shared again.
 
 use super::{BuildError, BuildProgress, Project, process};
 use crate::source_files::{MAX_FILES, SourceFiles, collect};
@@ -10,9 +11,11 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use tokio::process::Command;
 
-/// Name of the file that stores the digests of a component's inputs. The file is next to the component.
+/// Name of the file that stores the digest of a component's inputs and the digest of the component. The file is in
+/// the component's folder.
 const FILE: &str = "made-of";
-/// Maximum total size of the sources that are compared, in bytes. Larger projects are always built again.
+/// Maximum total size of a project's sources, in bytes, for which a build can be skipped. Larger projects are
+/// always built again.
 const MAX_BYTES: u64 = 32 << 20;
 /// Files and folders whose modification time changes when a package is installed for the project.
 const INSTALLED: [&str; 2] = [".venv/lib", "node_modules/.package-lock.json"];
@@ -47,7 +50,8 @@ struct Inputs {
 }
 
 impl Inputs {
-    /// Returns None if there are too many sources to compare, or if a source cannot be read.
+    /// Reads the inputs of the next build. Returns None if there are too many sources to compare, or if a source
+    /// cannot be read.
     fn read(project: &Project, (line, program): (&str, &Path), wit: &Path, component: &Path) -> Option<Self> {
         let mut sources = SourceFiles::new();
         collect(project.directory(), &mut sources);
@@ -90,8 +94,8 @@ fn modified(path: &Path) -> Option<SystemTime> {
     std::fs::metadata(path).ok()?.modified().ok()
 }
 
-/// Returns the sorted modification times of `path` and of the folders `*/site-packages` in it, because Python has one
-/// package folder per version.
+/// Returns the sorted modification times of `path` and of the folders `*/site-packages` in it. The `*` is a version of
+/// Python, because each version has its own folder of packages.
 fn installation_times(path: &Path) -> Vec<Option<SystemTime>> {
     let versions = std::fs::read_dir(path).into_iter().flatten().flatten();
     let mut times: Vec<_> = versions.map(|version| modified(&version.path().join("site-packages"))).collect();

@@ -1,5 +1,5 @@
-//! Builds C projects with Zig's compiler or the clang of a wasi-sdk: generates bindings from the world, compiles a
-//! core module, and turns it into a component.
+//! Builds C projects with Zig's compiler or the clang of a wasi-sdk: generates bindings from the world, compiles a core
+//! module, and converts the module to a component.
 
 use super::contract::World;
 use super::python::{in_project, packages};
@@ -84,13 +84,13 @@ fn sources(project: &Project) -> Result<Vec<PathBuf>, BuildError> {
     Ok(sources)
 }
 
-/// Writes the generated bindings, and returns the paths of the files that must be compiled.
+/// Generates bindings for the world and writes them to `folder`. Returns the paths of the files that must be compiled.
 fn bindings(mut world: World, folder: &Path) -> Result<Vec<PathBuf>, BuildError> {
     let wit_error = |reason: String| BuildError::Wit { path: world.wit.clone(), reason };
     let mut files = Files::default();
     let mut generator = wit_bindgen_c::Opts::default().build();
     let generated = generator.generate(&mut world.resolve, world.id, &mut files);
-    generated.map_err(|error| wit_error(format!("bindings cannot be generated from it: {error:#}")))?;
+    generated.map_err(|error| wit_error(format!("C bindings cannot be generated from this WIT: {error:#}")))?;
     let mut compiled = Vec::new();
     for (name, content) in files.iter() {
         let path = folder.join(name);

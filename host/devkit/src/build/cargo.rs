@@ -33,7 +33,7 @@ pub(super) struct Member {
 
 /// Compiled components. No other build overwrites the component files while this value exists.
 pub(super) struct Compiled {
-    /// Path of each component, with the index of its project.
+    /// The index of each project and the path of its component.
     pub(super) files: Vec<(usize, PathBuf)>,
     _claim: Option<Claim>,
 }
@@ -57,7 +57,7 @@ struct Package {
 
 #[derive(Clone, Deserialize)]
 struct Dependency {
-    /// Folder of a dependency on the local disk.
+    /// Folder of the package that is depended on. None: the package is not on the local disk.
     path: Option<PathBuf>,
 }
 
@@ -110,7 +110,7 @@ pub(super) async fn workspaces(toolchain: &Toolchain, projects: &[Project]) -> R
     Ok(workspaces)
 }
 
-/// Compiles the projects of the workspace in one call.
+/// Compiles the projects of the workspace with one call of cargo.
 pub(super) async fn compile(
     toolchain: &Toolchain,
     workspace: &Workspace,
@@ -141,8 +141,9 @@ pub(super) async fn compile(
 const PLUGIN_PROFILE: &[&str] =
     &["inherits=\"release\"", "opt-level=\"s\"", "lto=true", "codegen-units=1", "panic=\"abort\"", "strip=true"];
 
-/// Finds the sources that are outside the folders of the projects: the folders of other local packages, and the
-/// manifests of the projects' workspaces. Projects that cargo cannot read are skipped, because the build reports them.
+/// Finds the sources that the projects depend on and that are outside their folders: the folders of other local
+/// packages, and the manifests of the projects' workspaces. Projects that cargo cannot read are skipped, because the
+/// build reports them.
 pub(super) async fn local_dependencies(toolchain: &Toolchain, projects: &[Project]) -> BTreeSet<PathBuf> {
     let mut known: BTreeMap<PathBuf, Package> = BTreeMap::new();
     let (mut found, mut seen) = (BTreeSet::new(), BTreeSet::new());
@@ -210,8 +211,8 @@ fn is_component_library(target: &Target) -> bool {
     target.crate_types.iter().any(|kind| kind == "cdylib")
 }
 
-/// Parses a line of cargo's JSON messages. Returns the component of a member, with the index of its project, or None if
-/// the line reports anything else.
+/// Parses a line of cargo's JSON messages. If the line reports the component of a workspace member, returns the index
+/// of the member's project and the path of the component, otherwise None.
 fn component_artifact(line: &str, workspace: &Workspace) -> Option<(usize, PathBuf)> {
     let Ok(Message::CompilerArtifact { package_id, target, filenames }) = serde_json::from_str(line) else {
         return None;

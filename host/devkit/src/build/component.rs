@@ -14,7 +14,7 @@ pub(super) fn finish(project: &Project, compiled: &Path, out: &Path) -> Result<B
     })?;
     let bytes = agent_plugins::with_manifest(&bytes, project.manifest()).map_err(|error| failed(error.to_string()))?;
     let Interfaces { imports, exports } =
-        interfaces(&bytes).map_err(|error| failed(format!("its imports cannot be read: {error}")))?;
+        interfaces(&bytes).map_err(|error| failed(format!("the imports of the component cannot be read: {error}")))?;
     let path = out.join(format!("{}.wasm", project.name()));
     let written = write_if_changed(&path, &bytes)?;
     Ok(BuiltPlugin {

@@ -5,7 +5,7 @@ use crate::embedded;
 use std::path::{Path, PathBuf};
 use wit_bindgen_core::wit_parser::{Resolve, WorldId};
 
-/// The world of the contract that a project implements, unless plugin.toml sets another world.
+/// Name of the contract's world that a project without its own WIT implements, unless plugin.toml sets another world.
 const DEFAULT_WORLD: &str = "tool-plugin";
 
 /// The parsed WIT of a project.
@@ -42,11 +42,13 @@ impl World {
         let id = resolve.select_world(&[package], world_name).map_err(|error| {
             let worlds = resolve.packages[package].worlds.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>();
             wit_error(match (world_name, worlds.len()) {
-                (_, 0) => "its package has no world".to_owned(),
-                (Some(name), _) => format!("it has no world `{name}`; its worlds are {}", worlds.join(", ")),
+                (_, 0) => "the WIT package contains no world".to_owned(),
+                (Some(name), _) => {
+                    format!("the WIT package contains no world `{name}`; it contains {}", worlds.join(", "))
+                }
                 (None, 1) => format!("{error:#}"),
                 (None, _) => format!(
-                    "it has several worlds: choose one in plugin.toml with [build] world = \"…\": {}",
+                    "the WIT package contains several worlds: choose one in plugin.toml with [build] world = \"…\": {}",
                     worlds.join(", ")
                 ),
             })

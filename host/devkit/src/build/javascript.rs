@@ -50,7 +50,8 @@ pub(super) async fn compile(
     Ok(component)
 }
 
-/// Whether Node.js must run the file. npm installs links to modules, and other package managers install executables.
+/// Whether the file is a script that Node.js must run. npm installs a tool as a link to such a script, and other
+/// package managers install an executable.
 fn is_script(jco: &Path) -> bool {
     let path = jco.canonicalize().unwrap_or_else(|_| jco.to_owned());
     path.extension().is_some_and(|extension| extension == "js" || extension == "mjs")

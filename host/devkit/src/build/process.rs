@@ -11,8 +11,9 @@ const KEPT_MESSAGES: usize = 64 * 1024;
 /// Maximum size of a line that is shown, in bytes.
 const SHOWN_LINE: usize = 4 * 1024;
 
-/// Runs a program until it exits, and calls `on_line` for each line of its standard output. Lines of standard error are
-/// reported as they arrive. Dropping the future kills the program and all processes that it started.
+/// Runs a program until it exits, and calls `on_line` for each line of its standard output. Reports each line
+/// of standard error to `progress` when it arrives. Dropping the future kills the program and all processes
+/// that it started.
 pub(super) async fn run(
     mut command: Command,
     tool: &str,
@@ -39,8 +40,8 @@ pub(super) async fn run(
         child.wait().await
     };
     let status = reading.await.map_err(failed)?;
-    // The program may have started a process that must keep running, such as a compiler cache server. Do not kill
-    // this process.
+    // Do not kill the processes that the program started, because one of them may have to keep running, such as a
+    // compiler cache server.
     group.0 = None;
     Ok((status, messages))
 }
@@ -81,7 +82,8 @@ impl Drop for Group {
         }
     }
 
-    /// Does nothing. On systems other than Unix, only the program itself is killed, through its handle.
+    /// Does nothing on systems other than Unix. On these systems, only the program itself is killed,
+    /// through its handle.
     #[cfg(not(unix))]
     fn drop(&mut self) {}
 }
@@ -101,7 +103,7 @@ fn shortened(line: &str) -> &str {
     &line[..line.floor_char_boundary(SHOWN_LINE)]
 }
 
-/// Messages of a toolchain without cargo's status lines. If they are too long, only the last messages are kept.
+/// Messages of a toolchain without cargo's status lines. If the messages are too long, only the last messages are kept.
 #[derive(Default)]
 pub(super) struct Messages {
     pub(super) text: String,

@@ -55,8 +55,8 @@ pub(super) fn packages(project: &Project, package: &str) -> String {
     }
 }
 
-/// Returns a command line that changes to the project's folder and runs `command`, so that the user can run it in
-/// every folder.
+/// Returns a command line that changes to the project's folder and runs `command`, so that the user can run the command
+/// line from any folder.
 pub(super) fn in_project(project: &Project, command: &str) -> String {
     format!("cd {} && {command}", quoted(project.directory()))
 }

@@ -1,9 +1,10 @@
 //! Handles a target directory that several workspaces share, through `CARGO_TARGET_DIR` or cargo's configuration.
 //!
-//! In such a directory, cargo stores root packages with the same name at the same path. If the second workspace has
-//! older sources than the first workspace, cargo reuses the output of the first workspace for the second. Therefore
-//! only one build at a time uses the directory, and a file records the workspace that last built each package name.
-//! Before a build, the output of other workspaces is removed.
+//! In such a directory, cargo stores the output of root packages that have the same name at the same path. If the
+//! sources of such a package are older than the output that another workspace has left at this path, cargo reuses this
+//! output instead of compiling the package. Therefore only one build at a time uses the directory, and a file records
+//! the workspace that last built each package name. Before a build, the output that other workspaces left for the same
+//! package names is removed.
 
 use super::cargo::{CARGO, Workspace};
 use super::{BuildError, BuildEvent, BuildProgress, TARGET, Toolchain, process};
@@ -13,8 +14,8 @@ use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Name of the file that records the workspace of each package name. The file is in the folder [`TARGET`] of the
-/// target directory.
+/// Name of the file that records which workspace last built each package name. The file is in the folder [`TARGET`] of
+/// the target directory.
 const FILE: &str = "agent-host-plugins.json";
 /// Maximum size of the file that records the workspaces, in bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -53,7 +54,7 @@ pub(super) async fn claim(
         .map_err(failed("cannot open"))?;
     lock(&file, &workspace.target, progress).await.map_err(failed("cannot lock"))?;
     let mut text = String::new();
-    // If the file cannot be read, the previous workspaces are unknown, and all packages are built again.
+    // If the file cannot be read, the workspaces of earlier builds are unknown, and all packages are built again.
     let read = (&mut file).take(MAX_FILE).read_to_string(&mut text);
     let mut owners: BTreeMap<String, PathBuf> =
         read.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tokio::process::Command;
 
-/// Paths of the programs that build plugins. The caller finds them in its environment.
+/// Paths of the programs that build plugins. The caller finds these programs in its environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Toolchain {
     /// Path of cargo. None if cargo was not found.

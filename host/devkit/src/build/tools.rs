@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// Environment variables that set the path of a program. They take precedence over programs in the project and on the
-/// `PATH`. `WASI_SDK_PATH` is the folder of a wasi-sdk.
+/// Environment variables that set the path of a program. These variables take precedence over programs in the project
+/// and on the `PATH`. `WASI_SDK_PATH` is the folder of a wasi-sdk.
 pub const VARIABLES: [&str; 4] = ["COMPONENTIZE_PY", "JCO", "ZIG", "WASI_SDK_PATH"];
 
 /// The folders and variables of the caller's environment that programs are searched in.

@@ -4,14 +4,14 @@ use super::{Finding, Level, PluginFacts};
 use agent_core::schema::Schema;
 use agent_plugins::{Asks, Authority, Manifest};
 
-/// A request of the manifest and the import that it needs. Toolchains import files and the environment into every
-/// component, so these two imports do not show that the plugin uses them.
+/// A request of the manifest and the import that it needs. Toolchains add the imports for files and for the environment
+/// to every component, so these two imports do not show that the plugin uses files or the environment.
 struct Ask {
     key: &'static str,
     is_asked: fn(&Manifest) -> bool,
     import: &'static str,
-    /// The line to add to the manifest if the component has the import without the request. None: the import needs no
-    /// request.
+    /// The line to add to the manifest if the component has the import but the manifest does not contain the request.
+    /// None: the import needs no request.
     line: Option<&'static str>,
 }
 
@@ -30,7 +30,7 @@ const ASKS: [Ask; 8] = [
         import: "wasi:http/outgoing-handler",
         line: Some("http = [\"GET https://…\"]"),
     },
-    // The host inserts secrets into HTTP requests, so secrets need the import for HTTP.
+    // The host inserts secrets into HTTP requests, so a request for secrets needs the import for HTTP.
     Ask {
         key: "secrets",
         is_asked: |manifest| !manifest.asks.secrets.is_empty(),
@@ -59,8 +59,8 @@ pub(super) fn check(facts: &PluginFacts, findings: &mut Vec<Finding>) {
             Level::Warning,
             "manifest",
             "",
-            "the component has no manifest: its name is the name of its file, and it may use everything that it is \
-             granted. `agent-host plugin build` embeds plugin.toml as its manifest",
+            "the component has no manifest: its name is the name of its file, and it gets all access that the agent \
+             grants. `agent-host plugin build` embeds plugin.toml as its manifest",
         ));
         return;
     };
@@ -90,15 +90,15 @@ fn check_asks(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<Findi
         match (is_asked(manifest), facts.imports(import), line) {
             (false, true, Some(line)) => {
                 let message = format!(
-                    "the component imports `{import}…` but does not ask for it, so every use will be denied: add `{line}` under \
-                     [asks] in plugin.toml"
+                    "the component imports `{import}…`, but plugin.toml does not ask for access, so every use will be \
+                     denied: add `{line}` under [asks] in plugin.toml"
                 );
                 findings.push(Finding::new(Level::Error, "asks-too-little", subject, message));
             }
             (true, false, _) => {
                 let message = format!(
-                    "plugin.toml asks for this, but the component does not import `{import}…`, so users are asked for a \
-                     permission that the plugin does not use: remove the request from plugin.toml"
+                    "plugin.toml contains this request, but the component does not import `{import}…`, so users are \
+                     asked for a permission that the plugin does not use: remove the request from plugin.toml"
                 );
                 findings.push(Finding::new(Level::Warning, "asks-in-vain", subject, message));
             }

@@ -6,15 +6,15 @@ use agent_plugins::{CallLimits, HostLimits};
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
-/// Size of a component, in bytes, from which the check gives a hint. The first load of such a component takes seconds.
+/// The check reports a hint if a component has at least this size, in bytes, because its first load takes seconds.
 const LARGE_COMPONENT: u64 = 16 * MIB;
-/// Duration of the compilation from which the check gives a hint.
+/// The check reports a hint if the compilation of a component takes at least this long.
 const LONG_COMPILATION: Duration = Duration::from_secs(10);
-/// Total size of the tool definitions, in bytes, from which the check gives a hint. Every prompt contains the
-/// definitions, and a token has about four bytes.
-const MANY_DEFINITIONS: usize = 8 * 1024;
-/// Total size of the tool definitions, in bytes, from which the check gives a warning.
-const VERY_MANY_DEFINITIONS: usize = 32 * 1024;
+/// The check reports a hint if the tool definitions of a plugin have more than this total size, in bytes. Every prompt
+/// contains the definitions, and a token has about four bytes.
+const HINT_DEFINITION_BYTES: usize = 8 * 1024;
+/// The check reports a warning if the tool definitions of a plugin have more than this total size, in bytes.
+const WARNING_DEFINITION_BYTES: usize = 32 * 1024;
 /// Maximum number of functions that are reported because they cannot be offered as tools.
 const MAX_REPORTED: usize = 8;
 
@@ -35,8 +35,8 @@ pub(super) fn check(facts: &PluginFacts, findings: &mut Vec<Finding>) {
             format!("the component has {} MiB: the first load on each machine takes seconds", facts.size / MIB),
         );
     }
-    // This is only a hint, because the limit applies to processor time, and the check measures elapsed time, which is
-    // longer on a busy machine.
+    // A long compilation causes only a hint, because the limit applies to processor time, and the check measures
+    // elapsed time, which is longer on a busy machine.
     if let Some(time) = facts.compiled_in.filter(|time| *time >= LONG_COMPILATION) {
         let (time, limit) = (time.as_secs(), host.compile_time.as_secs());
         find(
@@ -60,8 +60,8 @@ pub(super) fn check(facts: &PluginFacts, findings: &mut Vec<Finding>) {
         );
     }
     let bytes: usize = facts.tools.iter().map(definition_bytes).sum();
-    if bytes > MANY_DEFINITIONS {
-        let level = if bytes > VERY_MANY_DEFINITIONS { Level::Warning } else { Level::Hint };
+    if bytes > HINT_DEFINITION_BYTES {
+        let level = if bytes > WARNING_DEFINITION_BYTES { Level::Warning } else { Level::Hint };
         let tools = facts.tools.len();
         find(
             level,

@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 const SHORT_DESCRIPTION: usize = 20;
 /// Maximum length of a tool's name that model providers accept, in bytes. The host shortens longer names.
 const MAX_PROVIDER_NAME: usize = 64;
-/// Two descriptions are treated as equal if both contain at least this share of all their words.
+/// Two descriptions are almost the same if at least this share of the words that occur in either of them
+/// occurs in both.
 const SAME_WORDS: f32 = 0.8;
 /// Maximum number of arguments without a description that are reported separately for each tool.
 const MAX_REPORTED: usize = 8;

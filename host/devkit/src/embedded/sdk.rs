@@ -58,7 +58,7 @@ fn without_workspace(text: &str) -> Result<String, EmbedError> {
     toml::to_string(&manifest).map_err(|error| EmbedError { reason: error.to_string() })
 }
 
-/// Replaces `workspace = true` with the value in the workspace.
+/// Replaces `workspace = true` with the value that the workspace defines.
 fn inherit(table: &mut Table, shared: &Table) {
     for (key, value) in table.iter_mut() {
         if value.get("workspace") == Some(&Value::Boolean(true))

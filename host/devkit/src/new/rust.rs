@@ -14,7 +14,7 @@ const TOOL_DEPENDENCIES: [(&str, &str); 2] =
 
 /// Adds `Cargo.toml` and, if the project gets the embedded SDK, the SDK and a `Cargo.lock`.
 pub(super) fn add(project: &NewProject, files: &mut Vec<ProjectFile>) -> Result<(), NewError> {
-    // This template is the README in the SDK's folder, which `sdk_files` adds.
+    // Skip this template, because `sdk_files` adds it as the README in the SDK's folder.
     files.retain(|(name, _)| name != SDK_ABOUT);
     let membership = CargoMembership::of(&project.directory, &project.name)?;
     let sdk = match (&project.sdk, &membership) {
@@ -73,7 +73,8 @@ const LOCK: &str = "host/devkit/templates/rust/Cargo.lock";
 /// The separator between the entries of a lock file.
 const PACKAGE: &str = "\n[[package]]\n";
 
-/// Returns the lock file of the project. It contains the versions that the SDK is built with in this checkout.
+/// Returns the lock file of the project. The lock file contains the versions of the dependencies with which the SDK is
+/// built in this checkout.
 fn lock(project: &NewProject) -> String {
     let text = embedded::file(LOCK);
     let mut packages: Vec<String> = text.split(PACKAGE).map(str::to_owned).collect();
@@ -81,7 +82,8 @@ fn lock(project: &NewProject) -> String {
     let sample = format!("name = \"{SAMPLE_NAME}\"\n");
     packages.retain(|package| !package.starts_with(&sample));
     packages.push(package_of(project));
-    // The first lines of each entry are name and version, so the entries are sorted by name, then by version.
+    // Each entry starts with its name and its version, so sorting the entries as text sorts them by name,
+    // then by version.
     packages.sort();
     let packages: Vec<&str> = packages.iter().map(|package| package.trim_end()).collect();
     let separator = format!("\n{PACKAGE}");

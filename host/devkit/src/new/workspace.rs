@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 /// Whether a project is a member of a Cargo workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CargoMembership {
-    /// The project is not a member of a workspace. A workspace in a parent folder does not list the project.
+    /// The project is not a member of a workspace. If a parent folder contains a workspace, this workspace does not
+    /// list the project.
     Standalone,
     /// The project is a member of a workspace in a parent folder.
     Member {
@@ -24,7 +25,7 @@ pub(super) enum WorkspaceSdk {
 
 impl CargoMembership {
     /// Returns the membership of the new project `directory/name`. A manifest that cannot be parsed is ignored, because
-    /// Cargo reports it.
+    /// Cargo reports the error.
     pub(super) fn of(directory: &Path, name: &str) -> Result<Self, NewError> {
         let failed = |source| NewError::File { action: "open", path: directory.to_owned(), source };
         let directory = match directory.as_os_str().is_empty() {

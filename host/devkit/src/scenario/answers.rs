@@ -44,8 +44,9 @@ impl<'t> Answers<'t> {
         }
     }
 
-    /// Passes the answers that the turn waits for to the session. Returns whether there was an answer.
-    pub(crate) async fn give(
+    /// Passes to the session the scenario's answers for which the turn waits. Returns whether the session
+    /// accepted an answer.
+    pub(crate) async fn pass_answers(
         &mut self,
         session: &mut Session,
         waits: &Suspension,
@@ -144,7 +145,7 @@ impl<'t> Answers<'t> {
         let Self { scenario, turn, approvals, questions, services, failures } = self;
         let unused = |(list, index, span): (&str, usize, Range<usize>)| {
             let place = scenario.place(span, format!("{turn}.{list}[{index}]"));
-            Failure::at(place, "the turn to ask for this answer", "the turn did not ask for it".to_owned())
+            Failure::at(place, "the turn to ask for this answer", "the turn did not ask for this answer".to_owned())
         };
         let approvals = approvals.into_iter().map(|(index, answer)| ("approvals", index, answer.span()));
         // If the question did not match, the failure was already reported.
@@ -156,7 +157,7 @@ impl<'t> Answers<'t> {
     }
 }
 
-/// Returns the call that the error is about.
+/// Returns the call whose approval failed with this error.
 fn call_of(error: &ApprovalError) -> &CallId {
     match error {
         ApprovalError::Arguments { call, .. }

@@ -23,7 +23,7 @@ pub(crate) struct PlayedTurn<'t> {
     pub(crate) turn: &'t Turn,
     /// Key of the turn in the file, such as `turns[0]`.
     pub(crate) key: String,
-    /// Position of the turn in the file.
+    /// Byte range of the turn in the file.
     pub(crate) span: Range<usize>,
     pub(crate) result: TurnResult,
     /// Calls of the turn, in order.
@@ -76,7 +76,8 @@ impl Checker<'_> {
         self.scenario.place(span.clone(), format!("{}{key}", self.played.key))
     }
 
-    /// Returns failures for requests to the model that do not match, and for replies that were not used.
+    /// Returns failures for requests to the model that do not match `expect` of their reply, and for replies that
+    /// were not used.
     fn model_failures(&self) -> Vec<Failure> {
         let replies = &self.played.turn.replies;
         let mut failures = Vec::new();
@@ -147,7 +148,7 @@ impl Checker<'_> {
         let arguments = call.effective_arguments();
         let mut failures = Vec::new();
         if let Some(wanted) = &expected.arguments {
-            let mismatches = Pattern::exactly(wanted.clone()).mismatches(&arguments.to_string(), Some(arguments));
+            let mismatches = Pattern::exact_json(wanted.clone()).mismatches(&arguments.to_string(), Some(arguments));
             failures.extend(Failure::of(&self.place(&span, &key("arguments")), mismatches));
         }
         if let Some(pattern) = &expected.arguments_like {
@@ -179,7 +180,7 @@ impl Checker<'_> {
             (Fails::Yes, false, false) => failures.push(Failure::at(failing, "a call that fails", quoted(&text))),
             (Fails::No, false, true) => {
                 let failure = Failure::at(failing, "a call that succeeds", quoted(&text));
-                failures.push(failure.advising("if it should fail, write `fails = true`"));
+                failures.push(failure.advising("if the call should fail, write `fails = true`"));
             }
         }
         if let Some(pattern) = &expected.result {
@@ -189,7 +190,8 @@ impl Checker<'_> {
         failures
     }
 
-    /// Returns the failure for a tool that does not exist, so that a misspelled name is not reported as a failing tool.
+    /// Returns the failure for a tool that does not exist, so that a misspelled tool name is not reported as a
+    /// call that fails.
     fn no_such_tool(&self, place: Place, name: &str) -> Failure {
         let server = rule_source(name).filter(|source| self.played.servers.iter().any(|name| name == source));
         let why = match server {
@@ -303,7 +305,7 @@ pub(crate) fn content_text(content: &[Content]) -> String {
     text
 }
 
-/// Returns an output as text. Unless the output is a string, also returns it as JSON.
+/// Returns an output as text. If the output is not a string, also returns the output as JSON.
 pub(crate) fn text_of(data: &Value) -> (String, Option<&Value>) {
     match data {
         Value::String(text) => (text.clone(), None),

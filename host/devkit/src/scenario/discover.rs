@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// The end of a scenario file's name.
+/// The suffix of the names of scenario files.
 pub const SUFFIX: &str = ".scenario.toml";
 
 /// Names of folders with build output or downloaded packages, which are not searched.

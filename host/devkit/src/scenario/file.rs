@@ -18,7 +18,7 @@ const MAX_SIZE: u64 = 4 * 1024 * 1024;
 pub struct Scenario {
     /// Path of the file.
     pub path: PathBuf,
-    /// Name of the scenario, such as `FOLDER/NAME`. It is unique among the discovered scenarios.
+    /// Name of the scenario, such as `FOLDER/NAME`. The name is unique among the discovered scenarios.
     pub name: String,
     /// Text of the file.
     pub text: String,
@@ -32,7 +32,7 @@ pub enum AgentSource {
     File(PathBuf),
     /// The table `agent` in the scenario file.
     Below,
-    /// There is no configuration, and the agent has the defaults.
+    /// The scenario contains no configuration, so the agent has the default configuration.
     Nothing,
 }
 
@@ -69,8 +69,8 @@ impl Scenario {
         Self::parse(path, name, text)
     }
 
-    /// Parses the text of the scenario file at `path`. Does not read this file, but checks the files that the scenario
-    /// names.
+    /// Parses the text of the scenario file at `path`. Does not read the file at `path`, but checks the files that
+    /// the scenario names.
     pub fn parse(path: &Path, name: &str, text: String) -> Result<Self, ScenarioError> {
         let script = deserialized(path, &text)?;
         let scenario = Self { path: path.to_owned(), name: name.to_owned(), text, script };
@@ -126,7 +126,8 @@ impl Scenario {
 
 fn deserialized(path: &Path, text: &str) -> Result<Script, ScenarioError> {
     let parse_error = |key: &str, error: &toml::de::Error| {
-        // The parser wraps values that have a position. Remove the name of the wrapper from the key.
+        // The parser adds to the key the name of its wrapper for values that have a position. Remove the name
+        // of the wrapper.
         let key = key.replace(".$__serde_spanned_private_value", "");
         let key = key.trim_matches('.');
         let message = error.message().lines().collect::<Vec<_>>().join(" ");
@@ -204,10 +205,10 @@ impl Problems<'_> {
             let key = format!("{key}.approvals[{index}]");
             match answer.verdict {
                 Verdict::Allow if answer.reason.is_some() => {
-                    self.add(approval.span(), &format!("{key}: `reason` goes with verdict = \"deny\""));
+                    self.add(approval.span(), &format!("{key}: `reason` is allowed only with verdict = \"deny\""));
                 }
                 Verdict::Deny if answer.arguments.is_some() => {
-                    self.add(approval.span(), &format!("{key}: `arguments` go with verdict = \"allow\""));
+                    self.add(approval.span(), &format!("{key}: `arguments` is allowed only with verdict = \"allow\""));
                 }
                 _ => {}
             }
@@ -268,7 +269,7 @@ impl Problems<'_> {
         }
     }
 
-    /// Reports a path that could leave the scenario's folder.
+    /// Reports a path that could lead to a file outside of the scenario's folder.
     fn check_inside_folder(&mut self, path: &str, span: Range<usize>, key: &str) {
         let is_inside = |component| matches!(component, Component::Normal(_) | Component::CurDir);
         if path.is_empty() || !Path::new(path).components().all(is_inside) {

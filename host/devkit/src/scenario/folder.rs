@@ -59,7 +59,7 @@ impl CopyBudget {
     }
 
     fn take_file(&mut self) -> io::Result<()> {
-        let full = || io::Error::other(format!("there are more than {MAX_FILES} files and folders"));
+        let full = || io::Error::other(format!("there are more than {MAX_FILES} files and folders to copy"));
         self.files = self.files.checked_sub(1).ok_or_else(full)?;
         Ok(())
     }
@@ -86,7 +86,7 @@ fn copy(from: &Path, to: &Path, depth: usize, budget: &mut CopyBudget) -> io::Re
         return write(to, &budget.read(from)?);
     }
     if depth == 0 {
-        return Err(io::Error::other(format!("`{}` is nested too deeply", from.display())));
+        return Err(io::Error::other(format!("the path `{}` is nested too deeply", from.display())));
     }
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {

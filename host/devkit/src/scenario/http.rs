@@ -25,7 +25,7 @@ pub(crate) struct RecordedHttp {
 
 #[derive(Default)]
 struct RequestLog {
-    /// Number of times that each recorded request was used.
+    /// For each recorded request, the number of plugin requests that it has answered.
     uses: Vec<usize>,
     /// All requests of plugins in order, each with the index of the recorded request that it matches. None: no recorded
     /// request matched.
@@ -78,7 +78,7 @@ impl RecordedHttp {
         lines
     }
 
-    /// Returns the requests that match no recorded request.
+    /// Returns the first [`MAX_REPORTED`] requests of plugins that matched no recorded request.
     pub(crate) fn unrecorded(&self) -> Vec<HttpPortRequest> {
         let log = self.lock();
         let unrecorded = log.requests.iter().filter(|(_, index)| index.is_none()).map(|(question, _)| question.clone());
@@ -108,7 +108,8 @@ impl RecordedHttp {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the index of the first recorded request that matches and may still be used, and counts the use.
+    /// Returns the index of the first recorded request that matches the plugin's request and may still be used.
+    /// Counts this use.
     fn take(&self, question: HttpPortRequest) -> Option<usize> {
         let mut log = self.lock();
         let is_usable = |index: &usize| {

@@ -13,7 +13,7 @@ use toml::Spanned;
 /// A model provider that returns the replies of the scenario.
 pub(crate) struct ScenarioModel {
     turns: Vec<ScriptedModel>,
-    /// Model for requests outside of turns: summaries, and requests of plugins.
+    /// The model that answers requests outside of turns: summaries, and requests of plugins.
     side: ScriptedModel,
     progress: Mutex<TurnProgress>,
     side_uses: Mutex<SideUses>,
@@ -30,14 +30,14 @@ struct TurnProgress {
     problems: Vec<RequestProblem>,
 }
 
-/// How many replies to requests outside of turns were used, and the problems of these requests.
+/// Number of used replies to requests outside of turns, and the problems of these requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SideUses {
     pub(crate) summaries: ReplyUse,
     pub(crate) answers: ReplyUse,
 }
 
-/// How many replies of one list were used, and the problems of the requests that used them.
+/// Number of used replies of one list, and the problems of the requests that used these replies.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReplyUse {
     /// Number of replies that were used.
@@ -48,7 +48,7 @@ pub(crate) struct ReplyUse {
 /// A request that did not match `expect` of its reply, or for which the list contains no reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestProblem {
-    /// Index of the reply in its list, from 0.
+    /// Index of the reply in its list, counted from 0.
     pub(crate) reply: usize,
     /// Description of the problem.
     pub(crate) problem: String,
@@ -84,7 +84,8 @@ impl ScenarioModel {
         (progress.used, progress.problems.clone())
     }
 
-    /// Returns how many replies to requests outside of turns have been used so far, and the problems of these requests.
+    /// Returns the number of replies to requests outside of turns that have been used so far, and the problems
+    /// of these requests.
     pub(crate) fn side_uses(&self) -> SideUses {
         self.side_uses.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

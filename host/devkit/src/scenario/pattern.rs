@@ -26,20 +26,21 @@ struct Parts {
     contains: Texts,
     /// Strings that the text must not contain.
     lacks: Texts,
-    /// Regular expressions. Each must match a part of the text.
+    /// Regular expressions. Each regular expression must match a part of the text.
     matches: Texts,
     /// The whole JSON value.
     json: Option<Value>,
-    /// A part of the JSON value. Objects may have more keys, and lists may have more items at the end.
+    /// A part of the JSON value. The objects of the actual value may have more keys, and its lists may have more items
+    /// at the end.
     includes: Option<Value>,
     /// Exact values. The keys are JSON pointers to the values.
     at: BTreeMap<String, Value>,
-    /// Regular expressions for values. The keys are JSON pointers to the values. They are applied to strings, and to
-    /// the JSON text of other values.
+    /// Regular expressions for values. The keys are JSON pointers to the values. The regular expressions are applied to
+    /// strings, and to the JSON text of other values.
     at_matches: BTreeMap<String, String>,
 }
 
-/// A list of strings. In the file, it may also be a single string.
+/// A list of strings. In the file, a single string may be written instead of a list.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Texts(Vec<String>);
 
@@ -95,12 +96,12 @@ impl<'de> Deserialize<'de> for Pattern {
 
 impl Pattern {
     /// Returns a pattern that requires exactly the given JSON value.
-    pub(crate) fn exactly(value: Value) -> Self {
+    pub(crate) fn exact_json(value: Value) -> Self {
         Self(Parts { json: Some(value), ..Parts::default() })
     }
 
-    /// Returns the reason why the pattern is invalid, worded as the end of a sentence. Returns None if the pattern
-    /// is valid.
+    /// Returns the reason why the pattern is invalid. The reason is the end of a sentence that starts with the
+    /// pattern's key. Returns None if the pattern is valid.
     pub(crate) fn problem(&self) -> Option<String> {
         if self.0 == Parts::default() {
             return Some("is empty: set `text`, `contains`, `lacks`, `matches`, `json`, `includes` or `at`".into());
@@ -115,8 +116,8 @@ impl Pattern {
         wrong.or(pointer).or_else(|| self.0.useless_part())
     }
 
-    /// Returns the parts that do not match a text. Parts about JSON are compared with `structured` if it is set.
-    /// Otherwise, they are compared with the JSON value that the text contains.
+    /// Returns the parts that do not match a text. Parts about JSON are compared with `structured` if it is set. If
+    /// `structured` is not set, parts about JSON are compared with the JSON value that the text contains.
     pub(crate) fn mismatches(&self, text: &str, structured: Option<&Value>) -> Vec<Mismatch> {
         let parts = &self.0;
         let mut found = Vec::new();
@@ -224,8 +225,8 @@ impl Mismatch {
     }
 }
 
-/// Returns the first part of `wanted` that is missing in `json`: the JSON pointer to the part, the value in `wanted`,
-/// and the value in `json` at the same pointer (if there is such a value).
+/// Finds the first part of `wanted` that is missing in `json`. Returns the JSON pointer to the part, the value in
+/// `wanted` at this pointer, and the value in `json` at this pointer (None if `json` has no such value).
 fn missing<'v>(wanted: &'v Value, json: &'v Value, pointer: &str) -> Option<(String, &'v Value, Option<&'v Value>)> {
     let step = |key: &str| format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"));
     match (wanted, json) {

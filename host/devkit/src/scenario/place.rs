@@ -33,7 +33,7 @@ pub(super) fn position(text: &str, byte: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, before[begin..].chars().count() + 1)
 }
 
-/// Returns `FILE:LINE:COLUMN: message`, followed by the line with the position underlined.
+/// Returns `FILE:LINE:COLUMN: message`, followed by the line, in which the position is underlined.
 pub(super) fn excerpt(path: &Path, text: &str, span: Range<usize>, message: &str) -> String {
     let (line, column) = position(text, span.start);
     let shown: String = text.lines().nth(line - 1).unwrap_or_default().chars().take(MAX_COLUMNS).collect();

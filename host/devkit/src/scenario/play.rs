@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// Creates the agent of a scenario. The caller, which reads agent.toml, implements this trait.
+/// Creates the agent of a scenario. The caller implements this trait, because the caller reads agent.toml.
 #[async_trait]
 pub trait AgentFactory: Send + Sync {
     /// Creates the agent. The error is the reason why the agent cannot be created.
@@ -39,8 +39,8 @@ pub struct ScenarioAgent {
     pub agent: Arc<Agent>,
     /// Names of the MCP servers in the agent's configuration. A scenario does not start these MCP servers.
     pub servers: Vec<String>,
-    /// Descriptions of the MCP servers of the agents that the agent delegates to. A scenario does not start these
-    /// MCP servers.
+    /// Descriptions of the MCP servers of the agents to which the agent delegates work. A scenario does not start
+    /// these MCP servers.
     pub delegate_servers: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ struct Outcome {
 
 /// The folder and the model that the agent of a scenario uses.
 pub struct AgentSetup {
-    /// The folder that relative paths in the agent's grants are relative to.
+    /// The folder to which relative paths in the agent's grants refer.
     pub folder: PathBuf,
     /// The model with the scenario's replies. None: the scenario has no replies, and the agent's own models are used.
     pub model: Option<Arc<dyn Provider>>,
@@ -74,7 +74,7 @@ pub struct Player {
     pub sandbox: Sandbox,
     /// Creates the agents.
     pub agents: Arc<dyn AgentFactory>,
-    /// The action for golden transcripts that differ.
+    /// The action for a golden transcript that differs from the new transcript.
     pub golden: GoldenMode,
 }
 
@@ -157,7 +157,7 @@ fn planned_turns(scenario: &Scenario) -> Vec<PlannedTurn> {
 fn turn_of_call(call: &toml::Spanned<script::DirectCall>) -> Turn {
     let (span, call) = (call.span(), call.get_ref());
     let reply = |reply: serde_json::Value| -> toml::Spanned<ScriptedReply> {
-        toml::Spanned::new(span.clone(), serde_json::from_value(reply).expect("these are keys of a reply"))
+        toml::Spanned::new(span.clone(), serde_json::from_value(reply).expect("a reply accepts these keys"))
     };
     let expected = ExpectedCall {
         name: call.name.clone(),
@@ -255,7 +255,7 @@ impl ScenarioRun<'_> {
         if !scenario.script.golden {
             return Ok((failures, GoldenResult::None));
         }
-        // The transcript of a failed scenario is not written, so that it is not committed by mistake.
+        // The transcript of a failed scenario is not written, so that a wrong transcript is not committed by mistake.
         let mode = match mode {
             GoldenMode::Update if !failures.is_empty() => GoldenMode::Keep,
             mode => mode,
@@ -265,7 +265,7 @@ impl ScenarioRun<'_> {
         Ok((failures, golden))
     }
 
-    /// Plays one turn, and passes the answers that the turn waits for to the session.
+    /// Plays one turn. When the turn waits for answers, passes the scenario's answers to the session.
     async fn play_turn<'a>(
         &mut self,
         (index, planned): (usize, &'a PlannedTurn),
@@ -280,7 +280,7 @@ impl ScenarioRun<'_> {
         let mut result = self.session.run(Some(input), cancel.clone()).await?;
         while let TurnResult::Suspended(suspension) = &result {
             let service_requests = self.service_requests().await?;
-            if !answers.give(&mut self.session, suspension, &service_requests).await? {
+            if !answers.pass_answers(&mut self.session, suspension, &service_requests).await? {
                 break;
             }
             result = self.session.run(None, cancel.clone()).await?;
@@ -371,7 +371,7 @@ impl ScenarioRun<'_> {
             if used < replies.len() {
                 let found = match used {
                     0 => "none of the replies was used".to_owned(),
-                    used => format!("{used} of {} were used", replies.len()),
+                    used => format!("{used} of {} replies were used", replies.len()),
                 };
                 failures.push(Failure::at(place(used), "this reply to be used", found));
             }

@@ -20,7 +20,7 @@ const DEFAULT_TIME_LIMIT_MS: u64 = 60_000;
 pub(crate) struct Script {
     /// Description of the scenario for readers.
     pub(crate) description: Option<String>,
-    /// Plugins by name, or by path relative to the scenario file.
+    /// The plugins of the scenario. Each is a name, or a path relative to the scenario file.
     #[serde(default)]
     pub(crate) plugins: Vec<Spanned<String>>,
     /// Configuration of the agent: a table with keys of agent.toml, or the path of an agent.toml.
@@ -78,7 +78,7 @@ fn default_time_limit() -> u64 {
 pub(crate) enum AgentKey {
     /// Path of an agent.toml, relative to the scenario file.
     File(String),
-    /// A table with keys of agent.toml. The caller reads these keys.
+    /// A table with keys of agent.toml. The caller that creates the agent reads the keys of this table.
     Keys,
 }
 
@@ -226,7 +226,7 @@ impl<'de> Deserialize<'de> for Ending {
 pub(crate) struct ExpectedCall {
     /// Name of the tool as the plugin defines it.
     pub(crate) name: String,
-    /// The exact arguments.
+    /// The exact arguments that the call must have.
     pub(crate) arguments: Option<Value>,
     pub(crate) arguments_like: Option<Spanned<Pattern>>,
     pub(crate) result: Option<Spanned<Pattern>>,
@@ -240,7 +240,7 @@ pub(crate) enum Fails {
     /// The call must succeed.
     #[default]
     No,
-    /// The call must return an error from an existing tool.
+    /// The call must fail with an error of a tool that exists.
     Yes,
     /// The tool must not exist.
     NoSuchTool,
@@ -356,7 +356,7 @@ fn status_ok() -> u16 {
     200
 }
 
-/// A network error that a recorded request ends with.
+/// A network error with which a recorded request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fault {

@@ -1,4 +1,5 @@
-//! The transcript of a scenario: readable lines about messages, calls and decisions. The lines are equal in every run.
+//! The transcript of a scenario: readable lines about messages, calls and decisions. The lines are the same in every
+//! run of the scenario.
 
 use super::answers::Requests;
 use agent_core::approval::ApprovalOutcome;
@@ -17,7 +18,7 @@ pub(crate) struct Normalizer {
 
 impl Normalizer {
     pub(crate) fn new(session: &str, folder: &Path) -> Self {
-        let pattern = |pattern: &str| Regex::new(pattern).expect("the pattern is a constant");
+        let pattern = |pattern: &str| Regex::new(pattern).expect("the constant is a valid pattern");
         Self {
             replacements: vec![(folder.display().to_string(), "FOLDER"), (session.to_owned(), "SESSION")],
             call: pattern(&format!(r"(call(?:_[0-9]+){{3}})_[0-9a-f]{{{ID_SUFFIX_LENGTH}}}")),
@@ -171,8 +172,8 @@ impl Lines {
     }
 }
 
-/// Escapes control characters and invisible characters, such as `\u{1b}`. Text that already looks like such an escape
-/// is also escaped, so that the original can be restored.
+/// Escapes control characters and invisible characters, such as `\u{1b}`. Text that already looks like the escape of a
+/// character is also escaped, so that the original text can be restored.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let mut characters = text.chars();

@@ -12,7 +12,7 @@ fn image_description(name: &str) -> MediaDescription {
     }
 }
 
-pub(super) async fn blob_is_visible_only_to_sessions_that_put_it(test: TestStore) {
+pub(super) async fn blob_is_visible_only_to_sessions_that_stored_it(test: TestStore) {
     let store = &test.store;
     for session in ["one", "two"] {
         SessionWriter::new(store, session).await.release().await;

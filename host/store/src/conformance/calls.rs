@@ -31,7 +31,10 @@ pub(super) async fn result_is_stored_once_and_shown_in_its_message(test: TestSto
     writer.commit(commit_of(changes(vec![moved_change("call-1", CallState::Started)]))).await.unwrap();
     let early = Change { messages: vec![result_message(2, "call-1")], ..Change::default() };
     let refused = writer.commit(commit_of(early)).await;
-    assert!(matches!(refused, Err(StoreError::Invalid { .. })), "a result message before the result: {refused:?}");
+    assert!(
+        matches!(refused, Err(StoreError::Invalid { .. })),
+        "a message refers to a result that is not stored yet: {refused:?}"
+    );
 
     let result_change = finished_change("call-1", "two lines");
     let CallChange::Finished { result, .. } = result_change.clone() else { unreachable!() };
@@ -105,8 +108,8 @@ pub(super) async fn calls_are_filtered_by_turn_id_and_state(test: TestStore) {
     assert_eq!((unknown.state, unknown.attempt), (CallState::OutcomeUnknown, 1));
 }
 
-/// L17: arguments that a user edits during approval are stored next to the model's arguments. They cannot be edited
-/// after the call has its result.
+/// L17: arguments that a user edits during approval are stored next to the model's arguments. The arguments cannot be
+/// edited after the call has its result.
 pub(super) async fn edited_arguments_are_stored_next_to_the_original(test: TestStore) {
     let mut writer = SessionWriter::new(&test.store, "s").await;
     let edited = |arguments| CallChange::Edited { id: CallId("a".to_owned()), arguments };

@@ -127,7 +127,7 @@ pub(super) async fn memories_are_removed_with_their_turn_or_session(test: TestSt
         assert_eq!(
             store.list("ann", "", 10).await.unwrap().len(),
             ids.len(),
-            "the list contains as many memories as the search"
+            "the list contains as many memories as the search found"
         );
         ids.join(" ")
     };

@@ -141,7 +141,7 @@ pub(super) async fn delivered_items_remain_until_the_session_is_deleted(test: Te
 }
 
 /// D4: a user can delete a memory, so the outbox keeps no copy of the text of a delivered memory.
-pub(super) async fn delivered_memory_item_drops_its_text(test: TestStore) {
+pub(super) async fn text_is_removed_from_a_delivered_memory_item(test: TestStore) {
     let store = &test.store;
     let mut writer = SessionWriter::new(store, "s").await;
     writer

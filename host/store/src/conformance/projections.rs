@@ -92,7 +92,7 @@ pub(super) async fn projections_match_the_log(test: TestStore) {
 
 pub(super) async fn pending_messages_are_not_differences(test: TestStore) {
     let mut writer = SessionWriter::new(&test.store, "one").await;
-    writer.append_texts(&["nobody has searched yet"]).await;
+    writer.append_texts(&["no search has updated the index yet"]).await;
     let compared = test.store.check_projections(status).await.expect("the check succeeds");
     assert!(compared.iter().all(|checked| checked.different == 0), "{compared:?}");
     assert_eq!(compared[0].compared + compared[0].pending, 1, "{compared:?}");

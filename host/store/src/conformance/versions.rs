@@ -51,7 +51,11 @@ pub(super) async fn versions_start_and_end(test: TestStore) {
     assert_eq!(seen, expected, "newest first");
     assert!(text.iter().all(|version| version.ended.is_some() && version.began.ends_with('Z')));
     let needed = |last| async move { store.needed_versions(last).await.unwrap() };
-    assert_eq!(needed(1).await, [digest(1), digest(2)], "versions in use, and the last version of each plugin");
+    assert_eq!(
+        needed(1).await,
+        [digest(1), digest(2)],
+        "the needed versions are the versions in use and the last version of each plugin"
+    );
     assert_eq!(needed(2).await, [digest(1), digest(2), digest(3)]);
     let calc = listed_versions(store, Some("calc")).await;
     assert_eq!(calc.len(), 2);
@@ -81,8 +85,8 @@ pub(super) async fn new_rollback_replaces_the_previous_one(test: TestStore) {
     assert_eq!(store.rollbacks("/two").await.unwrap().len(), 1);
 }
 
-/// In the history, a rollback ends one version and starts another version at the same time. Undoing the rollback does
-/// the same in reverse.
+/// In the history, a rollback ends the use of one version and starts the use of another version at the same time.
+/// Undoing the rollback ends the use of the second version and starts the use of the first version again.
 pub(super) async fn rollback_updates_the_history_at_once(test: TestStore) {
     let store = &test.store;
     for byte in [1, 2] {
@@ -158,7 +162,7 @@ pub(super) async fn trial_totals_grow_until_the_trial_ends(test: TestStore) {
     if let Some(second) = &test.second {
         assert_eq!(second.trials("/one").await.unwrap(), [stored(4, 2)], "a second instance sees the trial");
     }
-    assert!(store.needed_versions(1).await.unwrap().contains(&digest(1)), "the rollback target is kept");
+    assert!(store.needed_versions(1).await.unwrap().contains(&digest(1)), "the target of the rollback is kept");
     store.set_serving("/one", vec![on_trial(3, 2)]).await.unwrap();
     assert_eq!(count(2, 1, 1).await.unwrap(), None, "that version is no longer used");
     assert_eq!(store.trials("/one").await.unwrap()[0].digest, digest(3));

@@ -58,7 +58,8 @@ struct SessionRow {
 }
 
 impl PreparedCommit {
-    /// Converts the commit to rows. This runs outside the writer thread, which all sessions share.
+    /// Converts the commit to rows. The conversion does not run on the writer thread, because all sessions
+    /// share this thread.
     pub(super) fn new(lease: &Lease, expected_revision: u64, commit: Commit) -> Result<Self, StoreError> {
         let Commit { snapshot, view, change, records, texts, status } = commit;
         let events = change.events.iter().map(|event| event_row(&lease.session, event));
@@ -243,7 +244,8 @@ impl PreparedCommit {
         Ok(())
     }
 
-    /// Returns the stored result of a call that could not be changed, and the error to return for the change.
+    /// Returns the result that the call already has, if there is a result, and the error with which a change of the
+    /// call is refused.
     fn existing_result(
         &self,
         connection: &Connection,

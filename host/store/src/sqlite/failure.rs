@@ -48,7 +48,7 @@ impl Failure {
 }
 
 impl Failure {
-    /// Returns whether a search index is damaged, but no other data.
+    /// Returns whether the failure is caused by a damaged search index, and not by damage to other data.
     pub(super) fn is_index_damage(&self) -> bool {
         match self {
             Failure::DamagedIndex(_) => true,
@@ -100,8 +100,8 @@ fn has_no_space(_: &Path) -> bool {
     false
 }
 
-/// Returns whether the free space is too small. SQLite grows the shared memory of the write-ahead log in steps of 32
-/// KiB.
+/// Returns whether this amount of free space is too small for SQLite. SQLite grows the shared memory of the write-ahead
+/// log in steps of 32 KiB.
 #[cfg(unix)]
 fn is_full(blocks: u64, block_size: u64) -> bool {
     blocks.saturating_mul(block_size) < 32 * 1024

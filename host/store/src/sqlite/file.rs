@@ -12,14 +12,14 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Maximum size in bytes of files that are checked completely at each start, which takes a few milliseconds. In larger
-/// files, damage is reported with the same error when a query reads the damaged data.
+/// A file of up to this size, in bytes, is checked completely at each start. The check takes a few milliseconds. In
+/// larger files, damage is reported with the same error when a query reads the damaged data.
 const MAX_CHECKED_BYTES: u64 = 4 << 20;
 
 /// The first bytes of every SQLite database.
 const SQLITE_HEADER: &[u8; 16] = b"SQLite format 3\0";
 
-/// Maximum number of compiled statements that a connection caches. The store uses fewer statements.
+/// Maximum number of compiled statements that a connection caches. The store has fewer statements than this maximum.
 const MAX_CACHED_STATEMENTS: usize = 96;
 
 /// Number of pages in the write-ahead log after which a commit moves the pages into the database file.
@@ -48,8 +48,8 @@ pub(super) struct DatabaseFile {
 }
 
 impl DatabaseFile {
-    /// Resolves the path to the same form for all processes. Refuses a file if its metadata or header show that it
-    /// cannot be used.
+    /// Resolves the path to the same form for all processes. Refuses a file if its metadata or its header shows that
+    /// the file cannot be used.
     pub(super) fn locate(path: &Path, options: Options) -> Result<Self, StoreError> {
         let failed = |problem: String| StoreError::Failed { path: path.to_owned(), problem };
         let metadata = match fs::metadata(path) {
@@ -95,8 +95,8 @@ impl DatabaseFile {
         if connection.is_readonly("main")? {
             return Err(StoreError::ReadOnly { path: self.path.clone() }.into());
         }
-        // Use one transaction. Another process may be initialising the same new file, and this check must find the file
-        // either complete or empty.
+        // Use one transaction, because another process may be initialising the same new file, and this check must find
+        // the file either complete or empty.
         let unchanged = Transaction::new_unchecked(&connection, TransactionBehavior::Deferred)?;
         schema::check(&unchanged, &self.path)?;
         drop(unchanged);
@@ -131,7 +131,7 @@ impl DatabaseFile {
 /// can be rebuilt.
 pub(super) fn run_check(connection: &Connection, check: &str, indexes: Indexes) -> Result<(), Failure> {
     let reported = match collect(connection, check, [], |row| Ok(row.get::<_, String>(0)?)) {
-        // An index may be so damaged that SQLite cannot check it. The check then stops early.
+        // An index may be so damaged that SQLite cannot check it. The integrity check then stops early.
         Err(failure) if failure.is_index_damage() => vec![failure.to_string()],
         reported => reported?,
     };
@@ -163,8 +163,8 @@ fn configure_private(connection: Connection) -> Result<Connection, Failure> {
 
 /// Opens a read-only connection to a database that is already open for writing.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, Failure> {
-    // Access to the shared memory of the write-ahead log needs write permission. `query_only` prevents all other
-    // writes.
+    // Access to the shared memory of the write-ahead log needs write permission. The pragma `query_only` prevents
+    // writes to the database itself.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(Options::default().lock_wait)?;
@@ -205,7 +205,7 @@ fn percent_encoded(character: char) -> String {
 
 fn configure_connection(connection: &Connection, cache_mebibytes: i64) -> Result<(), Failure> {
     connection.set_prepared_statement_cache_capacity(MAX_CACHED_STATEMENTS);
-    // Compile each statement once, instead of again for each bound value.
+    // Compile each statement once, instead of compiling it again when other values are bound to it.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "foreign_keys", "ON")?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;

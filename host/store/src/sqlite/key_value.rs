@@ -159,7 +159,7 @@ fn check_quota(connection: &Connection, EntryKey { bucket, key }: &EntryKey, val
     Err(StoreError::TooLarge { what, size, limit: bucket.quota }.into())
 }
 
-/// Converts a total from the database, which is never negative.
+/// Converts a total from the database to an unsigned number. A total is never negative.
 fn unsigned_total(sum: i64) -> u64 {
     u64::try_from(sum).unwrap_or_default()
 }

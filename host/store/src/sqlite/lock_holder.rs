@@ -8,8 +8,8 @@ pub(super) fn lock_holder(database: &Path) -> String {
     writing_process(database).map_or_else(String::new, |process| format!(" ({process})"))
 }
 
-/// In the shared memory of the write-ahead log, the number of the byte that SQLite locks for writing
-/// (`WAL_WRITE_LOCK`, <https://sqlite.org/walformat.html>).
+/// Offset of the byte that SQLite locks for writing, in the shared memory file of the write-ahead
+/// log (`WAL_WRITE_LOCK`, <https://sqlite.org/walformat.html>).
 #[cfg(target_os = "linux")]
 const WRITE_LOCK_BYTE: &str = "120";
 

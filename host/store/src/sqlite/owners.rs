@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// An open store. Its id is stored in the sessions that it has open.
+/// An open store. The id of the store is stored in the sessions that the store has open.
 #[derive(Debug)]
 pub(super) struct Owner {
     id: String,
@@ -20,7 +20,8 @@ pub(super) struct Owner {
 struct OwnerLock {
     folder: PathBuf,
     path: PathBuf,
-    // The file is locked while it is open. The operating system closes it when the process exits for any reason.
+    // The lock file is locked while it is open. The operating system closes the file when the process exits
+    // for any reason.
     _file: File,
 }
 
@@ -76,8 +77,8 @@ impl Owner {
         }
     }
 
-    /// Creates and locks the file under a temporary name, which no process checks, and then renames it. Therefore the
-    /// lock file of a living owner is always locked under its final name.
+    /// Creates and locks the lock file under a temporary name, which no process checks, and then renames the file.
+    /// Therefore the lock file of a living owner is always locked under its final name.
     fn create_lock_file(folder: PathBuf) -> io::Result<Self> {
         match fs::create_dir(&folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -170,7 +171,7 @@ mod tests {
         assert_eq!(first.liveness(&second_id), Liveness::Dead);
         assert_eq!(first.liveness("../../etc/passwd"), Liveness::Dead);
 
-        // A killed process leaves an unlocked file behind.
+        // A killed process leaves an unlocked lock file behind.
         let abandoned_lock = folder.path().join("agent.db.owners").join(format!("{}.lock", Uuid::new_v4()));
         fs::write(&abandoned_lock, "1").unwrap();
         assert_eq!(first.liveness(abandoned_lock.file_stem().unwrap().to_str().unwrap()), Liveness::Dead);

@@ -53,7 +53,7 @@ impl Projections for SqliteStore {
     }
 }
 
-/// The result of a comparison that is still in progress.
+/// The differences that a running comparison has found so far.
 struct Differences {
     projection: Projection,
     compared: u64,
@@ -110,7 +110,7 @@ fn word_checksums(connection: &Connection, vocabulary: &str) -> rusqlite::Result
     Ok(sums)
 }
 
-/// A full-text index in memory, with which the words of texts are determined.
+/// Splits texts into words in the same way as the full-text indexes, with an index in memory.
 struct Tokenizer(Connection);
 
 impl Tokenizer {
@@ -166,7 +166,7 @@ fn compare_words(
         }
     }
     for number in found.keys() {
-        differences.add(|| Ok(format!("unexpected words for row {number}")))?;
+        differences.add(|| Ok(format!("the index contains unexpected words for row {number}")))?;
     }
     Ok(differences.into_comparison())
 }
@@ -213,7 +213,7 @@ fn compare_memories(connection: &Connection) -> Result<ProjectionComparison, Fai
     compare_words(connection, (Projection::MemoryWords, "memory_words"), &texts, &name)
 }
 
-/// The columns that session lists show for a session: the stored values, and the values derived from the log.
+/// A session with the values that session lists show: the stored values, and the values derived from the log.
 struct SessionRow {
     number: i64,
     subject: String,

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Columns that [`message`] reads. A query must join them with [`CALL_OF_MESSAGE`].
+/// Columns that [`message`] reads. A query that selects these columns must contain the join [`CALL_OF_MESSAGE`].
 pub(super) const MESSAGE_COLUMNS: &str = "m.id, m.turn, m.role, m.tokens, m.parts, m.call, c.name, c.result";
 
 /// SQL join that adds the call whose result is the content of a message.
@@ -42,7 +42,8 @@ pub(super) fn collect<T>(
     Ok(found)
 }
 
-/// Like [`collect`], but stops after the row with which the total size of the text columns exceeds [`MAX_PAGE_BYTES`].
+/// Like [`collect`], but reads no further row when the text columns of the rows so far have more than
+/// [`MAX_PAGE_BYTES`] bytes in total.
 pub(super) fn collect_page<T>(
     connection: &Connection,
     sql: &str,
@@ -189,12 +190,13 @@ fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
     }
 }
 
-/// Converts a number to the signed type of SQLite columns. The numbers of this host never reach the limit of that type.
+/// Converts a number to the signed type of SQLite columns. The numbers of this host never exceed the maximum of
+/// the signed type.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Converts a number from a SQLite column, which is never negative.
+/// Converts a number from a SQLite column to an unsigned number. The numbers in these columns are never negative.
 pub(super) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
 }
@@ -220,7 +222,7 @@ pub(super) fn rfc3339(microseconds: i64) -> Result<String, Failure> {
 mod tests {
     use super::*;
 
-    /// Limit 26: brackets in strings do not count, and escapes do not end strings.
+    /// Limit 26: brackets in JSON strings do not count as nesting, and escaped quotation marks do not end a string.
     #[test]
     fn depth_counts_brackets_outside_strings() {
         let cases =

@@ -329,7 +329,8 @@ CREATE TABLE plugin_trials (
 ";
 
 /// Adds the identities to which lasting approvals and rules for tool names are bound, and the components with which the
-/// turns of an agent have started. Older approvals have no identity, so the host requests approval again.
+/// turns of an agent have started. Approvals that were stored before this migration are not bound to an identity, so
+/// the host requests these approvals again.
 const APPROVAL_BINDINGS: &str = "
 ALTER TABLE approvals ADD COLUMN identity TEXT;
 ALTER TABLE approvals ADD COLUMN grants TEXT;
@@ -381,8 +382,8 @@ BEGIN
 END;
 ";
 
-/// Adds the order of sessions by the time at which a turn was last started or stopped. The order is stored as a number,
-/// because clocks may be set back. 0 means that no turn was started in the session.
+/// Adds a column that orders sessions by the time at which their last turn was started or stopped. The order is stored
+/// as a number, because clocks may be set back. 0 means that no turn was started in the session.
 const SESSION_ORDER: &str = "
 ALTER TABLE sessions ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
 UPDATE sessions SET place = ordered.place FROM (

@@ -71,7 +71,8 @@ pub(super) fn index_next_batch(connection: &Connection) -> Result<Progress, Fail
     Ok(Progress::Indexed)
 }
 
-/// Lowers the index's progress after messages were deleted, because SQLite may reuse the last row numbers.
+/// Lowers the stored progress of the index after messages were deleted, because SQLite may use the row numbers of
+/// these messages again.
 pub(super) fn rewind_progress(connection: &Connection) -> Result<(), Failure> {
     connection.execute(
         "UPDATE message_words_progress SET number = min(number, (SELECT coalesce(max(number), 0) FROM messages))",
@@ -85,8 +86,8 @@ pub(super) fn messages(connection: &Connection, query: &str, limit: usize) -> Re
     hits(connection, ("?3 IS NULL", None), (query, Match::Every), limit)
 }
 
-/// Returns up to `limit` messages of a session that were evicted from its view and contain any word of the query, best
-/// match first.
+/// Searches the messages that were evicted from the view of a session. Returns up to `limit` messages that contain at
+/// least one word of the query, best match first.
 pub(super) fn evicted(
     connection: &Connection,
     session: &str,

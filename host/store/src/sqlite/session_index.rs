@@ -52,7 +52,7 @@ impl SessionIndex for SqliteStore {
     }
 
     async fn search_messages(&self, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError> {
-        // Commits do not update the index, so a search updates it first.
+        // Commits do not update the search index, so each search first updates the index.
         self.update_message_index().await?;
         let query = query.to_owned();
         self.read(move |connection| search::messages(connection, &query, limit)).await

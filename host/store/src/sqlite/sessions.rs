@@ -100,7 +100,7 @@ const SELECT_OPENED_SESSION: &str = "SELECT epoch, revision, run, agent, user, l
                        WHERE view_pieces.session = sessions.id)
                       FROM sessions LEFT JOIN snapshots ON snapshots.session = sessions.id WHERE subject = ?1";
 
-/// Adds the view that is stored in pieces to the snapshot's JSON object.
+/// Joins the stored pieces of the view, and adds the view to the snapshot's JSON object.
 fn with_view(snapshot: Option<Vec<u8>>, view: Option<String>) -> Option<Vec<u8>> {
     let Some(view) = view else { return snapshot };
     // A snapshot that is not a JSON object is returned unchanged. The code that reads the snapshot reports the problem.
@@ -261,7 +261,8 @@ fn stored_record(row: &Row<'_>) -> Result<StoredRecord, Failure> {
     Ok(StoredRecord { number: unsigned(row.get(0)?), time: rfc3339(row.get(4)?)?, record })
 }
 
-/// Deletes a session. Foreign keys delete most of its data. Blobs, index entries and memories are deleted explicitly.
+/// Deletes a session. Foreign keys delete most of the session's data. Blobs, index entries and memories
+/// are deleted explicitly.
 fn delete(connection: &Connection, owner: &Owner, session: &str) -> Result<Deletion, Failure> {
     let number = session_number(connection, session)?;
     let holder = connection
@@ -301,8 +302,8 @@ mod tests {
     use super::*;
     use rusqlite::StatementStatus::{RePrepare, Run};
 
-    /// Each statement is compiled once and not again for each bound value, because compiling costs more than running
-    /// it.
+    /// A statement is compiled once and not again when other values are bound to it, because compiling a statement
+    /// takes longer than running it.
     #[tokio::test]
     async fn statements_are_compiled_once() {
         let store = SqliteStore::open_in_memory().unwrap();

@@ -19,7 +19,8 @@ use std::sync::{Mutex, PoisonError};
 /// components are read from the database again.
 const MAX_CACHED_AGENTS: usize = 1_000;
 
-/// Components with which the turns of each agent have started, as far as this process has written or read them.
+/// For each agent, components with which turns of the agent have started. The cache contains only components that this
+/// process has written to the database or read from it.
 #[derive(Debug, Default)]
 pub(super) struct TurnPluginCache(Mutex<HashMap<String, HashSet<(String, Digest)>>>);
 
@@ -222,8 +223,8 @@ impl PluginVersions for SqliteStore {
     }
 }
 
-/// If a version of the plugin other than `to` is in use, ends that version and starts the version `to`. The history is
-/// then already correct when the host next starts.
+/// If a version of the plugin other than `to` is in use, ends that version and starts the version `to`. Therefore the
+/// history is correct even before the host starts again.
 fn replace_serving(
     connection: &Connection,
     (directory, plugin): (&str, &str),

@@ -1,10 +1,10 @@
-//! The write connection, with group commit. The thread that currently owns the connection is the leader. It takes the
-//! waiting jobs and commits them in one transaction. The caller of a job gets the result only after the transaction is
-//! committed.
+//! The write connection, with group commit. The thread that currently owns the connection is the leader. The leader
+//! takes the waiting jobs and commits them in one transaction. The caller of a job gets the result only after the
+//! transaction is committed.
 //!
-//! If commits wait for the disk, a dedicated thread is the leader, and callers wake it and wait for it. If commits do
-//! not wait for the disk, switching threads would cost more than the commit. A caller that finds the connection free
-//! then becomes the leader itself.
+//! If commits wait for the disk, a dedicated thread is the leader, and callers wake this thread and wait for it. If
+//! commits do not wait for the disk, switching threads would cost more than the commit. In this case, a caller that
+//! finds the connection free becomes the leader itself.
 
 mod batch;
 mod blocked;
@@ -37,7 +37,8 @@ const MAX_BATCH: usize = 128;
 /// Maximum number of jobs that a caller runs as the leader: its own job, and jobs that arrive in the meantime.
 const MAX_JOBS_PER_CALLER: usize = 16;
 
-/// If a commit contains at least this number of jobs, many sessions are committing at the same pace.
+/// After a commit of at least this number of jobs, the writer thread waits for further jobs, because many sessions are
+/// probably committing at the same pace.
 const MIN_SHARED_JOBS: usize = 16;
 
 /// The writer thread waits for further jobs for at most the duration of the last commit, divided by this number.
@@ -49,7 +50,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Time without writes after which the writer thread updates the search index.
 const IDLE_TIME: Duration = Duration::from_millis(500);
 
-/// How a writer commits to its file.
+/// The settings of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WriterOptions {
     /// Which threads may become the leader.
@@ -65,10 +66,10 @@ pub(super) struct WriterOptions {
 /// Which threads may take the connection and commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaderPolicy {
-    /// Only the writer thread. A commit waits for the disk and must not block a caller's thread.
+    /// Only the writer thread may become the leader. A commit waits for the disk and must not block a caller's thread.
     WriterThread,
-    /// Any caller that finds the connection free. The caller's job must be short, and no other process may have the
-    /// write lock.
+    /// Any caller that finds the connection free may become the leader. The caller's job must be short, and no other
+    /// process may have the write lock.
     Callers,
 }
 
@@ -82,7 +83,7 @@ pub(super) struct Writer {
 /// The waiting jobs. Contains the connection while there is no leader.
 struct WriteQueue {
     state: Mutex<State>,
-    /// Signalled to wake the writer thread.
+    /// Condition variable that wakes the writer thread.
     wakeup: Condvar,
     slots: Arc<Semaphore>,
     leaders: LeaderPolicy,
@@ -93,7 +94,7 @@ struct WriteQueue {
 struct State {
     /// The waiting jobs. The number of slots limits the length of this queue.
     jobs: VecDeque<QueuedJob>,
-    /// The write connection. `None` while a leader is using it.
+    /// The write connection. `None` while a leader is using the connection.
     committer: Option<Committer>,
     thread: ThreadState,
     store: StoreState,
@@ -116,14 +117,14 @@ enum StoreState {
     Closing,
 }
 
-/// Whether the search index may lack committed messages.
+/// Whether committed messages may be missing in the search index.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IndexState {
     Behind,
     UpToDate,
 }
 
-/// What the writer thread can do next.
+/// The next action of the writer thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PendingWork {
     Nothing,
@@ -328,14 +329,15 @@ impl WriteQueue {
         (state, woken)
     }
 
-    /// Takes up to `max_jobs` jobs from the front of the queue, as long as `accepts` returns true.
+    /// Removes and returns up to `max_jobs` jobs from the front of the queue, and stops before the first job for which
+    /// `accepts` returns false.
     fn take(&self, max_jobs: usize, mut accepts: impl FnMut(&QueuedJob) -> bool) -> VecDeque<QueuedJob> {
         let mut state = self.lock();
         let count = state.jobs.iter().take(max_jobs).take_while(|queued| accepts(queued)).count();
         state.jobs.drain(..count).collect()
     }
 
-    /// Puts jobs back to the front of the queue.
+    /// Puts jobs back at the front of the queue, in their original order.
     fn put_back(&self, batch: VecDeque<QueuedJob>) {
         let mut state = self.lock();
         batch.into_iter().rev().for_each(|queued| state.jobs.push_front(queued));
@@ -346,7 +348,7 @@ impl WriteQueue {
         self.lock().store == StoreState::Open
     }
 
-    /// Wakes the thread if it is waiting.
+    /// Wakes the writer thread if it is waiting.
     fn wake_thread(&self, mut state: MutexGuard<'_, State>) {
         if state.thread == ThreadState::Waiting {
             state.thread = ThreadState::Awake;
@@ -377,8 +379,8 @@ impl State {
 }
 
 impl LastCommit {
-    /// Returns how to wait for further jobs, or `None` to commit now. `waiting` is the number of waiting jobs, and
-    /// `since` is the time for which the thread has waited.
+    /// Returns the wait for further jobs as the thread's next work, or `None` if the thread must commit now. `waiting`
+    /// is the number of waiting jobs, and `since` is the time for which the thread has waited.
     fn wait_for_more(self, waiting: usize, since: Duration) -> Option<PendingWork> {
         let Self { jobs, duration } = self;
         let max_wait = (duration / WAIT_DIVISOR).saturating_sub(since);
@@ -387,8 +389,8 @@ impl LastCommit {
     }
 }
 
-/// Owns the connection while a thread is the leader. Dropping it returns the connection to the queue, even after a
-/// panic.
+/// Owns the connection while a thread is the leader. Dropping a leader returns the connection to the queue, even
+/// after a panic.
 struct Leader<'a> {
     queue: &'a WriteQueue,
     committer: Option<Committer>,
@@ -424,8 +426,8 @@ impl Drop for Leader<'_> {
         state.committer = self.committer.take();
         state.times_led += 1;
         let previous_index = std::mem::replace(&mut state.index, self.index_after);
-        // Wake the writer thread to run jobs that arrived in the meantime. If the thread waits without a timeout, it
-        // must also be woken to update the index.
+        // Wake the writer thread to run jobs that arrived in the meantime. If the writer thread waits without a
+        // timeout, it must also be woken to update the search index.
         if !state.jobs.is_empty() || previous_index == IndexState::UpToDate {
             self.queue.wake_thread(state);
         }

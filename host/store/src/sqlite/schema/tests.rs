@@ -13,7 +13,8 @@ use rusqlite::Connection;
 use serde_json::json;
 use std::path::Path;
 
-/// Writes a file in the form of the first schema version. It contains a session with an open call, a text and a memory.
+/// Writes a file in the form of the first schema version. The file contains a session with an open call, a text
+/// and a memory.
 fn write_first_version(path: &Path) {
     let connection = Connection::open(path).unwrap();
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).unwrap();

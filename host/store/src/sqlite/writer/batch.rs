@@ -37,18 +37,18 @@ pub(super) struct LastCommit {
 /// Whether to wait if another process holds the write lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum WhenLocked {
-    /// Wait for the lock.
+    /// Wait until the other process releases the lock.
     Wait,
     /// Fail at once, and leave the jobs in the queue.
     Fail,
 }
 
-/// What limits the size of the database. This decides whether waiting for space can help.
+/// The limit that a full database has reached. The kind of limit decides whether waiting for free space can help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::sqlite) enum SpaceLimit {
     /// The free space on the disk, which other programs may increase.
     Disk,
-    /// A fixed limit of the file size, or the available memory. Waiting does not help.
+    /// A fixed limit of the file size, or the available memory. Waiting for space does not help.
     Fixed,
 }
 
@@ -66,11 +66,11 @@ pub(super) enum BatchOutcome {
 enum TransactionState {
     /// These jobs succeeded, but their changes are not committed yet.
     Ready(Vec<QueuedJob>),
-    /// The transaction was rolled back. All of its jobs have failed or were put back into the batch.
+    /// The transaction was rolled back. All jobs of the transaction have failed or were put back into the batch.
     Aborted(BatchOutcome),
 }
 
-/// Puts jobs back to the front of the batch in their original order, and returns the number of these jobs.
+/// Puts jobs back at the front of the batch in their original order, and returns the number of these jobs.
 fn put_back(batch: &mut VecDeque<QueuedJob>, taken: Vec<QueuedJob>) -> usize {
     let count = taken.len();
     taken.into_iter().rev().for_each(|queued| batch.push_front(queued));
@@ -190,8 +190,8 @@ impl Committer {
 
     /// Adds the next messages to the search index.
     pub(super) fn index_next_batch(&self) -> search::Progress {
-        // Do not wait for the lock, because jobs would have to wait too. While another process writes, the index is not
-        // updated.
+        // Do not wait for the lock, because write jobs would have to wait too. While another process writes, the index
+        // is not updated.
         let progress = self.set_busy_timeout(WhenLocked::Fail).map_err(Failure::from).and_then(|()| {
             let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
             schema::check_version(&transaction, &self.path)?;
@@ -229,8 +229,8 @@ impl Committer {
         })
     }
 
-    /// Rolls back the open transaction, if there is one. If this fails, the transaction stays open, and the next
-    /// `BEGIN` fails and reports the problem.
+    /// Rolls back the open transaction, if there is one. If the rollback fails, the transaction stays open, and the
+    /// next `BEGIN` fails and reports the problem.
     fn roll_back(&self) {
         if !self.connection.is_autocommit()
             && let Err(error) = self.execute("ROLLBACK")

@@ -1,11 +1,11 @@
-//! Waiting while another process has the write lock or the disk is full. A warning is logged when the wait starts, and
+//! Waits while another process has the write lock or the disk is full. A warning is logged when the wait starts, and
 //! another warning when the write succeeds (row 46).
 
 use crate::StoreError;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// State of one batch that waits for a temporary problem to be resolved.
+/// State of a batch that waits until a temporary problem is resolved.
 pub(super) struct BlockedWrite<'p> {
     path: &'p Path,
     max_wait: Duration,
@@ -45,7 +45,7 @@ impl<'p> BlockedWrite<'p> {
         }
     }
 
-    /// If the batch had to wait, logs that it can now be stored.
+    /// If the batch had to wait, logs that the database can be written again.
     pub(super) fn resolved(&mut self) {
         if let Some(since) = self.since.take() {
             let path = self.path.display();

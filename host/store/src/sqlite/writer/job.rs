@@ -16,7 +16,7 @@ pub(in crate::sqlite) enum Effort {
     Long,
 }
 
-/// Maximum number of bytes that a short job writes. Writing them takes well under a millisecond.
+/// Maximum number of bytes that a short job writes. Writing this many bytes takes well under a millisecond.
 const MAX_SHORT_BYTES: usize = 128 << 10;
 
 impl Effort {
@@ -38,9 +38,10 @@ pub(super) struct QueuedJob {
 pub(super) trait Job: Send {
     /// Returns whether the caller still waits for the result.
     fn is_awaited(&self) -> bool;
-    /// Runs the job and stores its result until [`Job::finish`]. The job may run again if its transaction is lost.
+    /// Runs the job and keeps its result until [`Job::finish`] is called. The job may run again if its
+    /// transaction is lost.
     fn run(&mut self, connection: &Connection) -> Result<(), StoreError>;
-    /// Sends the job's result to the caller, or the error of the transaction if it failed.
+    /// Sends the job's result to the caller, or the error of the transaction if the transaction failed.
     fn finish(self: Box<Self>, transaction: Result<(), StoreError>);
 }
 

@@ -20,7 +20,7 @@ fn insert(connection: &Connection) -> Result<i64, Failure> {
 }
 
 /// Rolls back the transaction, as SQLite itself does when the disk becomes full during a transaction.
-fn lose_the_transaction(connection: &Connection) -> Result<i64, Failure> {
+fn abort_the_transaction(connection: &Connection) -> Result<i64, Failure> {
     connection.execute_batch("ROLLBACK")?;
     Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL), None).into())
 }
@@ -31,7 +31,7 @@ fn lose_the_transaction(connection: &Connection) -> Result<i64, Failure> {
 async fn lost_transaction_fails_all_of_its_jobs() {
     let connection = open_in_memory().unwrap();
     let writer = Writer::start(connection, PathBuf::from(":memory:"), WRITER_THREAD, Arc::default()).unwrap();
-    // The first job keeps the thread busy until the other jobs are queued, so that these form one batch.
+    // The first job keeps the thread busy until the other jobs are queued, so that the other jobs form one batch.
     let (release, released) = mpsc::channel::<()>();
     let (signal_start, started) = oneshot::channel();
     let mut signal_start = Some(signal_start);
@@ -42,7 +42,7 @@ async fn lost_transaction_fails_all_of_its_jobs() {
     });
     let queue_jobs = async {
         started.await.unwrap();
-        let [first, losing, last] = [insert, lose_the_transaction, insert].map(|job| writer.run(Effort::Short, job));
+        let [first, losing, last] = [insert, abort_the_transaction, insert].map(|job| writer.run(Effort::Short, job));
         // The futures are polled in this order. When the last future is polled, the jobs of the other futures are
         // already queued.
         tokio::join!(biased; first, losing, last, async { drop(release) })
@@ -83,7 +83,7 @@ fn blocking_job() -> (impl FnMut(&Connection) -> Result<ThreadId, Failure>, ones
 
 /// D1: a caller's thread never waits for a disk and never runs a long job.
 #[tokio::test(flavor = "current_thread")]
-async fn callers_lead_short_jobs_if_commits_do_not_wait_for_the_disk() {
+async fn callers_run_short_jobs_if_commits_do_not_wait_for_the_disk() {
     let test_thread = thread::current().id();
     for (options, effort, leads) in
         [(CALLERS, Effort::Short, true), (CALLERS, Effort::Long, false), (WRITER_THREAD, Effort::Short, false)]
@@ -119,7 +119,7 @@ async fn queue<T: Send + 'static>(
 /// A caller that is the leader runs its own job first and then a limited number of other jobs. The writer thread runs
 /// the remaining jobs.
 #[tokio::test(flavor = "current_thread")]
-async fn caller_leads_a_limited_number_of_jobs() {
+async fn caller_runs_a_limited_number_of_jobs() {
     let writer = Arc::new(writer(CALLERS));
     let (job, started, release) = blocking_job();
     let leader = run_on_thread(&writer, job);
@@ -156,7 +156,7 @@ async fn job_of_a_cancelled_caller_is_skipped() {
     }
 }
 
-/// Limit 10: a job that panics fails alone, and none of its changes are stored.
+/// Limit 10: if a job panics, only this job fails, and none of its changes are stored.
 #[tokio::test(flavor = "current_thread")]
 async fn panicking_job_fails_alone() {
     for options in [WRITER_THREAD, CALLERS] {
@@ -205,7 +205,7 @@ async fn row_46_write_waits_for_a_full_disk() {
             let job = move |connection: &Connection| {
                 attempt += 1;
                 let _ = attempts_sender.send(attempt);
-                if attempt < 3 { lose_the_transaction(connection) } else { insert(connection) }
+                if attempt < 3 { abort_the_transaction(connection) } else { insert(connection) }
             };
             waiting.run(Effort::Short, job).await
         });
@@ -224,9 +224,9 @@ async fn row_46_write_does_not_wait_for_a_permanent_limit() {
     let long_wait = WriterOptions { max_wait: Duration::from_secs(3_600), ..WRITER_THREAD };
     let limited = writer(WriterOptions { space: SpaceLimit::Fixed, ..long_wait });
     let full = Err(StoreError::DiskFull { path: PathBuf::from(":memory:") });
-    assert_eq!(limited.run(Effort::Short, lose_the_transaction).await, full);
+    assert_eq!(limited.run(Effort::Short, abort_the_transaction).await, full);
     let closed = Arc::new(writer(long_wait));
-    let waiting = queue(&closed, lose_the_transaction).await;
+    let waiting = queue(&closed, abort_the_transaction).await;
     drop(Arc::into_inner(closed));
     waiting.abort();
 }
