@@ -37,9 +37,9 @@ pub(crate) fn hint_for_error(error: &clap::Error, words: impl Iterator<Item = St
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
     }
-    // If the command line begins with an option, any later word could be the command, so there is no hint.
+    // If the command line begins with an option, any later word could be the command, so this function returns no hint.
     let first = words.into_iter().next().filter(|word| !word.starts_with('-'))?;
-    // After a valid command, the error is about an unknown option, which clap's message names.
+    // If the first word is a valid command, clap's error message already names the unknown option.
     if Arguments::command().find_subcommand(&first).is_some() {
         return None;
     }

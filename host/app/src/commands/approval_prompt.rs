@@ -34,7 +34,7 @@ pub(crate) struct ApprovalPrompter {
 /// What to do with a suspended turn after its questions were asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AfterQuestions {
-    /// Continue the turn, because something was answered or the turn is cancelled.
+    /// Continue the turn, because the user answered a question or the turn was cancelled.
     Continue,
     /// Leave the turn suspended, because there was nothing to answer.
     NothingToAnswer,
@@ -124,7 +124,8 @@ impl ApprovalPrompter {
             return Ok(AfterQuestions::NothingToAnswer);
         }
         match session.approve(decisions).await {
-            // The approval was not accepted, for example because the tool no longer exists. The user is asked again.
+            // The approval was not accepted, for example because the tool no longer exists. The user is asked about the
+            // call again.
             Err(error @ SessionError::Approval(_)) if self.user == UserPresence::AtTerminal => {
                 self.warn(&error.to_string());
                 Ok(AfterQuestions::Continue)
@@ -134,7 +135,8 @@ impl ApprovalPrompter {
         }
     }
 
-    /// Asks about each call. Returns `None` if the user leaves the turn waiting or cancels it.
+    /// Asks the user about each call that waits for an approval. Returns `None` if the user leaves the turn waiting or
+    /// cancels it.
     async fn ask(
         &self,
         session: &Session,
@@ -210,8 +212,8 @@ impl ApprovalPrompter {
         }
     }
 
-    /// Reads the edited arguments from the text after `e`. If there is no such text, reads them from the user's editor,
-    /// or else from one typed line.
+    /// Reads the edited arguments from the text after `e`. If no text follows the `e`, opens the user's editor; if no
+    /// editor is set, reads one typed line.
     async fn edited(
         &self,
         json: Option<String>,

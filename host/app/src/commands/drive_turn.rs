@@ -23,7 +23,7 @@ pub(super) fn open_question(session: &Session) -> Option<CallId> {
     }
 }
 
-/// Runs a turn from its beginning, and shows its events as they arrive.
+/// Shows that a turn begins, runs the turn, and shows its events as they arrive.
 pub(super) async fn start_turn(
     session: &mut Session,
     input: Option<TurnInput>,
@@ -34,7 +34,7 @@ pub(super) async fn start_turn(
     continue_turn(session, input, (view, first_uses), cancel).await
 }
 
-/// Continues a turn whose beginning was already shown, and shows its events as they arrive.
+/// Runs or continues a turn whose beginning was already shown, and shows the turn's events as they arrive.
 pub(super) async fn continue_turn(
     session: &mut Session,
     input: Option<TurnInput>,
@@ -60,8 +60,8 @@ pub(super) async fn continue_turn(
                 first_use = first_uses.next() => first_use,
                 result = &mut running => break result,
             };
-            // Show earlier events above the question. Events that arrive during the question are shown below the
-            // answer.
+            // Show earlier events above the question. Events that arrive while the user is asked are shown below the
+            // user's answer.
             while view.receive_waiting(&mut events).await.unwrap_or(false) {}
             if let Some(result) = serve_first_use(first_uses, first_use, running.as_mut(), cancel).await {
                 break result;
@@ -96,7 +96,7 @@ async fn serve_first_use<R>(
             biased;
             () = &mut serving => return result,
             ended = &mut running, if result.is_none() => {
-                // Stop the question, so that it releases the keyboard.
+                // Cancel the question, so that the question releases the keyboard.
                 stop.cancel();
                 result = Some(ended);
             }

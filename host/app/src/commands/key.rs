@@ -30,7 +30,8 @@ pub(crate) async fn run(command: KeyCommand, terminal: &Terminal) -> Result<Exit
     Ok(Exit::Done)
 }
 
-/// Opens the private key in a file. If the key has a password, reads the password from the environment or asks for it.
+/// Reads the private key from a file, and decrypts the key if it has a password. The password is read from the
+/// environment, or the user is asked for it.
 pub(crate) async fn open(path: &Path, terminal: &Terminal) -> Result<SigningKey, Failure> {
     let file = KeyFile::read(path).map_err(Failure::refused)?;
     let password = match (file.needs_password(), environment::variable(PASSWORD)) {

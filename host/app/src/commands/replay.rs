@@ -48,14 +48,14 @@ pub(crate) async fn run(arguments: ReplayArguments, data: Option<&Path>, termina
     }
     Ok(match (found.differences.is_empty(), found.same, found.not_replayed == 0) {
         (false, _, _) => Exit::Failed,
-        // A call that was not replayed may behave differently, so the replay does not count as a success.
+        // If a call was not replayed, the replay is not a success, because the call could have behaved differently.
         (true, 0, _) | (true, _, false) => Exit::Refused,
         (true, _, true) => Exit::Done,
     })
 }
 
-/// Resolves the grants of the command line. Only grants for reading are allowed, because a replay must not repeat
-/// effects.
+/// Resolves the grants that the command line contains. Only grants for reading are allowed, because a replay must not
+/// repeat effects.
 fn granted(arguments: &ReplayArguments) -> Result<BTreeMap<String, Grants>, Failure> {
     let allowed_kinds = [Kind::Read, Kind::Env, Kind::Config];
     if let Some(grant) =

@@ -1,5 +1,5 @@
-//! Asks the user at the terminal on behalf of delegates: for approvals, for answers to their questions, and for
-//! decisions about calls whose outcome is unknown (L16, L17, D3).
+//! Asks the user at the terminal for what delegates need: approvals of their calls, answers to their questions, and
+//! decisions about their calls whose outcome is unknown (L16, L17, D3).
 
 use super::{AfterQuestions, ApprovalPrompter};
 use crate::arguments::Verdict;
@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 /// The agent that a suspended turn belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TurnOwner {
-    /// The agent that the user works with. The caller asks the user this agent's questions.
+    /// The main agent, which the user talks to. The caller asks the user the questions of this agent.
     FirstAgent,
-    /// A delegate of that agent, at any depth.
+    /// A delegate of the main agent, or a delegate of another delegate.
     Delegate,
 }
 

@@ -8,7 +8,7 @@ use agent_runtime::Notice;
 /// Maximum number of lines of a toolchain's errors that are shown. The first errors are the most important ones.
 const SHOWN_LINES: usize = 60;
 
-/// Minimum size, in bytes, of components whose compilation to machine code takes seconds and is therefore announced.
+/// Minimum size, in bytes, of a component for which `dev` announces that compiling it to machine code takes a while.
 const LARGE_COMPONENT: u64 = 4 << 20;
 
 /// Describes a build event, or returns `None` if the event needs no message.

@@ -1,5 +1,5 @@
-//! `plugin call`: calls one tool once, with the grants of the command line. If the command line names an agent, the
-//! agent's grants and limits apply, too.
+//! `plugin call`: calls one tool once, with the grants that the command line gives to the plugin. If the command line
+//! names an agent, the agent's grants and limits apply, too.
 
 use super::GrantSource;
 use super::media::CallMedia;
@@ -35,7 +35,7 @@ pub(super) struct CallOptions {
     pub(super) grant_source: GrantSource,
     /// Format in which the outcome is shown.
     pub(super) format: Format,
-    /// Data folder with the store for the plugin's key-value pairs.
+    /// Data folder that contains the store for the plugin's key-value pairs.
     pub(super) data: DataDirectory,
 }
 
@@ -184,7 +184,7 @@ fn content_text(content: &Content) -> String {
     }
 }
 
-/// Converts the denial to the form that the error of a failed call contains.
+/// Converts a denial to the type of denial that the error of a failed call contains.
 fn stored_denial(denial: &Denial) -> agent_core::change::Denial {
     let Denial { plugin, thing, advice } = denial;
     agent_core::change::Denial { plugin: plugin.to_string(), thing: thing.clone(), grant: advice.to_string() }

@@ -10,7 +10,7 @@ use std::path::Path;
 /// Maximum number of characters of a name or description that are shown.
 const MAX_CHARACTERS: usize = 100;
 
-/// Formats a plugin for a list, with the requested grants that it does not have.
+/// Formats a plugin for a list. Also shows the grants that the plugin requests but does not have.
 pub(super) fn listed(plugin: &LoadedPlugin, grants: &Grants) -> String {
     let mut lines = vec![heading(plugin)];
     for tool in plugin.tools() {
@@ -73,7 +73,7 @@ pub(super) fn full(plugin: &LoadedPlugin, (file, exports): (&Path, &[String])) -
     lines.join("\n")
 }
 
-/// Returns the WIT worlds whose interfaces the component exports, with the versions of the worlds.
+/// Returns the names and versions of the WIT worlds whose interfaces the component exports.
 fn worlds(exports: &[String]) -> Vec<String> {
     let kind = |export: &String| {
         let (interface, version) = export.strip_prefix("agent-host:plugin/")?.split_once('@')?;

@@ -82,8 +82,8 @@ fn missing_path(path: &Path) -> Failure {
     Failure::refused(format!("there is no file or folder `{what}`: {advice}"))
 }
 
-/// Returns true if the locked plugin came from this source: from the same repository, from the same web address, or
-/// from any file.
+/// Returns true if the locked plugin came from the same repository or web address as this source. If this source is a
+/// file, returns true if the locked plugin came from any file.
 fn is_same_source(locked: &LockedPlugin, source: &Source) -> bool {
     match (locked.source(), source) {
         (Ok(Source::Registry(locked)), Source::Registry(new)) => locked.repository() == new.repository(),
@@ -145,9 +145,9 @@ impl PluginAddition<'_> {
         print(self.terminal, added(&candidate, &path))
     }
 
-    /// Checks that the new plugin may replace the locked plugin, because the new plugin gets all grants to the locked
-    /// plugin's name. A plugin from another source, or an older version that may have a known vulnerability, must be
-    /// allowed explicitly.
+    /// Checks that the new plugin may replace the locked plugin. The check is needed because grants belong to the
+    /// plugin's name, so the new plugin gets all grants of the locked plugin. The user must explicitly allow a plugin
+    /// from another source, and an older version, which may have a known vulnerability.
     fn check_successor(&self, before: &LockedPlugin, new: &LockedPlugin, source: &Source) -> Result<(), Failure> {
         if !is_same_source(before, source) {
             return match self.replace {
@@ -162,7 +162,7 @@ impl PluginAddition<'_> {
         check_update(new, before, &self.target.trust, self.downgrade).map_err(Failure::refused)
     }
 
-    /// Restores the plugins in the lock file whose components are missing or differ.
+    /// Restores each plugin in the lock file whose component is missing or differs from the component in the lock file.
     async fn restore(&self) -> Result<Exit, Failure> {
         let lock = self.target.folder.lock_file().map_err(failed)?;
         if lock.plugins().is_empty() {
@@ -221,7 +221,7 @@ impl PluginAddition<'_> {
             (source, _) => source,
         };
         let found = self.registry.resolve(&source).await.map_err(failed)?;
-        // The lock file already has the signature.
+        // The signature is not fetched, because the lock file already contains it.
         let signatures = SignatureRequest::Skip;
         let fetched =
             candidate::fetch(&self.registry, &found, &self.component_cache, signatures, self.terminal).await?;

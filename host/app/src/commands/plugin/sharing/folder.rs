@@ -1,5 +1,5 @@
-//! The folder into which plugins are installed, and the commands on it that need no network: `plugin remove` and
-//! `plugin verify`.
+//! The folder into which plugins are installed, and the commands that work on this folder without the network: `plugin
+//! remove` and `plugin verify`.
 
 use super::super::print;
 use super::failed;

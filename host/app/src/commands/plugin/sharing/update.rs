@@ -123,7 +123,8 @@ impl PluginUpdate<'_> {
         Ok(Outcome::Newer)
     }
 
-    /// Describes the changes that an update makes: version, signer, requested grants, imports and tools.
+    /// Describes how an update changes the version, the signer, the requested grants, the imports and the tools of
+    /// a plugin.
     async fn changes(&self, locked: &LockedPlugin, Candidate { locked: new, plugin, .. }: &Candidate) -> String {
         let to = text::one_line(&new.version, 100);
         let mut lines = vec![format!("{} → {BOLD}{to}{BOLD:#} {DIM}{}{DIM:#}", summary(locked), new.component.short())];
