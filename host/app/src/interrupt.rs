@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 /// Current activity of the process, which determines how it handles Ctrl-C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activity {
-    /// The process runs or prepares a turn.
+    /// The process prepares or runs a turn.
     Turn,
     /// The process waits for the user to type a line.
     Prompt,
@@ -23,7 +23,7 @@ pub(crate) enum Activity {
 /// Handles the signals of this process. All clones share the same state.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupts {
-    /// The current activity, and the token that is cancelled when it must stop.
+    /// The current activity, and the token that is cancelled when the activity must stop.
     current: Arc<Mutex<(Activity, CancellationToken)>>,
     /// Token that is cancelled when the process must end.
     leaving: CancellationToken,
@@ -64,7 +64,7 @@ impl Interrupts {
         interrupts
     }
 
-    /// Sets the current activity. The returned token is cancelled when that activity must stop.
+    /// Sets the current activity. The returned token is cancelled when the activity must stop.
     pub(crate) fn begin(&self, activity: Activity) -> CancellationToken {
         let token = self.leaving.child_token();
         *self.current() = (activity, token.clone());
@@ -172,7 +172,8 @@ struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     quit: tokio::signal::unix::Signal,
-    /// None if the process was started with `nohup`, so that it keeps running after its terminal is closed.
+    /// `None` if the process was started with `nohup`, because such a process keeps running after its terminal
+    /// is closed.
     hangup: Option<tokio::signal::unix::Signal>,
 }
 
@@ -207,7 +208,7 @@ impl Signals {
 fn ignores_hangups() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    // The lowest bit is signal 1, SIGHUP.
+    // The lowest bit of the mask stands for signal 1, which is SIGHUP.
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 

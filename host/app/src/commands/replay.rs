@@ -76,17 +76,17 @@ fn configured(arguments: &ReplayArguments) -> Result<Option<Settings>, Failure> 
     let Some(agent) = &arguments.agent else { return Ok(None) };
     let path = agent_lookup::find_agent(agent, Path::new("."))?;
     let mut file = AgentFile::read(&path).map_err(Failure::refused)?;
-    // A replay sends no requests, so it needs no secrets. The secrets may be missing in the environment, for example in
-    // CI.
+    // A replay sends no requests, so it needs no secrets. The secrets are removed, because the environment may not
+    // contain them, for example in CI.
     file.secrets.clear();
     let (settings, problems) = Settings::of_file((Some(path), file), &AgentOptions::default(), &environment::host())?;
     problems.into_result(settings.path.as_deref())?;
     Ok(Some(settings))
 }
 
-/// Returns the allowances by plugin name, and the allowance for all other plugins. The allowances contain the grants of
-/// the command line. The allowances also contain the agent's limits, variables and configuration values, because these
-/// values are not recorded.
+/// Returns one allowance for each plugin that has grants on the command line, by plugin name, and one allowance for all
+/// other plugins. The allowances contain the grants from the command line. The allowances also contain the agent's
+/// limits, variables and configuration values, because these values are not recorded.
 fn allowances(
     agent: Option<&Settings>,
     granted: BTreeMap<String, Grants>,

@@ -10,7 +10,7 @@ use agent_config::DataDirectory;
 use agent_store::{SessionSummary, Store};
 use std::sync::Arc;
 
-/// Stores the answer. The turn continues when the session is continued.
+/// Stores the answer. The turn continues only when the user continues the session.
 pub(super) async fn answer(
     session: SessionSummary,
     text: String,

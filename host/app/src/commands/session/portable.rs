@@ -134,8 +134,8 @@ async fn read(file: &Path, data: &DataDirectory) -> Result<SessionDocument, Fail
     }
 }
 
-/// Converts the error to a failure. A closed pipe, for example because `head` has exited, is handled like other
-/// output errors.
+/// Converts the error to a failure. If the output is a pipe whose reader has exited, for example `head`, the error is
+/// handled like other output errors.
 fn failure(error: TransferError) -> Failure {
     match error {
         TransferError::Write(error) if error.kind() == ErrorKind::BrokenPipe => Failure::output(error),

@@ -22,7 +22,7 @@ pub(super) struct ResolveOptions {
     pub(super) decision: Verdict,
     /// Text of the result or of the error.
     pub(super) text: Option<String>,
-    /// Id of the session, if it was given separately.
+    /// Id of the session, if it is not part of the call id.
     pub(super) session: Option<String>,
 }
 
