@@ -160,8 +160,8 @@ async fn handle_suspensions(terminal: &Terminal) -> std::io::Result<()> {
         kill_process(getpid(), Signal::STOP)?;
         // The shell restores the terminal's modes for this process before it sends SIGCONT.
         continued.recv().await;
-        if mode_before == KeyboardMode::Silent {
-            terminal.silence_keyboard();
+        if mode_before == KeyboardMode::NoEcho {
+            terminal.turn_off_echo();
         }
     }
     Ok(())

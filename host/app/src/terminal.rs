@@ -29,7 +29,7 @@ pub(crate) use question::Line as TypedLine;
 use agent_core::redaction::Redaction;
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressStyle};
-use keyboard::{Keyboard, Silence};
+use keyboard::{EchoOffGuard, Keyboard};
 use markdown::Rendering;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -161,16 +161,16 @@ impl Terminal {
 
     /// Turns off the echo until the returned guard is dropped. Text that is typed in the meantime is kept for the next
     /// prompt. Ctrl-C and Ctrl-Z still work.
-    pub(crate) fn silent_keyboard(&self) -> Silence {
-        Silence::new(&self.keyboard)
+    pub(crate) fn echo_off_guard(&self) -> EchoOffGuard {
+        EchoOffGuard::new(&self.keyboard)
     }
 
-    /// Turns off the echo again after [`Terminal::restore_keyboard`].
-    pub(crate) fn silence_keyboard(&self) {
-        self.keyboard.silence();
+    /// Turns off the echo again after a call to [`Terminal::restore_keyboard`].
+    pub(crate) fn turn_off_echo(&self) {
+        self.keyboard.turn_off_echo();
     }
 
-    /// Restores the keyboard's original mode, and returns the mode before this call.
+    /// Restores the keyboard's original mode. Returns the mode that was in effect until now.
     pub(crate) fn restore_keyboard(&self) -> KeyboardMode {
         self.keyboard.restore()
     }

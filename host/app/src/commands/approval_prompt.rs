@@ -243,8 +243,8 @@ impl ApprovalPrompter {
         let mut command = std::process::Command::new(&editor[0]);
         command.args(&editor[1..]).arg(&file);
         let status = tokio::task::spawn_blocking(move || command.status()).await;
-        if mode_before == crate::terminal::KeyboardMode::Silent {
-            self.terminal.silence_keyboard();
+        if mode_before == crate::terminal::KeyboardMode::NoEcho {
+            self.terminal.turn_off_echo();
         }
         let text = std::fs::read_to_string(&file);
         let removed = std::fs::remove_file(&file);

@@ -73,7 +73,7 @@ pub(crate) async fn chat(
     interrupts: Interrupts,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let _silent = terminal.silent_keyboard();
+    let _echo_off = terminal.echo_off_guard();
     Interrupts::restore_keyboard_on_suspend(terminal.clone());
     let OpenedSession { settings, host, agents, first_uses, session, storage } = opened;
     let agent = agents.agent.clone();

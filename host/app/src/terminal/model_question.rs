@@ -1,4 +1,4 @@
-//! Asks on the terminal which model to use if no model is configured. If the user gives no answer, no model is chosen.
+//! Asks on the terminal which model to use if no model is configured. If the user does not answer, no model is chosen.
 
 use super::Terminal;
 use super::text::{harmless, shell_word};

@@ -169,7 +169,7 @@ impl Editor {
             // The cursor is still after the prompt, so start a new line.
             self.terminal.note("");
         }
-        self.terminal.silence_keyboard();
+        self.terminal.turn_off_echo();
         Ok(typed)
     }
 }
