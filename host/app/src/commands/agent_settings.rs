@@ -21,7 +21,7 @@ pub(crate) async fn settings(arguments: &AgentArguments, terminal: &Terminal) ->
     Ok(settings)
 }
 
-/// Reads the settings for a command that calls no model. With `--build`, also builds the projects of the plugin folder.
+/// Reads the settings for a command that calls no model. With `--build`, also builds the projects in the plugin folder.
 pub(crate) async fn settings_without_model(
     arguments: &AgentArguments,
     terminal: &Terminal,

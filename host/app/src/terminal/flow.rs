@@ -82,7 +82,7 @@ impl Flow {
         }
     }
 
-    /// Sets the width of the following lines in columns.
+    /// Sets the width, in columns, of the lines that follow.
     pub(crate) fn resize(&mut self, width: usize) {
         self.width = width.max(1);
     }

@@ -1,5 +1,5 @@
-//! Formats of strings in `agent.toml`. Each format has a check for the parser, a description for error messages, and a
-//! pattern for the JSON Schema.
+//! The formats that strings in `agent.toml` can have. Each format has a check for the parser, a description for error
+//! messages, and a pattern for the JSON Schema.
 
 use agent_core::event_type::{ServiceEventType, is_reserved};
 use agent_core::message::Digest;
@@ -32,7 +32,7 @@ pub(super) enum TextFormat {
     Variable,
     /// The name of a header.
     Header,
-    /// The name of a header that does not contain a secret.
+    /// The name of a header whose value is not a secret.
     PlainHeader,
     /// The value of a header.
     HeaderValue,
@@ -57,8 +57,8 @@ pub(super) enum TextFormat {
 }
 
 impl TextFormat {
-    /// Returns the problem of an invalid string as the end of a sentence, such as `is empty`, or None if the string is
-    /// valid.
+    /// Returns the problem of an invalid string, worded as the end of a sentence, such as `is empty`. Returns None if
+    /// the string is valid.
     pub(super) fn problem(self, text: &str) -> Option<&'static str> {
         if text.trim().is_empty() {
             return Some("is empty");

@@ -1,4 +1,4 @@
-//! Reports about the effect of the user's answer at the first use of a plugin.
+//! Reports the effect of the user's answer to the question at the first use of a plugin.
 
 use std::path::PathBuf;
 

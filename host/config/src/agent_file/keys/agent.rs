@@ -71,8 +71,8 @@ pub(super) const MODELS: Section = Section {
             name: "fallback_models",
             value: Value::Texts(TextFormat::Line),
             default: NONE,
-            meaning: "Fallback models. They are called in this order, each after the models before it have failed. \
-                      Requires `model`.",
+            meaning: "Fallback models. They are called in this order. Each one is called after all models \
+                      before it have failed. Requires `model`.",
             example: r#"["ollama/qwen3:8b"]"#,
         },
         Key {
@@ -87,7 +87,8 @@ pub(super) const MODELS: Section = Section {
             name: "model_cooldown_ms",
             value: Value::Number(0, 86_400_000),
             default: Default::Is("60000"),
-            meaning: "Milliseconds for which a model that kept failing is skipped while another model is available.",
+            meaning: "Time in milliseconds for which a model is skipped after repeated failures, if another model is \
+                      available.",
             example: "30000",
         },
         Key {
@@ -165,7 +166,7 @@ pub(super) const TURN: Section = Section {
             name: "max_corrections",
             value: Value::Number(0, 100),
             default: Default::Is("2"),
-            meaning: "How many times the model may correct an output that was rejected.",
+            meaning: "Maximum number of times that the model may correct a rejected output.",
             example: "0",
         },
         Key {
@@ -204,8 +205,8 @@ pub(super) const TURN: Section = Section {
             value: Value::Number(1, 100),
             default: Default::Is("80"),
             meaning: "Percentage of the history budget above which the oldest messages are removed from the prompt. The \
-                      budget is the context window without system text, tools and reply. A summary of the removed \
-                      messages stays in the prompt, and `memory_search` finds them.",
+                      budget is the part of the context window that is left after the system text, the tools and the \
+                      reply. A summary of the removed messages stays in the prompt, and `memory_search` finds them.",
             example: "90",
         },
         Key {
@@ -271,7 +272,7 @@ pub(super) const TURN: Section = Section {
             name: "include_history",
             value: Value::Flag,
             default: Default::Is("false"),
-            meaning: "Whether the output contains the session's messages, without those that were undone.",
+            meaning: "Whether the output contains the session's messages. Messages of undone turns are never included.",
             example: "true",
         },
         Key {

@@ -20,7 +20,7 @@ fn template_is_valid_with_and_without_its_settings() {
             assert!(with_examples.contains(&format!("\n{} = {}\n", key.name, key.example)), "{}", key.name);
         }
     }
-    // Every key is read: removing it changes the result.
+    // Every key is read: the result changes if the key is removed from the file.
     for (index, line) in
         with_examples.lines().enumerate().filter(|(_, line)| line.contains(" = ") && !line.starts_with('#'))
     {

@@ -78,11 +78,12 @@ fn a_table_sets_address_key_headers_and_limits_of_a_provider() {
     --model: `office/large/2` needs a key, and the environment variable `OFFICE_KEY` is not set (named in agent.toml:4: providers.office.key_env). Set it, for example with `export OFFICE_KEY=YOUR_KEY`
     --model: `office/large/2` needs the header `X-Team`, and the environment variable `TEAM` is not set (named in agent.toml:6: providers.office.header_env.X-Team). Set it
     ");
-    // Problems with providers that are not used are not reported.
+    // A problem with a provider is reported only if a model uses the provider.
     configure("ollama/a", None, file, &[]).expect("not asked");
 }
 
-/// The address comes from the options, then from the file, then from the environment, then from the known provider.
+/// The address of a provider is taken from the first source that sets it: the options, the file, the environment, or
+/// the list of known providers.
 #[test]
 fn addresses_have_an_order_of_precedence() {
     let url = |base_url, file: &str, environment: &[(&str, &str)]| {
