@@ -64,7 +64,7 @@ impl Default for HostEnvironment {
 }
 
 impl fmt::Debug for HostEnvironment {
-    /// The variables are left out, because they can contain secrets.
+    /// Formats the environment. The variables are left out, because they can contain secrets.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("HostEnvironment")

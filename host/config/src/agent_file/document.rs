@@ -21,7 +21,7 @@ pub(super) struct Document<'d> {
     secrets: RefCell<Vec<Range<usize>>>,
     /// Byte offsets at which lines begin.
     lines: Vec<usize>,
-    /// Other files that were read because their paths are in the document.
+    /// Files that were read because their paths are in the document.
     named_files: RefCell<Vec<PathBuf>>,
 }
 
@@ -104,7 +104,7 @@ impl<'d> Document<'d> {
         }
     }
 
-    /// Other files that were read because their paths are in the document.
+    /// Files that were read because their paths are in the document.
     pub(super) fn named_files(&self) -> Vec<PathBuf> {
         self.named_files.borrow().clone()
     }

@@ -96,7 +96,7 @@ fn loop_config(settings: &Settings) -> LoopConfig {
 /// Returns the names of all plugins that the agent's file and grants mention, in sorted order.
 pub fn plugin_names(settings: &Settings) -> impl Iterator<Item = &str> {
     let file = &settings.file;
-    // A plugin is also mentioned by an empty table with its name.
+    // A table with the name of a plugin mentions the plugin even if the table is empty.
     let names = settings
         .grants
         .plugins

@@ -18,9 +18,9 @@ use std::path::PathBuf;
 /// Whether a file in the plugin directory that cannot be loaded is an error or a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnusablePlugins {
-    /// The file is an error, so the agent is not built.
+    /// Such a file is an error, so the agent is not built.
     Refuse,
-    /// The file only causes a warning, and the agent is built without the file.
+    /// Such a file causes only a warning, and the agent is built without it.
     Report,
 }
 

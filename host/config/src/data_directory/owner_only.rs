@@ -48,7 +48,8 @@ pub(super) fn check_owner(_folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a folder contains nothing except empty folders, because the host may have just created these empty folders.
+/// Whether a folder contains nothing except empty folders. Such a folder counts as empty, because the host may have
+/// just created the folders in it.
 #[cfg(unix)]
 fn is_empty(folder: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(folder)? {

@@ -32,7 +32,7 @@ pub enum FirstUseReport {
         flags.join(" ")
     )]
     GrantsNotWritten {
-        /// Why the file was not written.
+        /// The reason why the file was not written.
         reason: String,
         /// Name of the plugin.
         plugin: String,
@@ -47,7 +47,7 @@ pub enum FirstUseReport {
          [plugins.{plugin}.grants]\n  ask = false"
     )]
     NeverAskNotWritten {
-        /// Why the file was not written.
+        /// The reason why the file was not written.
         reason: String,
         /// Name of the plugin.
         plugin: String,
