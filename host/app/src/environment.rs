@@ -36,7 +36,7 @@ pub(crate) fn raise_file_limit() {
         return;
     }
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }) {
-        tracing::debug!(%error, "cannot raise the limit of open files; it stays at {soft}");
+        tracing::debug!(%error, "cannot raise the limit on the number of open files; the limit stays at {soft}");
     }
 }
 

@@ -153,10 +153,10 @@ pub fn resolve(grants: &[Grant], variable: &dyn Fn(&str) -> Option<String>) -> R
 /// Each description is worded as the end of a sentence that begins with the plugin's name. A plugin without a manifest
 /// counts as requesting everything.
 pub fn unused_grants(plugin: &LoadedPlugin, grants: &Grants) -> Vec<String> {
-    plugin.manifest().map(|manifest| unused_by_asks(&manifest.asks, grants)).unwrap_or_default()
+    plugin.manifest().map(|manifest| grants_beyond_requests(&manifest.asks, grants)).unwrap_or_default()
 }
 
-fn unused_by_asks(asks: &Asks, grants: &Grants) -> Vec<String> {
+fn grants_beyond_requests(asks: &Asks, grants: &Grants) -> Vec<String> {
     let no_effect =
         |permission: String| format!("does not ask for {permission} in its manifest, so this grant has no effect");
     let writes = grants.trees.iter().any(|tree| tree.access == Access::ReadWrite);
@@ -370,7 +370,7 @@ mod tests {
         ];
         let expected = permissions
             .map(|permission| format!("does not ask for {permission} in its manifest, so this grant has no effect"));
-        assert_eq!(unused_by_asks(&Asks::default(), &grants), expected);
+        assert_eq!(grants_beyond_requests(&Asks::default(), &grants), expected);
         let asks = Asks {
             files: Some(Access::Read),
             env: vec!["HOME".into()],
@@ -383,14 +383,14 @@ mod tests {
             ..Asks::default()
         };
         let partial_effect = "asks only for reading files in its manifest, so a grant for writing allows only reading";
-        assert_eq!(unused_by_asks(&asks, &grants), [partial_effect], "writing includes reading");
+        assert_eq!(grants_beyond_requests(&asks, &grants), [partial_effect], "writing includes reading");
         let asks = Asks { files: Some(Access::ReadWrite), model_tokens: Some(6), ..asks };
         let partial_effect =
             "asks only for 6 tokens of the agent's model in its manifest, so it gets no more than that";
-        assert_eq!(unused_by_asks(&asks, &grants), [partial_effect]);
+        assert_eq!(grants_beyond_requests(&asks, &grants), [partial_effect]);
         let asks = Asks { model_tokens: Some(8), ..asks };
-        assert!(unused_by_asks(&asks, &grants).is_empty());
-        assert!(unused_by_asks(&Asks::default(), &Grants::default()).is_empty());
+        assert!(grants_beyond_requests(&asks, &grants).is_empty());
+        assert!(grants_beyond_requests(&Asks::default(), &Grants::default()).is_empty());
     }
 
     /// P6: one error reports all grants that cannot be resolved.

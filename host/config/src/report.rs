@@ -38,7 +38,7 @@ impl Reporter for Silent {
 pub enum Warning {
     /// No model is named although a model is available, so the built-in `offline` model is used.
     #[error(
-        "no model is named, so the built-in `offline` answers, which is not a language model; {key_variable} is set, so you \
+        "no model is named, so the built-in `offline`, which is not a language model, answers; {key_variable} is set, so you \
          can use --model {model}"
     )]
     UnnamedModel {
@@ -49,7 +49,7 @@ pub enum Warning {
     },
     /// The file of a delegate names no model.
     #[error(
-        "`{}` sets no `model`, so the built-in `offline` answers for this agent, which is not a language model",
+        "`{}` sets no `model`, so the built-in `offline`, which is not a language model, answers for this agent",
         path.display()
     )]
     DelegateWithoutModel {

@@ -146,7 +146,7 @@ impl ApprovalPrompter {
         let total = items.len();
         let mut decided: Vec<(ApprovalItem, Verdict)> = Vec::with_capacity(total);
         let mut remaining_verdict: Option<Verdict> = None;
-        self.introduce(session);
+        self.show_asking_delegate(session);
         for (index, item) in items.into_iter().enumerate() {
             let verdict = match &remaining_verdict {
                 Some(verdict) => verdict.clone(),

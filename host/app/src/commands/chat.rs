@@ -227,7 +227,7 @@ impl Chat<'_> {
                 warning(format!("{subject}: {reason}\n  the previous version stays in use"))
             }
             ChatNews::Agents(WatchEvent::Plugins(notice)) => {
-                self.watch.has_sources().then(|| build_news::swapped(&notice)).flatten()
+                self.watch.has_sources().then(|| build_news::describe_version_change(&notice)).flatten()
             }
             ChatNews::Built(news) => build_news::describe(&news),
             ChatNews::Agents(WatchEvent::Misconfigured { reason }) => {

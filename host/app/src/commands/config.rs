@@ -108,7 +108,7 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     let overlaps = protection::overlapping_trees(&protection::granted_trees(&settings));
     let exposed = protection::exposed_servers(&settings);
     let missing = missing_programs(&settings, &agent.config().mcp);
-    for problem in missing.into_iter().chain(too_deep(&agent)).chain(overlaps).chain(exposed) {
+    for problem in missing.into_iter().chain(depth_warning(&agent)).chain(overlaps).chain(exposed) {
         terminal.note(format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&problem)));
     }
     Ok(())
@@ -136,15 +136,18 @@ fn missing_programs(settings: &Settings, servers: &[ServerConfig]) -> Vec<String
         }
         let location = settings.file.mcp.get(&server.name).and_then(|table| table.command.as_ref());
         let location = location.map(|placed| format!("{}: ", placed.location)).unwrap_or_default();
-        let searched = if child.command.contains(std::path::is_separator) { "there" } else { "on its PATH" };
-        Some(format!("{location}there is no program `{}` {searched}: install it, or name another", child.command))
+        let searched = if child.command.contains(std::path::is_separator) { "at this path" } else { "on its PATH" };
+        Some(format!(
+            "{location}there is no program `{}` {searched}: install it, or name another program",
+            child.command
+        ))
     };
     servers.iter().filter_map(problem).collect()
 }
 
 /// Returns a warning if the longest chain of delegates is longer than `max_depth`, because the last agents of such a
 /// chain can never be reached (L16).
-fn too_deep(agent: &Agent) -> Option<String> {
+fn depth_warning(agent: &Agent) -> Option<String> {
     let max_depth = agent.config().bounds.max_depth;
     let mut chain = vec![agent.config().name.clone()];
     let mut delegates = longest_chain(&agent.config().delegates);

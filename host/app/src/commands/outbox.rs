@@ -51,7 +51,7 @@ async fn deliver(
 ) -> Result<Exit, Failure> {
     if !directory.is_dir() {
         return Err(Failure::refused(format!(
-            "there is no folder `{}`: create it, or name another",
+            "there is no folder `{}`: create it, or name another folder",
             directory.display()
         )));
     }

@@ -103,7 +103,7 @@ pub(crate) fn request(item: &ApprovalItem, edited: Option<&Value>, (position, to
 }
 
 /// Describes the delegate that asks, and the chain of agents through which the work was delegated to it (L16).
-pub(crate) fn on_behalf(delegators: &[String], agent: &str, session: &str) -> String {
+pub(crate) fn describe_asking_delegate(delegators: &[String], agent: &str, session: &str) -> String {
     let path: Vec<String> = delegators.iter().map(String::as_str).chain([agent]).map(escaped).collect();
     let (agent, path, session) = (escaped(agent), path.join(" → "), escaped(session));
     format!("{YELLOW}the agent{YELLOW:#} {BOLD}{agent}{BOLD:#} asks  {DIM}{path}, session {session}{DIM:#}")

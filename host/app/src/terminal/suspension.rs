@@ -29,7 +29,8 @@ pub(crate) async fn awaited_delegates(
     }
     if !lines.is_empty() {
         lines.push(format!(
-            "{DIM}when all of this is answered, continue this session: it also continues the delegated sessions{DIM:#}"
+            "{DIM}when all of these have answers, continue this session; this also continues the delegated \
+             sessions{DIM:#}"
         ));
     }
     Ok(lines)

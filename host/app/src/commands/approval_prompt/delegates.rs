@@ -78,7 +78,7 @@ impl ApprovalPrompter {
     async fn decide(&self, session: &mut Session, cancel: &CancellationToken) -> Result<AfterQuestions, Failure> {
         let mut next = AfterQuestions::NothingToAnswer;
         for call in session.undecided().await.map_err(Failure::failed)? {
-            self.introduce(session);
+            self.show_asking_delegate(session);
             self.terminal.note(approval::unknown(&call));
             let decision = match self.ask_until(QUESTION_OF_UNKNOWN, parse_decision, cancel).await? {
                 Ok(decision) => decision,
@@ -96,7 +96,7 @@ impl ApprovalPrompter {
             return Ok(AfterQuestions::NothingToAnswer);
         };
         if let Some((_, words)) = question(&suspension) {
-            self.introduce(session);
+            self.show_asking_delegate(session);
             let words = text::harmless(words).replace('\n', "\n  ");
             self.terminal.note(text::wrapped(&format!("{YELLOW}?{YELLOW:#} {words}"), self.terminal.width()));
         }
@@ -128,11 +128,11 @@ impl ApprovalPrompter {
     }
 
     /// Shows the name of the agent that asks, if the agent is a delegate.
-    pub(super) fn introduce(&self, session: &Session) {
+    pub(super) fn show_asking_delegate(&self, session: &Session) {
         let state = session.state();
         if !state.delegation.is_empty() {
             self.terminal.idle();
-            let lines = approval::on_behalf(&state.delegation, &state.agent, session.subject());
+            let lines = approval::describe_asking_delegate(&state.delegation, &state.agent, session.subject());
             self.terminal.note(text::wrapped(&lines, self.terminal.width()));
         }
     }

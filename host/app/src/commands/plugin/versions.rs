@@ -122,7 +122,7 @@ async fn versions_of(
         ))),
         [one] => Ok((one.clone(), versions)),
         several => Err(Failure::refused(format!(
-            "several folders have a plugin `{plugin}`: {}; name one with --plugins DIR",
+            "several folders have a plugin `{plugin}`: {}; select one with --plugins DIR",
             several.join(", ")
         ))),
     }
@@ -205,7 +205,7 @@ mod tests {
     /// P10: a rollback returns to the previous version or to the version that the user names, and never to the version
     /// in the plugin's file.
     #[test]
-    fn p10_target_is_the_previous_or_the_named_version() {
+    fn p10_rollback_target_is_the_previous_or_the_named_version() {
         let versions = [version(3), version(2), version(3), version(1)];
         let digest = |byte: u8| Digest::from_sha256([byte; 32]);
         let target_of = |prefix| target(&versions, (&digest(3), Some(&digest(3))), prefix);

@@ -25,8 +25,8 @@ pub(super) async fn answer(
         None => {
             let subject = &session.subject;
             Err(Failure::refused(format!(
-                "session `{subject}` does not wait for an answer, or its question has expired; `agent-host session show \
-                 {subject}` shows its state"
+                "session `{subject}` is not waiting for an answer, or its question has expired; `agent-host session \
+                 show {subject}` shows its state"
             )))
         }
     };

@@ -60,7 +60,8 @@ pub(super) async fn undo(
     open.close().await.map_err(Failure::failed)?;
     undone.map_err(Failure::refused)?;
     terminal.note(format!(
-        "undid the last turn of {}; {left} left; the messages of the turn stay stored, but are not remembered",
+        "undid the last turn of {}; the model now sees {left}; the messages of the turn stay stored, but later \
+         turns do not recall them",
         session.subject
     ));
     Ok(Exit::Done)

@@ -147,7 +147,7 @@ fn end(reason: EndReason, error: Option<&str>) -> String {
         EndReason::Completed => format!("{GREEN}completed{GREEN:#}"),
         EndReason::Converse => format!("{GREEN}replied with a message{GREEN:#}"),
         EndReason::QuestionExpired => format!("{YELLOW}asked a question{YELLOW:#}, and nobody answered in time"),
-        EndReason::Limit => format!("{YELLOW}answered{YELLOW:#} at its limit"),
+        EndReason::Limit => format!("{YELLOW}answered{YELLOW:#} because it reached a limit"),
         EndReason::Cancelled => format!("{YELLOW}cancelled{YELLOW:#}"),
         EndReason::Error => {
             let message = error.map(|error| format!(": {}", text::harmless(error).replace('\n', "\n  ")));
@@ -247,10 +247,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn end_describes_each_reason() {
+    fn turn_end_line_describes_each_reason() {
         let shown = |reason, error| anstream::adapter::strip_str(&end(reason, error)).to_string();
         assert_eq!(shown(EndReason::Answered, None), "answered");
-        assert_eq!(shown(EndReason::Limit, None), "answered at its limit");
+        assert_eq!(shown(EndReason::Limit, None), "answered because it reached a limit");
         assert_eq!(shown(EndReason::Cancelled, None), "cancelled");
         assert_eq!(shown(EndReason::Error, Some("the model\n\u{1b}[2J")), "failed: the model\n  \\u{1b}[2J");
     }

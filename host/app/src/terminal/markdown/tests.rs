@@ -46,7 +46,7 @@ fn keeps_marks_without_styles() {
 
 /// Words appear as soon as they are complete, and marks as soon as they are certain.
 #[test]
-fn shows_text_as_soon_as_it_is_certain() {
+fn shows_text_as_soon_as_its_format_is_certain() {
     let mut markdown = Markdown::new(Rendering::Styled, 80);
     let steps = [
         ("Hel", ""),

@@ -180,16 +180,16 @@ pub(super) const TURN: Section = Section {
             name: "result_characters",
             value: Value::Number(200, 1_048_576),
             default: Default::Is("6000"),
-            meaning: "Maximum number of characters of a tool's result that the model is shown. The model can read the \
-                      rest with `read_result`.",
+            meaning: "Maximum number of characters of a tool's result that are shown to the model. The model can read \
+                      the rest with `read_result`.",
             example: "2000",
         },
         Key {
             name: "minimum_remaining",
             value: Value::Number(0, 1_000_000),
             default: Default::Is("1500"),
-            meaning: "Tokens of the context window that must be free before a step. If fewer are free, the turn ends \
-                      with a final answer.",
+            meaning: "Number of tokens that must be free in the context window before a step. If fewer are free, the \
+                      turn ends with a final answer.",
             example: "3000",
         },
         Key {
@@ -228,8 +228,8 @@ pub(super) const TURN: Section = Section {
             name: "summary_model",
             value: Value::Text(TextFormat::Line),
             default: Default::Words("the model that answers"),
-            meaning: "The model that summarises removed messages. A model that is given on the command line is also used \
-                      for summaries.",
+            meaning: "The model that summarises removed messages. If the command line names a model, that model also \
+                      writes the summaries.",
             example: r#""ollama/qwen3:8b""#,
         },
         Key {

@@ -110,7 +110,7 @@ pub(super) const MCP_ADDRESS: Section = Section {
     path: &[MCP, "NAME"],
     example: "mcp.issues",
     title: "MCP servers over HTTP",
-    about: "Servers that are reached over streamable HTTP.",
+    about: "MCP servers that are reached over streamable HTTP.",
     keys: &[
         Key {
             name: "url",

@@ -44,7 +44,10 @@ impl FolderWithTrust {
         };
         let folder = arguments.plugins.clone().or(file.plugin_directory);
         let folder: PathBuf = folder.ok_or_else(|| {
-            Failure::refused("name the plugin folder with --plugins DIR, or an agent that has one with --agent FILE")
+            Failure::refused(
+                "name the plugin folder with --plugins DIR, or use --agent FILE to name an agent that has a plugin \
+                 folder",
+            )
         })?;
         if folder.exists() && !folder.is_dir() {
             return Err(Failure::refused(format!("`{}` is not a folder", folder.display())));

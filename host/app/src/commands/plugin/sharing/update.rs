@@ -137,7 +137,7 @@ impl PluginUpdate<'_> {
         }
         if let Some(before) = self.load_locked(locked).await {
             let asks = |plugin: &LoadedPlugin| {
-                describe::requested_grants(plugin).unwrap_or_else(|| vec!["whatever it is granted".to_owned()])
+                describe::requested_grants(plugin).unwrap_or_else(|| vec!["everything that it is granted".to_owned()])
             };
             lines.extend(differences("asks for", &asks(&before), &asks(plugin)));
             lines.extend(differences("imports", before.imports(), plugin.imports()));
