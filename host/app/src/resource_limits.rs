@@ -165,8 +165,8 @@ fn exceeded_limit(message: &str) -> Option<String> {
     None
 }
 
-/// Checks whether the limit on open files caused an error. Some files that were open when the error occurred may have
-/// been closed in the meantime, so this check can miss the cause.
+/// Checks whether the limit on open files caused an error. It is not sufficient to open some files as a test, because
+/// files that were open when the error occurred may have been closed in the meantime.
 fn has_no_files_left(message: &str) -> bool {
     let is_limit_low = getrlimit(Resource::Nofile).current.is_some_and(|limit| limit < 64);
     let probe: Result<Vec<_>, _> = (0..PROBE_FILES).map(|_| File::open("/dev/null")).collect();

@@ -65,8 +65,8 @@ fn new_password(terminal: &Terminal) -> Result<String, Failure> {
 fn ask_for_password(prompt: &str, terminal: &Terminal) -> Result<String, Failure> {
     let no_terminal = || {
         Failure::refused(format!(
-            "the host cannot ask for the key's password here, because stderr is not a terminal: set {PASSWORD}, or create \
-             the key with --no-password"
+            "the host cannot ask for the key's password here, because stderr is not a terminal: set {PASSWORD}, or \
+             create the key with --no-password"
         ))
     };
     if !terminal.is_terminal(Output::Stderr) {

@@ -15,7 +15,7 @@ use std::pin::Pin;
 const MAX_LEVELS: usize = 16;
 
 /// Describes the delegated sessions that a suspended turn waits for, and the answers that these sessions wait for. The
-/// result is empty if the turn does not wait for a delegate.
+/// result is empty if the turn is not waiting for a delegate.
 pub(crate) async fn awaited_delegates(
     store: &dyn Store,
     suspension: &Suspension,

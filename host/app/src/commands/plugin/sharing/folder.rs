@@ -1,5 +1,5 @@
-//! The folder into which plugins are installed, and the commands that work on this folder without the network: `plugin
-//! remove` and `plugin verify`.
+//! The folder into which plugins are installed. The commands `plugin remove` and `plugin verify` work on this folder
+//! without the network.
 
 use super::super::print;
 use super::failed;
