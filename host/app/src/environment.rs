@@ -54,7 +54,8 @@ pub(crate) fn user() -> Option<String> {
     ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(named).or_else(user_of_process)
 }
 
-/// Name of the process's user, for environments that set none of `USER`, `LOGNAME` and `USERNAME`, such as containers.
+/// Name of the process's user. It is needed in environments that set none of `USER`, `LOGNAME` and `USERNAME`, such
+/// as containers.
 #[cfg(unix)]
 fn user_of_process() -> Option<String> {
     let user_id = rustix::process::getuid().as_raw().to_string();

@@ -1,6 +1,6 @@
 //! Handles signals. The first Ctrl-C cancels the current work and leaves the session consistent (L29). A second Ctrl-C,
 //! or Ctrl-\, exits at once. SIGTERM or a closed terminal ends the process but cancels nothing: the turn stays open and
-//! can be resumed. Ctrl-Z restores the terminal while the process is suspended.
+//! can be resumed. Ctrl-Z suspends the process, and restores the terminal's modes while the process is suspended.
 
 use crate::exit::Exit;
 #[cfg(unix)]
@@ -133,8 +133,8 @@ impl Interrupts {
     }
 }
 
-/// Kills the child processes, such as toolchains, with their process groups. The children are found in `/proc`, so the
-/// function does nothing on systems other than Linux.
+/// Kills the child processes, such as toolchains, and all processes in their process groups. The children are found in
+/// `/proc`, so the function does nothing on systems other than Linux.
 #[cfg(unix)]
 fn kill_children() {
     use rustix::process::{Pid, Signal, kill_process, kill_process_group};

@@ -64,7 +64,7 @@ pub struct AgentFile {
     pub fallback_models: Vec<Located>,
     /// Output of a turn if every model has failed.
     pub fallback_text: Option<String>,
-    /// Time for which a model is skipped after repeated failures, in milliseconds.
+    /// Time, in milliseconds, for which a model is skipped after repeated failures.
     pub model_cooldown_ms: Option<u32>,
     /// Rules that decide when a failed model request is retried.
     pub retry: RetryTable,
@@ -116,7 +116,7 @@ pub struct AgentFile {
     pub memory: Option<MemoryUse>,
     /// Kind of model reply that ends a turn.
     pub finish: Option<Finish>,
-    /// Maximum time for the user to answer a question, in milliseconds.
+    /// Maximum time, in milliseconds, that the user has for answering a question.
     pub answer_within_ms: Option<u32>,
     /// Whether the model is asked to continue when it gives up too early.
     pub persistence: Option<bool>,

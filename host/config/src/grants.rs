@@ -149,9 +149,9 @@ pub fn resolve(grants: &[Grant], variable: &dyn Fn(&str) -> Option<String>) -> R
     if problems.is_empty() { Ok(resolved) } else { Err(problems) }
 }
 
-/// Describes grants that have no effect or only a partial effect, because the plugin's manifest does not request them.
-/// Each description is worded as the end of a sentence that begins with the plugin's name. A plugin without a manifest
-/// counts as requesting everything.
+/// Describes each grant that has no effect or only a partial effect, because the plugin's manifest does not request the
+/// grant. Each description is worded as the end of a sentence that begins with the plugin's name. A plugin without a
+/// manifest counts as requesting everything.
 pub fn unused_grants(plugin: &LoadedPlugin, grants: &Grants) -> Vec<String> {
     plugin.manifest().map(|manifest| grants_beyond_requests(&manifest.asks, grants)).unwrap_or_default()
 }

@@ -33,7 +33,7 @@ pub struct AgentOptions {
     pub agent: Option<PathBuf>,
     /// Plugin directory. Overrides the file's `plugin_directory`.
     pub plugins: Option<PathBuf>,
-    /// Model that is used instead of all models of the file: `PROVIDER/MODEL`, `offline` or `scripted:FILE`.
+    /// Model that is used instead of all models that the file names: `PROVIDER/MODEL`, `offline` or `scripted:FILE`.
     pub model: Option<String>,
     /// Address of the first model's provider.
     pub base_url: Option<String>,
@@ -197,7 +197,7 @@ impl Settings {
     }
 
     /// Returns a message for each plugin that the settings mention and for which `known` returns false. Each message
-    /// begins with the location of the plugin's name.
+    /// begins with the location of the plugin's name in the settings.
     pub fn unknown_plugins(&self, known: &dyn Fn(&str) -> bool) -> Vec<String> {
         let unknown = self.named_plugins.iter().filter(|(name, _)| !known(name));
         unknown.map(|(name, location)| format!("{location}: there is no plugin `{name}`")).collect()

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use std::path::Path;
 
 /// Reads the settings of the agent that these arguments select. If no model is configured, the user at the terminal may
-/// choose one. With `--build`, also builds the projects of the plugin folder.
+/// choose a model. With `--build`, also builds the projects in the plugin folder.
 pub(crate) async fn settings(arguments: &AgentArguments, terminal: &Terminal) -> Result<Settings, Failure> {
     let mut settings = read(arguments)?;
     choose_model(&mut settings, terminal, terminal).await?;

@@ -69,7 +69,7 @@ enum UserDecision {
 }
 
 impl ApprovalPrompter {
-    /// Creates a prompter that allows calls without asking if their tools match a name or pattern in `yes`.
+    /// Creates a prompter that approves a call without asking if the call's tool matches a name or pattern in `yes`.
     pub(crate) fn new(
         terminal: &Terminal,
         user: UserPresence,
@@ -90,8 +90,8 @@ impl ApprovalPrompter {
     ) -> Result<TurnResult, Failure> {
         let mut result = start_turn(session, input, (view, &mut self.first_uses), cancel).await?;
         while let TurnResult::Suspended(_) = result {
-            // Subscribe before asking, because a later subscriber would miss the events of answers in delegated
-            // sessions.
+            // Subscribe to events before the user is asked, because a later subscriber would miss the events that
+            // answers cause in delegated sessions.
             let mut events = session.subscribe();
             let next = self.settle(session, TurnOwner::FirstAgent, cancel).await?;
             while view.receive_waiting(&mut events).await.unwrap_or(false) {}

@@ -22,7 +22,7 @@ pub(crate) async fn mark_ready(store: &dyn Store, sessions: &mut [SessionSummary
 async fn is_just_resumed(store: &dyn Store, session: &str) -> Result<bool, Failure> {
     fold_events(store, session, |is_resumed, event| match event {
         EventKind::Resumed => true,
-        // The host records these events when it starts the next step, before any work is done.
+        // The host records these events when it starts the next step, before it does any work.
         EventKind::LoopIteration { .. }
         | EventKind::ContextBudget { .. }
         | EventKind::ContextBuilt { .. }

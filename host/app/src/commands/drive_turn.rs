@@ -1,4 +1,4 @@
-//! Runs a turn, shows its events, and asks about plugins that the turn uses for the first time.
+//! Runs a turn, shows its events, and asks the user about plugins that the turn uses for the first time.
 
 use crate::exit::Failure;
 use crate::terminal::turn::TurnView;
@@ -15,7 +15,7 @@ pub(super) fn stops(result: &TurnResult, cancel: &CancellationToken) -> bool {
     matches!(result, TurnResult::Suspended(_) | TurnResult::Interrupted) || cancel.is_cancelled()
 }
 
-/// Returns the tool call whose question the session waits for, or `None` if there is no open question.
+/// Returns the tool call that asked the open question. Returns `None` if there is no open question.
 pub(super) fn open_question(session: &Session) -> Option<CallId> {
     match session.state().action() {
         Action::Suspended(suspension) => question(&suspension).map(|(call, _)| call.clone()),
@@ -80,8 +80,8 @@ pub(super) async fn continue_turn(
     })
 }
 
-/// Asks about a plugin while the turn's other calls run. Returns the turn's result if the turn ends before the user
-/// answers.
+/// Asks the user about a plugin while the turn's other calls run. Returns the turn's result if the turn ends before the
+/// user answers.
 async fn serve_first_use<R>(
     first_uses: &mut FirstUseHandler,
     first_use: FirstUse,

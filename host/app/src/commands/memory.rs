@@ -101,7 +101,7 @@ fn print(terminal: &Terminal, line: String) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    /// D4: the answer is shown even if the question is long.
+    /// D4: the answer in a memory is shown even if the question is long.
     #[test]
     fn d4_describe_includes_the_answer_after_a_long_question() {
         let text = format!("Asked: {}\nand more\nAnswered: At nine.\n\nSurely.", "x".repeat(500));

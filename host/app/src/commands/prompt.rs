@@ -43,7 +43,7 @@ pub(crate) fn read(run: &RunArguments, input: Input, stdin: impl Read) -> Result
     Ok(Prompt { input: text(run, input, stdin)?.map(TurnInput::Text), trace: None })
 }
 
-/// Converts the event's data to an input: text if it is a string, otherwise JSON (I6).
+/// Converts the event's data to an input (I6). If the data is a string, the input is text. Otherwise, it is JSON.
 fn event_input(file: &Path, event: CloudEvent) -> Result<TurnInput, Failure> {
     if is_reserved(&event.event_type) {
         return Err(Failure::refused(format!(

@@ -215,7 +215,7 @@ impl ScenarioRun {
     }
 }
 
-/// Starts all scenarios. The number of scenarios that run at the same time is the number of processors.
+/// Starts all scenarios. At most as many scenarios run at the same time as there are processors.
 fn start_all(
     read: Vec<(&DiscoveredScenario, Result<Scenario, agent_devkit::scenario::ScenarioError>)>,
     player: &Arc<Player>,

@@ -123,7 +123,8 @@ pub(crate) fn built(plugin: &BuiltPlugin) -> String {
 mod tests {
     use super::*;
 
-    /// P9: the spinner names the component that is being compiled, with a count if there are several.
+    /// P9: the spinner names the component that is being compiled. If several are being compiled, the spinner also
+    /// shows a count.
     #[test]
     fn p9_shows_and_counts_compilations() {
         let mut compiling = Compiling::default();

@@ -259,7 +259,7 @@ mod tests {
         "#);
     }
 
-    /// P6: a denial names the plugin, what was denied, and the configuration line to add.
+    /// P6: a denial names the plugin, the denied permission, and the configuration line to add.
     #[test]
     fn p6_denial_shows_the_configuration_line_to_add() {
         let denial = Denial {

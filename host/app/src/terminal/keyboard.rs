@@ -139,7 +139,7 @@ mod unix {
 mod other {
     use super::KeyboardMode;
 
-    /// Empty, because the keyboard's mode is never changed.
+    /// Contains nothing, because the keyboard's mode is never changed on this system.
     #[derive(Debug, Default)]
     pub(in crate::terminal) struct OriginalMode;
 

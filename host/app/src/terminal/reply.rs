@@ -112,7 +112,7 @@ impl<'t> Reply<'t> {
     /// Discards the unfinished reply, and returns whether any of it is on the screen.
     pub(super) fn discard(&mut self, page: &mut Page<'_>) -> io::Result<ScreenOutput> {
         self.end_thinking(page)?;
-        // Text that the Markdown renderer still holds back is dropped.
+        // Discard the text that the Markdown renderer still holds back.
         let _ = self.markdown.finish();
         (self.completeness, self.received) = (Completeness::All, String::new());
         Ok(std::mem::replace(&mut self.on_screen, ScreenOutput::Nothing))

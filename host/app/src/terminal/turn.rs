@@ -310,8 +310,8 @@ impl<'t> TurnView<'t> {
         }
     }
 
-    /// Returns the outcome of a successful call. The event contains the result as it is sent to the model, which may be
-    /// shortened, so a long result is read from the store.
+    /// Returns the outcome of a successful call. The event contains the result that the model gets, which may be
+    /// shortened. Therefore, a long result is read from the store.
     async fn outcome(&self, call: &CallId, content: &str) -> Outcome {
         let plain = Outcome::Text(content.to_owned(), content.len());
         if !content.is_empty() && content.len() < MIN_SHORTENED_RESULT {

@@ -20,7 +20,8 @@ pub struct AgentTable {
     pub location: String,
 }
 
-/// Reads all tables `[agents.NAME]`. The keys of the map are the NAMEs, which are also the names of the tools.
+/// Reads all tables `[agents.NAME]`. In the returned map, each key is the NAME of a table, which is also the name of
+/// the tool.
 pub(super) fn read(root: &Table<'_>, folder: &Path) -> BTreeMap<String, AgentTable> {
     let agents = root.table("agents");
     let entries = agents.iter().flat_map(Table::entries);

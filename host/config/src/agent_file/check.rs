@@ -74,7 +74,8 @@ fn check_eviction(root: &Table<'_>) {
     }
 }
 
-/// Rejects a guest stack that is too large. Host functions run on the same stack and need a part of it.
+/// Rejects a guest stack that is too large. Host functions run on the same stack as the guest, and need a part of
+/// this stack.
 fn check_stacks(root: &Table<'_>) {
     let Some(limits) = root.table("host").and_then(|host| host.table("limits")) else { return };
     let defaults = HostLimits::default();

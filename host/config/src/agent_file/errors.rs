@@ -1,4 +1,4 @@
-//! Problems in a configuration file. Each problem is displayed with its line of the file.
+//! Problems in a configuration file. Each problem is displayed together with the line of the file that contains it.
 
 use super::hidden_secrets::without_secrets;
 use std::fmt;

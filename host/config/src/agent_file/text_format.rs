@@ -48,7 +48,7 @@ pub(super) enum TextFormat {
     Requests,
     /// The CloudEvent type of a service's event.
     EventType,
-    /// A prefix of registry references or addresses, to which trusted keys belong.
+    /// A prefix of registry references or addresses. Trusted keys belong to such a prefix.
     Namespace,
     /// Minisign public keys, separated by spaces.
     PublicKeys,
@@ -227,8 +227,8 @@ pub(super) fn is_secret(name: &str) -> bool {
     is_secret_header(name) || SECRETS.iter().any(|secret| secret.eq_ignore_ascii_case(name))
 }
 
-/// Returns the problem of an invalid provider address as the end of a sentence, such as `has no host name`, or None if
-/// the address is valid.
+/// Returns the problem of an invalid provider address, worded as the end of a sentence, such as `has no host name`.
+/// Returns None if the address is valid.
 pub fn url_problem(text: &str) -> Option<&'static str> {
     let ends_with_path = || text.trim_end_matches('/').ends_with(CHAT_PATH);
     address_problem(text).or_else(|| ends_with_path().then_some("ends with `/chat/completions`, which the host adds"))

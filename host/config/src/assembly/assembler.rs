@@ -15,7 +15,7 @@ use agent_store::{Rollback, Store};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Whether a file in the plugin directory that cannot be loaded is an error or a warning.
+/// Whether it is an error or only causes a warning if a file in the plugin directory cannot be loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnusablePlugins {
     /// Such a file is an error, so the agent is not built.

@@ -78,7 +78,7 @@ pub struct Delegates {
     pub all: Vec<AssembledAgent>,
 }
 
-/// A running agent with the settings that it was built from.
+/// A running agent, and the settings from which the agent was built.
 #[derive(Clone)]
 pub struct AssembledAgent {
     /// The agent, which may change while it runs.
@@ -100,7 +100,7 @@ struct Loader<'l> {
     reader: &'l dyn DelegateReader,
     /// Plugin directories for which `prepare_plugins` has been called.
     prepared: BTreeSet<PathBuf>,
-    /// Loaded delegates, by the canonical path of the file.
+    /// The loaded delegates, by the canonical path of their files.
     loaded: BTreeMap<PathBuf, LiveAgent>,
     /// Canonical paths of the files of all agents, by the agent's name.
     files: BTreeMap<String, PathBuf>,

@@ -29,7 +29,7 @@ pub fn open_temporary_store() -> Result<Arc<dyn Store>, ConfigError> {
     Ok(Arc::new(SqliteStore::open_temporary()?))
 }
 
-/// Opens the database with indexes that may be damaged, to check it or to rebuild them.
+/// Opens a database whose indexes may be damaged, to check or rebuild the indexes.
 pub fn open_store_to_rebuild(data: &DataDirectory) -> Result<Arc<dyn Store>, ConfigError> {
     let options = Options { indexes: Indexes::ToBeRebuilt, ..Options::default() };
     Ok(Arc::new(SqliteStore::open(data.database(), options)?))

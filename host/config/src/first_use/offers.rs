@@ -64,13 +64,13 @@ pub struct OfferBounds {
     /// Grants that were revoked. If a grant of some kind was revoked, an offered grant of the same kind must not exceed
     /// the revoked grant (row 48).
     pub revoked: Grants,
-    /// Servers that the plugin is offered to send HTTP requests to.
+    /// Servers to which the user may allow the plugin to send HTTP requests.
     pub hosts: OfferedHosts,
     /// Files and folders that grants never cover.
     pub protected: Vec<ProtectedPath>,
 }
 
-/// The servers that a plugin is offered to send HTTP requests to.
+/// The servers to which the user may allow a plugin to send HTTP requests.
 #[derive(Clone, Debug, Default)]
 pub enum OfferedHosts {
     /// All servers that the plugin requests are offered.

@@ -73,7 +73,7 @@ impl FirstUseQuestion<'_> {
         self.update_offers();
     }
 
-    /// Changes the servers that the plugin is offered to send requests to.
+    /// Changes the servers to which the user may allow the plugin to send requests.
     pub fn offer_hosts(&mut self, hosts: OfferedHosts) {
         self.bounds.hosts = hosts;
         self.update_offers();

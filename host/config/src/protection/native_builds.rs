@@ -24,8 +24,8 @@ const MAX_BYTES: u64 = 1 << 20;
 const SOURCES: &[&str] = &[".rs", "cargo.toml", "cargo.lock"];
 
 /// Returns the paths to protect for a folder of plugin projects: the packages that the projects depend on, and the
-/// files in folders above the packages that affect the build. The result is empty for a folder without projects.
-/// `agent` is the folder of the agent.
+/// files that affect the build and are in folders above these packages. The result is empty for a folder without
+/// projects. `agent` is the folder of the agent.
 pub(super) fn source_paths(folder: &Path, agent: &Path) -> Vec<ProtectedPath> {
     let projects = projects_at(folder);
     if projects.is_empty() {
@@ -63,8 +63,8 @@ pub(super) fn source_paths(folder: &Path, agent: &Path) -> Vec<ProtectedPath> {
     folders.chain(ancestor_files.into_iter().map(|file| protected_path(file, what, ProtectedKind::File))).collect()
 }
 
-/// Returns the folder itself if it is a plugin project, otherwise the projects in it. Every folder with a `plugin.toml`
-/// is a project, even if it cannot be built yet, because it may be completed later.
+/// If the folder is a plugin project, returns the folder itself. Otherwise, returns the projects in the folder. Every
+/// folder with a `plugin.toml` is a project, even if it cannot be built yet, because it may be completed later.
 fn projects_at(folder: &Path) -> Vec<PathBuf> {
     let is_project = |folder: &PathBuf| folder.join(PROJECT_FILE).is_file();
     if is_project(&folder.to_owned()) {

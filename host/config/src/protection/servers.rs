@@ -36,7 +36,8 @@ pub(super) fn server_paths(
         // An empty part of `PATH` means the working directory of the server.
         std::env::split_paths(&path).for_each(|searched| collector.add_path_folder(command, &searched));
     }
-    // The argument `--script=run.py` contains a file, and `sh -c "exec node run.js"` contains a program and a file.
+    // An argument can contain paths: `--script=run.py` contains a file, and `sh -c "exec node run.js"` contains a
+    // program and a file.
     let words: Vec<&str> = table.args.iter().flat_map(|arg| possible_paths(arg)).collect();
     let known: Vec<_> = std::iter::once(command).chain(words.iter().copied()).filter_map(program).collect();
     for program in &known {
@@ -73,7 +74,7 @@ fn possible_paths(argument: &str) -> impl Iterator<Item = &str> {
     let is_separator = |character: char| character.is_whitespace() || "'\"`;|&()<>".contains(character);
     let parts = argument.split(is_separator).flat_map(|word| {
         let value = word.split_once('=').map(|(_, value)| value);
-        // The value of a short option follows without a space, as in `-Ilib`.
+        // The value of a short option can follow without a space, as in `-Ilib`.
         let joined = word.strip_prefix('-').and_then(|option| option.get(1..)).filter(|_| !word.starts_with("--"));
         [Some(word), value, joined]
     });

@@ -1,5 +1,5 @@
 //! Chooses a model if neither the options nor `agent.toml` names a model. Either the user chooses a model, or the
-//! server at the base URL has only one model.
+//! server at the base URL has only one model, which is then used.
 
 use super::models::AT_BASE_URL;
 use super::providers::OPENAI_BASE_URL;

@@ -85,8 +85,8 @@ fn provider(
     })
 }
 
-/// Returns the address of a provider, or None if it has no address. The check of the file rejects a provider without
-/// an address.
+/// Returns the address of a provider. Returns None if the provider has no address, which the check of the file
+/// already reports.
 fn address(
     name: &str,
     wanted: &WantedModels,

@@ -74,7 +74,7 @@ impl ApprovalPrompter {
         settled
     }
 
-    /// Asks about each call whose outcome is unknown.
+    /// Asks the user to decide about each call whose outcome is unknown.
     async fn decide(&self, session: &mut Session, cancel: &CancellationToken) -> Result<AfterQuestions, Failure> {
         let mut next = AfterQuestions::NothingToAnswer;
         for call in session.undecided().await.map_err(Failure::failed)? {
@@ -107,8 +107,8 @@ impl ApprovalPrompter {
         Ok(AfterQuestions::Continue)
     }
 
-    /// Asks until the typed line can be parsed. The inner `Err` is the next step if the user does not answer or
-    /// cancels.
+    /// Asks until the typed line can be parsed. The inner `Err` contains what to do next, because the user did not
+    /// answer or has cancelled the turn.
     async fn ask_until<A>(
         &self,
         prompt: &str,

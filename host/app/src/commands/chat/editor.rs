@@ -82,7 +82,7 @@ impl PrinterAbove {
     }
 }
 
-/// State of the line that the parts of the editor share.
+/// State of the input line, which the parts of the editor share.
 #[derive(Debug, Default)]
 struct LineState {
     /// Whether the line contains text.
@@ -92,7 +92,7 @@ struct LineState {
 }
 
 impl Editor {
-    /// Creates the line editor, or a reader of plain lines if the terminal is not interactive.
+    /// Creates the line editor. If the terminal is not interactive, creates a reader of plain lines instead.
     pub(super) fn new(terminal: &Terminal, interrupts: &Interrupts, data: &DataDirectory, names: Names) -> Self {
         let kind = match terminal.is_interactive() {
             true => Kind::Full(Box::new(FullEditor::new(terminal, interrupts, data, names))),
@@ -256,8 +256,8 @@ impl LineState {
     }
 }
 
-/// Removes the backslashes that were typed to begin a new line. Other backslashes, such as those in a pasted command,
-/// are kept.
+/// Removes the backslashes that were typed to begin a new line. Other backslashes are kept, such as the backslashes in
+/// a pasted command.
 fn remove_continuations(text: &str, continued: &[String]) -> String {
     let mut text = text.to_owned();
     let mut positions: Vec<_> =

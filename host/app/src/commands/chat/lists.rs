@@ -33,7 +33,7 @@ pub(super) fn help(width: usize) -> String {
     lines.join("\n")
 }
 
-/// Lists the tools that the model may call, and the withheld tools, each with the reason.
+/// Lists the tools that the model may call. Also lists the withheld tools, each with the reason why it is withheld.
 pub(super) fn tools(agent: &Agent, width: usize) -> String {
     let mut tools: Vec<_> = agent.registry().tools().collect();
     tools.sort_by(|left, right| left.definition.name.cmp(&right.definition.name));
@@ -110,7 +110,7 @@ fn own_models(agent: &Agent) -> Vec<String> {
     names
 }
 
-/// Lists the models, with a mark at the current model.
+/// Lists the models, and marks the current model.
 pub(super) fn marked_models(agent: &Agent) -> String {
     let current = agent.models().first().info().model.to_string();
     let mut lines: Vec<_> = own_models(agent)

@@ -40,7 +40,8 @@ pub(super) struct CallOptions {
 }
 
 impl CallOptions {
-    /// Opens the store for the key-value pairs of `plugin call`, which are separate from those of all agents.
+    /// Opens the store for the key-value pairs of `plugin call`. These pairs are separate from the key-value pairs of
+    /// all agents.
     fn store(&self) -> Result<Arc<dyn Store>, Failure> {
         let store: Arc<dyn Store> = assembly::open_store(&self.data)?;
         Ok(store)
@@ -50,7 +51,7 @@ impl CallOptions {
 /// Output format of the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// Text for users: the content on stdout, and everything else on stderr.
+    /// Text for users: the content goes to stdout, and everything else goes to stderr.
     Text,
     /// One JSON document for programs, on stdout.
     Json,

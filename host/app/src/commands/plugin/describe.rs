@@ -80,8 +80,8 @@ fn worlds(exports: &[String]) -> Vec<String> {
         Some((interface.to_owned(), version.to_owned()))
     };
     let kinds: Vec<(String, String)> = exports.iter().filter_map(kind).collect();
-    // The step-context world also exports the context-builder interface. For such a component, only the step-context
-    // world is returned.
+    // A component that exports the step-context world also exports the context-builder interface. For such a component,
+    // only the step-context world is returned.
     let has_step = kinds.iter().any(|(interface, _)| interface == "step-context");
     let worlds = kinds.iter().filter(|(interface, _)| !(has_step && interface == "context-builder"));
     worlds.map(|(interface, version)| format!("agent-host:plugin/{interface}-plugin@{version}")).collect()
@@ -179,7 +179,7 @@ fn arguments(schema: &Value) -> Vec<String> {
     named.into_iter().map(line).collect()
 }
 
-/// Describes the result, for a tool that has an output schema.
+/// Describes the result of a tool that has an output schema.
 fn returned(schema: &Value) -> Vec<String> {
     let mut lines = vec![format!("    {DIM}returns {}{DIM:#}", kind(schema))];
     lines.extend(arguments(schema));

@@ -172,7 +172,7 @@ fn sign_file(path: &Path, key: &SigningKey, terminal: &Terminal) -> Result<(), F
     )
 }
 
-/// Prints the plugins of an index that match the words best.
+/// Prints those plugins of an index that match the search words best.
 pub(super) async fn search(arguments: SearchArguments, _: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
     let words = arguments.words.join(" ");
     let registry = registry(&arguments.connection, terminal)?;

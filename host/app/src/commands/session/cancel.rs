@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum depth of delegated sessions that are cancelled. Agents cannot be configured to delegate more deeply.
+/// Delegated sessions are cancelled down to this depth. Agents cannot be configured to delegate more deeply.
 const MAX_LEVELS: usize = 16;
 
 /// Ends the open turn. Each call that still waits gets an error as its result. The error states that the call

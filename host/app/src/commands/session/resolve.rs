@@ -26,7 +26,7 @@ pub(super) struct ResolveOptions {
     pub(super) session: Option<String>,
 }
 
-/// Stores the decision. The turn continues when the session is continued.
+/// Stores the decision. The turn continues only when the user continues the session.
 pub(super) async fn resolve(
     options: ResolveOptions,
     store: Arc<dyn Store>,

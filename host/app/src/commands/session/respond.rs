@@ -58,7 +58,7 @@ pub(super) async fn respond(
     let event = event_file::read(&options.event)?;
     let found = find_open(&*store, data, &options.session).await.map_err(with_no_context_code)?;
     let names_agent = options.agent != AgentArguments::default();
-    // An approval is checked against the agent's tools, so it always needs the agent.
+    // An approval is checked against the agent's tools, so the agent is always needed to record an approval.
     let needs_agent = event.event_type == APPROVAL_RESOLVED.as_str();
     if needs_agent && !names_agent {
         let advice = "an approval is checked against the agent's tools: give the same options as before, --agent FILE, or \

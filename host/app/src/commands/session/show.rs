@@ -118,7 +118,7 @@ async fn show_open_calls(
     Ok(())
 }
 
-/// Returns a line about the end of each turn that has ended.
+/// Returns one line for each turn that has ended. The line describes how the turn ended.
 async fn ends(store: &dyn Store, session: &str) -> Result<BTreeMap<u32, String>, Failure> {
     let (mut ends, mut errors) = (BTreeMap::new(), BTreeMap::new());
     let mut after = 0;

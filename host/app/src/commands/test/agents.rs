@@ -1,4 +1,4 @@
-//! Creates the agents of scenarios from keys of agent.toml, with the folders and variables of the scenario (S4).
+//! Creates the agents of a scenario from the scenario's keys of agent.toml, folders and variables (S4).
 
 use super::components::Components;
 use crate::environment;
@@ -169,7 +169,7 @@ fn move_trees(file: &mut AgentFile, folder: &Path) -> Result<(), ConfigError> {
             )));
         }
         grant.base = folder.to_owned();
-        // A path with `..` is refused later, together with other invalid paths.
+        // A path that contains `..` is refused later, together with other invalid paths.
         let tree = folder.join(&grant.value);
         if !grant.value.split('/').any(|step| step == "..") && !tree.exists() {
             std::fs::create_dir_all(tree)

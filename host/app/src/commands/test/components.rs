@@ -8,7 +8,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Maximum number of folders in which the host looks for a plugin by its name: the scenario's folder and its parents.
+/// The host looks for a plugin by its name in the scenario's folder and the folders above it. It searches at most this
+/// many folders.
 const SEARCHED_FOLDERS: usize = 6;
 
 /// Finds the components that scenarios use.

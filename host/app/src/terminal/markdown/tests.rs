@@ -44,7 +44,7 @@ fn keeps_marks_without_styles() {
     insta::assert_snapshot!(render(Rendering::Plain, 40, PAGE));
 }
 
-/// Words appear as soon as they are complete, and marks as soon as they are certain.
+/// Words appear as soon as they are complete, and styled text appears as soon as its marks are certain.
 #[test]
 fn shows_text_as_soon_as_its_format_is_certain() {
     let mut markdown = Markdown::new(Rendering::Styled, 80);

@@ -196,7 +196,7 @@ impl TurnView<'_> {
         Ok(())
     }
 
-    /// Shows the model's question and how to answer it (L18).
+    /// Shows the model's question, and explains how to answer it (L18).
     fn ask(&mut self, question: &str) {
         let question = text::harmless(question).replace('\n', "\n  ");
         let (session, flag) = (&self.session, self.storage.data.flag());

@@ -6,7 +6,8 @@ use super::{Default, Key, NONE, Section, TextFormat, Value};
 
 pub(in crate::agent_file) const MCP: &str = "mcp";
 
-/// Names that are reserved for other sources of tools in calls that a model writes as text (L20).
+/// Names that a server must not have. In calls that a model writes as text, they stand for other sources of
+/// tools (L20).
 pub(in crate::agent_file) const MCP_TAKEN: [&str; 3] = ["local", "service", "mcp"];
 
 pub(super) const MCP_PROCESS: Section = Section {

@@ -59,7 +59,7 @@ fn limits_of_a_plugin_override_general_limits() {
     assert_eq!((limits.memory >> 20, limits.requests, limits.fuel), (16, 5, None));
 }
 
-/// The documented default of each limit is its default in the code.
+/// The documentation states the same default for each limit as the code.
 #[test]
 fn listed_defaults_match_the_code() {
     fn check<L: std::default::Default>(rows: &[LimitRow<L>]) {

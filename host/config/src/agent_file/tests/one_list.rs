@@ -47,7 +47,7 @@ pub(super) fn uncommented(template: &str) -> String {
     template.lines().map(line).collect()
 }
 
-/// The documented default of each key is its default in the code.
+/// The documentation states the same default for each key as the code.
 #[test]
 fn documented_defaults_match_the_code() {
     let documented: BTreeMap<_, _> = keys::SECTIONS

@@ -1,5 +1,5 @@
 //! `plugin add`: installs a plugin from a registry, a web server or a file into the plugin folder, or restores the
-//! locked plugins that are missing from the folder.
+//! plugins that are in the lock file but missing from the folder.
 
 use super::super::{describe, print};
 use super::candidate::{self, Candidate};
@@ -46,7 +46,7 @@ pub(in super::super) async fn add(
     Ok(Exit::Done)
 }
 
-/// Returns the components of the folder if the source is a folder, or else the source itself.
+/// If the source is a folder, returns the components in the folder. Otherwise, returns the source itself.
 fn expand_source(source: &Source) -> Result<Vec<Source>, Failure> {
     let Source::File(folder) = source else { return Ok(vec![source.clone()]) };
     if !folder.exists() {

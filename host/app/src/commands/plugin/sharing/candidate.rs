@@ -58,7 +58,7 @@ pub(super) fn read_component_claims(fetched: &FetchedPlugin) -> Result<Component
         .map_err(|error| Failure::failed(format!("{}: {error}", fetched.source)))
 }
 
-/// Returns the plugin name for a component without a manifest, which is the last part of its source.
+/// Returns the plugin name for a component without a manifest. The name is the last part of the component's source.
 fn default_name(source: &Source) -> String {
     let file_stem = |path: &str| Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
     match source {
