@@ -227,7 +227,7 @@ fn i1_reports_mistyped_commands() {
         (&["sesion", "list"][..], "did you mean `agent-host session`?"),
         (&["sessions", "list"], "did you mean `agent-host session`?"),
         (&["help"], "agent-host --help"),
-        (&["serve"], "it is not a server"),
+        (&["serve"], "agent-host is not a server"),
         (&["plugn"], "did you mean `agent-host plugin`?"),
     ] {
         let result = folder.run(line);

@@ -339,7 +339,7 @@ fn l18_the_finish_with_tool_example_runs_unchanged() {
     assert_eq!(code, Some(0), "{stderr}");
     let (code, _, stderr) = user.run(&["session", "answer", &session, "Or Tuesday."]);
     assert_eq!(code, Some(2), "{stderr}");
-    assert!(stderr.contains("does not wait for an answer"), "{stderr}");
+    assert!(stderr.contains("is not waiting for an answer"), "{stderr}");
     let (code, stdout, stderr) = user.run(&[&AGENT[..], &["--continue", "--json"]].concat());
     assert_eq!(code, Some(0), "{stderr}");
     let output: Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();

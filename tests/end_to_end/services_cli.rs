@@ -344,7 +344,7 @@ fn d6_the_outbox_command_writes_pending_events() {
     let (_, pending, _) = folder.run(&["outbox", "list", "--json"]);
     assert_eq!(pending.lines().count(), 2, "{pending}");
     let (code, _, stderr) = folder.run(&["outbox", "deliver", "nowhere"]);
-    assert!(code == Some(2) && stderr.contains("nowhere`: create it, or name another"), "{stderr}");
+    assert!(code == Some(2) && stderr.contains("nowhere`: create it, or name another folder"), "{stderr}");
     let (code, _, stderr) = folder.run(&["outbox", "deliver", "out"]);
     assert!(code == Some(0) && stderr.contains("2 items delivered to out"), "{stderr}");
     assert_eq!(folder.files().len(), 2);

@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// The subcommand. If there is no subcommand, the program runs a turn.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-    /// Options of a turn. It is an error to write them before a subcommand.
+    /// Options of a turn. It is an error to write options of a turn before a subcommand.
     #[command(flatten)]
     pub(crate) run: RunArguments,
     /// Options that every command accepts.
@@ -87,7 +87,7 @@ pub(crate) struct AgentArguments {
 }
 
 impl AgentArguments {
-    /// Converts the options to those of `agent_config`, which have no `build`.
+    /// Converts these options to the options type of `agent_config`, which has no field `build`.
     pub(crate) fn options(&self) -> AgentOptions {
         let Self { plugins, agent, model, base_url, grant, build: _ } = self.clone();
         AgentOptions { plugins, agent, model, base_url, grants: grant }
@@ -323,8 +323,8 @@ pub(crate) enum PluginCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Add a plugin from a registry, a URL or a file, and record it in plugins.lock; or fetch missing plugins
-    /// of plugins.lock
+    /// Add a plugin from a registry, a URL or a file, and record it in plugins.lock; or fetch the plugins of
+    /// plugins.lock whose files are missing
     Add(AddArguments),
     /// Update the plugins in plugins.lock to newer versions, and show what changes
     Update(UpdateArguments),
@@ -332,7 +332,7 @@ pub(crate) enum PluginCommand {
     Remove(RemoveArguments),
     /// Check that the plugins in plugins.lock are unmodified, and signed as `[sharing]` requires; needs no network
     Verify(FolderArguments),
-    /// Search a plugin index, such as the one of a team
+    /// Search a plugin index, such as your team's index
     Search(SearchArguments),
     /// Publish a component to a registry
     Push(PushArguments),
@@ -418,7 +418,7 @@ pub(crate) enum SessionCommand {
         #[arg(long)]
         force: bool,
     },
-    /// Import a session from an exported document; a damaged document imports nothing
+    /// Import a session from an exported document; nothing is imported from a damaged document
     Import {
         /// Exported document; `-` is stdin
         file: PathBuf,
@@ -546,7 +546,7 @@ fn data_folder(text: OsString) -> Result<PathBuf, String> {
     Ok(PathBuf::from(text))
 }
 
-/// Rejects an empty agent name. As a path, it would name the current folder.
+/// Rejects an empty agent name. An empty path would mean the current folder.
 fn agent(text: OsString) -> Result<PathBuf, String> {
     if text.is_empty() {
         return Err("the name is empty; `agent-host config list` lists the agents in this folder".to_owned());
@@ -561,7 +561,7 @@ fn base_url(text: &str) -> Result<String, String> {
     }
 }
 
-/// Rejects an empty session id. As a prefix, it would match every session.
+/// Rejects an empty session id. An empty prefix would match every session.
 fn session_id(text: &str) -> Result<String, String> {
     if text.trim().is_empty() {
         return Err("the session id is empty; `agent-host session list` lists all sessions".to_owned());

@@ -14,7 +14,7 @@ pub(crate) fn observer() -> Option<CheckpointObserver> {
     let (name, nth) = parse(&environment::variable("AGENT_HOST_KILL_AT")?);
     let passed = AtomicU64::new(0);
     Some(Arc::new(move |checkpoint| {
-        // NAME may omit the suffix of a call id, which differs between sessions.
+        // NAME may omit the suffix of a call id, because the suffix differs between sessions.
         let text = checkpoint.to_string();
         if (text == name || CallId(text).is_named(&name)) && passed.fetch_add(1, Ordering::SeqCst) + 1 == nth {
             // The process kills itself instead of calling `exit` or `abort`, so that nothing is flushed, closed or

@@ -7,7 +7,7 @@ use agent_plugins::CompilerCommand;
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// Returns the parts of the environment that agents need.
+/// Returns the variables and other parts of the environment that agents need.
 pub(crate) fn host() -> HostEnvironment {
     let compiler = |program| CompilerCommand { program, arguments: vec![COMPILE_COMMAND.into()] };
     let data = directories::ProjectDirs::from("", "", "agent-host").map(|folders| folders.data_dir().to_owned());
@@ -36,12 +36,12 @@ pub(crate) fn raise_file_limit() {
         return;
     }
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }) {
-        tracing::debug!(%error, "cannot raise the limit of open files; it stays at {soft}");
+        tracing::debug!(%error, "cannot raise the limit on the number of open files; the limit stays at {soft}");
     }
 }
 
-/// Maximum value to which the process raises its limit on open files. With a higher limit, child processes that loop
-/// over all file descriptors up to the limit are slow.
+/// Maximum value to which the process raises its limit on open files. A higher limit would slow down child processes
+/// that loop over all file descriptors up to the limit.
 #[cfg(unix)]
 const MAX_OPEN_FILES: u64 = 65_536;
 
@@ -54,7 +54,8 @@ pub(crate) fn user() -> Option<String> {
     ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(named).or_else(user_of_process)
 }
 
-/// Name of the process's user, for environments that set none of `USER`, `LOGNAME` and `USERNAME`, such as containers.
+/// Name of the process's user. It is needed in environments that set none of `USER`, `LOGNAME` and `USERNAME`, such
+/// as containers.
 #[cfg(unix)]
 fn user_of_process() -> Option<String> {
     let user_id = rustix::process::getuid().as_raw().to_string();
@@ -103,8 +104,8 @@ pub(crate) fn is_terminal_dumb() -> bool {
     env::var_os("TERM").is_some_and(|name| name == "dumb")
 }
 
-/// Finds the toolchains that build plugins. A toolchain that an environment variable names takes precedence over the
-/// `PATH`.
+/// Finds the toolchains that build plugins. If an environment variable names a toolchain, that toolchain is used
+/// instead of the one on the `PATH`.
 pub(crate) fn toolchain() -> Toolchain {
     let named = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();
@@ -114,8 +115,8 @@ pub(crate) fn toolchain() -> Toolchain {
     Toolchain { cargo, rustup, tools: Tools { path, named } }
 }
 
-/// Makes a path with several components absolute, because tools run in their project's folder. A single name is
-/// returned unchanged.
+/// Makes a path absolute if it has several components, because tools run in the folder of the project that they build.
+/// A name without a folder is returned unchanged.
 fn absolute(path: PathBuf) -> PathBuf {
     if path.components().count() > 1 { std::path::absolute(&path).unwrap_or(path) } else { path }
 }

@@ -41,7 +41,7 @@ impl From<Exit> for ExitCode {
 /// Reason why a command stops, and the exit code that the process then returns.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// Determines the process's exit code.
+    /// The process's exit code.
     pub(crate) exit: Exit,
     /// Message for the user: what happened, where, and what to do. If the message is empty, nothing is printed.
     pub(crate) message: String,
@@ -53,8 +53,8 @@ impl Failure {
         Self { exit: Exit::Refused, message: message.to_string() }
     }
 
-    /// A failure to write to stdout. If stdout is a closed pipe, its reader has read enough, so the command succeeds
-    /// without a message.
+    /// Creates the failure for an error of writing to stdout. If stdout is a pipe whose reader has closed it, the
+    /// reader needs no more output, so the command succeeds without a message.
     pub(crate) fn output(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             return Self { exit: Exit::Done, message: String::new() };

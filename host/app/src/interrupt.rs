@@ -1,6 +1,6 @@
 //! Handles signals. The first Ctrl-C cancels the current work and leaves the session consistent (L29). A second Ctrl-C,
 //! or Ctrl-\, exits at once. SIGTERM or a closed terminal ends the process but cancels nothing: the turn stays open and
-//! can be resumed. Ctrl-Z restores the terminal while the process is suspended.
+//! can be resumed. Ctrl-Z suspends the process, and restores the terminal's modes while the process is suspended.
 
 use crate::exit::Exit;
 #[cfg(unix)]
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 /// Current activity of the process, which determines how it handles Ctrl-C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activity {
-    /// The process runs or prepares a turn.
+    /// The process prepares or runs a turn.
     Turn,
     /// The process waits for the user to type a line.
     Prompt,
@@ -23,7 +23,7 @@ pub(crate) enum Activity {
 /// Handles the signals of this process. All clones share the same state.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupts {
-    /// The current activity, and the token that is cancelled when it must stop.
+    /// The current activity, and the token that is cancelled when the activity must stop.
     current: Arc<Mutex<(Activity, CancellationToken)>>,
     /// Token that is cancelled when the process must end.
     leaving: CancellationToken,
@@ -64,7 +64,7 @@ impl Interrupts {
         interrupts
     }
 
-    /// Sets the current activity. The returned token is cancelled when that activity must stop.
+    /// Sets the current activity. The returned token is cancelled when the activity must stop.
     pub(crate) fn begin(&self, activity: Activity) -> CancellationToken {
         let token = self.leaving.child_token();
         *self.current() = (activity, token.clone());
@@ -133,8 +133,8 @@ impl Interrupts {
     }
 }
 
-/// Kills the child processes, such as toolchains, with their process groups. The children are found in `/proc`, so the
-/// function does nothing on systems other than Linux.
+/// Kills the child processes, such as toolchains, and all processes in their process groups. The children are found in
+/// `/proc`, so the function does nothing on systems other than Linux.
 #[cfg(unix)]
 fn kill_children() {
     use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -160,8 +160,8 @@ async fn handle_suspensions(terminal: &Terminal) -> std::io::Result<()> {
         kill_process(getpid(), Signal::STOP)?;
         // The shell restores the terminal's modes for this process before it sends SIGCONT.
         continued.recv().await;
-        if mode_before == KeyboardMode::Silent {
-            terminal.silence_keyboard();
+        if mode_before == KeyboardMode::NoEcho {
+            terminal.turn_off_echo();
         }
     }
     Ok(())
@@ -172,7 +172,8 @@ struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     quit: tokio::signal::unix::Signal,
-    /// None if the process was started with `nohup`, so that it keeps running after its terminal is closed.
+    /// `None` if the process was started with `nohup`, because such a process keeps running after its terminal
+    /// is closed.
     hangup: Option<tokio::signal::unix::Signal>,
 }
 
@@ -207,7 +208,7 @@ impl Signals {
 fn ignores_hangups() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    // The lowest bit is signal 1, SIGHUP.
+    // The lowest bit of the mask stands for signal 1, which is SIGHUP.
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 

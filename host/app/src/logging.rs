@@ -1,4 +1,4 @@
-//! Logging to stderr. Without options, only warnings appear, as plain lines. `-v` adds the actions of the host and the
+//! Logging to stderr. Without `-v`, only warnings are shown, one line each. `-v` adds the actions of the host and the
 //! output of plugins, and `-vv` adds all details.
 
 use crate::terminal::text::harmless;
@@ -33,14 +33,14 @@ pub(crate) fn start(verbose: u8, terminal: &Terminal) {
     let level = ["warn", "info", "debug"][usize::from(verbose.min(2))];
     let host_levels: String = HOST_TARGETS.iter().map(|target| format!(",{target}={level}")).collect();
     // Logs of the engine's HTTP library are off, because a plugin could cause any number of log messages. The plugin
-    // gets the same information as an error.
+    // gets the same information in the error that its request returns.
     let filter = format!("warn,rmcp=off,wasmtime_wasi_http=off{host_levels}");
     let colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))
         .with_ansi(colours)
         .with_timer(uptime())
-        // A line that cannot be written is lost. Reporting the loss on the same stream would panic.
+        // A log line that cannot be written is lost. Reporting the loss on the same stream would panic.
         .log_internal_errors(false)
         .with_writer(terminal.clone());
     if verbose == 0 { lines.event_format(WarningFormat).init() } else { lines.init() }
@@ -69,7 +69,7 @@ where
     }
 }
 
-/// Texts from the fields of a log event.
+/// The fields of a log event as text.
 #[derive(Default)]
 struct EventText {
     message: String,

@@ -52,8 +52,8 @@ fn run() -> ExitCode {
             resource_limits::watch();
             execute(arguments, &terminal).await
         });
-        // The store is closed and its writer has stopped, so no data can be lost. A thread that still reads a guest's
-        // file may block forever, for example if the file is a pipe without a writer.
+        // No data can be lost by exiting now, because the store is closed and its writer has stopped. A thread that
+        // still reads a guest's file may block forever, for example if the file is a pipe without a writer.
         runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
         outcome
     });
@@ -68,7 +68,7 @@ fn run() -> ExitCode {
     exit.into()
 }
 
-/// Handles a command line that clap rejected, and requests for help or the version, which clap also returns as errors.
+/// Handles the errors that clap returns: rejected command lines, and requests for help or the version.
 fn report_parse_error(error: &clap::Error) -> ExitCode {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     match arguments::hint_for_error(error, words) {
@@ -111,7 +111,7 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
         Some(Command::Memory(command)) => commands::memory::run(command, &open_data()?, terminal).await,
         Some(Command::Approvals(command)) => commands::approvals::run(command, &open_data()?, terminal).await,
         Some(Command::Session(ForUser { command: SessionCommand::Resume(resumed), user })) => {
-            // Report a missing session before any problem with the agent.
+            // If the session is missing, report this before any problem with the agent.
             let user_data = open_data()?.for_user(user.clone());
             commands::session::check(resumed.session.as_deref(), &user_data).await?;
             commands::run::run(&RunArguments { user, ..resumed.into() }, data, terminal).await

@@ -10,23 +10,24 @@ use std::time::Duration;
 /// Stack size in bytes of the thread that runs the program. The limit of the main thread (`ulimit -s`) has no effect on
 /// this thread.
 const STACK_BYTES: usize = 8 << 20;
-/// Number of files that are opened to test whether the limit on open files is reached.
+/// Number of files that the host opens to find out whether the process has reached its limit on open files.
 const PROBE_FILES: usize = 16;
 /// Interval between checks of the remaining processor time.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// The process exits by itself when only this much processor time remains. This time is more than all processors
-/// together use between two checks.
+/// The process exits by itself when only this much processor time remains. The value is larger than the time that all
+/// processors together can use between two checks.
 const RESERVE: Duration = Duration::from_millis(250);
-/// Number of the signal that Linux and the BSDs send at the limit of processor time.
+/// Number of the signal that Linux and the BSDs send when a process reaches its limit of processor time.
 const SIGXCPU: i32 = 24;
-/// Number of the signal that Linux and the BSDs send at the limit of file sizes.
+/// Number of the signal that Linux and the BSDs send when a write exceeds the limit of file sizes.
 const SIGXFSZ: i32 = 25;
 /// Parts of the panic messages that the standard library and tokio print if no thread can be started.
 const THREAD_PANICS: [&str; 2] = ["failed to spawn thread", "spawn worker thread"];
 
-/// Maximum number of arenas of glibc's allocator. By default, glibc creates an arena per thread, up to eight per
-/// processor, and memory that one thread allocates and another thread frees stays in its arena. Forking a session of
-/// 100,000 messages uses 537 MB with the default, and 179 MB with two arenas.
+/// Maximum number of arenas of glibc's allocator. By default, glibc creates one arena per thread, up to eight arenas
+/// per processor. If one thread allocates memory and another thread frees it, the memory stays in its arena. For
+/// example, the host uses 537 MB to fork a session of 100,000 messages with the default number of arenas, and 179 MB
+/// with two arenas.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const ARENAS: i32 = 2;
 
@@ -75,7 +76,8 @@ fn explain_thread_panics() {
 /// tokio runtime.
 pub(crate) fn watch() {
     use tokio::signal::unix::{SignalKind, signal};
-    // With a handler, a write beyond the limit returns an error instead of ending the process.
+    // If the process handles this signal, a write beyond the file size limit returns an error instead of ending
+    // the process.
     if let Err(error) = signal(SignalKind::from_raw(SIGXFSZ)) {
         tracing::debug!(%error, "cannot handle SIGXFSZ; a write beyond the file size limit will end the process");
     }
@@ -86,7 +88,7 @@ pub(crate) fn watch() {
             exit_at_time_limit(seconds);
         });
     }
-    // If the soft and hard limits are equal, the kernel sends only SIGKILL, so the used time is checked too.
+    // If the soft and hard limits are equal, the kernel sends only SIGKILL, so this task also checks the used time.
     let watched = std::thread::Builder::new().name("processor-time".to_owned()).spawn(move || {
         while used_time().is_none_or(|used| used + RESERVE < Duration::from_secs(seconds)) {
             std::thread::sleep(CHECK_INTERVAL);
@@ -104,8 +106,8 @@ fn used_time() -> Option<Duration> {
     Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
 }
 
-/// Exits the process without cleanup. Committed data stays, and an interrupted turn resumes when the session is
-/// continued.
+/// Exits the process without cleanup. Committed data is not lost, and an interrupted turn resumes when the user
+/// continues the session.
 fn exit_at_time_limit(seconds: u64) -> ! {
     print_error(&format!(
         "this process has used up its limit of {seconds} s of processor time (`ulimit -t`): raise the limit; \
@@ -163,8 +165,8 @@ fn exceeded_limit(message: &str) -> Option<String> {
     None
 }
 
-/// Checks whether the limit on open files caused an error. Files that were open when the error occurred may have been
-/// closed since.
+/// Checks whether the limit on open files caused an error. It is not sufficient to open some files as a test, because
+/// files that were open when the error occurred may have been closed in the meantime.
 fn has_no_files_left(message: &str) -> bool {
     let is_limit_low = getrlimit(Resource::Nofile).current.is_some_and(|limit| limit < 64);
     let probe: Result<Vec<_>, _> = (0..PROBE_FILES).map(|_| File::open("/dev/null")).collect();

@@ -29,7 +29,7 @@ pub(crate) use question::Line as TypedLine;
 use agent_core::redaction::Redaction;
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressStyle};
-use keyboard::{Keyboard, Silence};
+use keyboard::{EchoOffGuard, Keyboard};
 use markdown::Rendering;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,7 +51,7 @@ pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 const COMPILATION_DELAY: Duration = Duration::from_millis(300);
 /// Interval between checks whether the terminal still exists.
 const HANGUP_CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// Assumed width of the terminal in columns, if it does not report its width.
+/// Width in columns that is assumed if the terminal does not report its width.
 const DEFAULT_WIDTH: usize = 100;
 
 /// One of the two output streams.
@@ -106,7 +106,7 @@ impl Terminal {
         Self { interactive, screen: Arc::default(), keyboard: Keyboard::default(), leaving: CancellationToken::new() }
     }
 
-    /// Redacts these secrets in all later output. Secrets that earlier steps have missed are removed here.
+    /// Redacts these secrets in all later output. This removes secrets that earlier steps have not redacted.
     pub(crate) fn keep_secret(&self, secrets: &Redaction) {
         let mut screen = self.screen();
         screen.secrets = screen.secrets.and(secrets);
@@ -136,7 +136,7 @@ impl Terminal {
         }
     }
 
-    /// Returns true if this output is a terminal.
+    /// Returns true if this output stream is a terminal.
     pub(crate) fn is_terminal(&self, output: Output) -> bool {
         match output {
             Output::Stdout => io::stdout().is_terminal(),
@@ -144,8 +144,8 @@ impl Terminal {
         }
     }
 
-    /// Returns how Markdown is rendered for this output. The text has no escape codes if the output is not a terminal,
-    /// or if `NO_COLOR` or `TERM=dumb` is set.
+    /// Returns the way in which Markdown is rendered for this output stream. The text has no escape codes if the output
+    /// is not a terminal, or if `NO_COLOR` or `TERM=dumb` is set.
     pub(crate) fn rendering(&self, output: Output) -> Rendering {
         let choice = match output {
             Output::Stdout => anstream::AutoStream::choice(&io::stdout()),
@@ -159,23 +159,23 @@ impl Terminal {
         keyboard::columns().unwrap_or(DEFAULT_WIDTH)
     }
 
-    /// Turns off the echo until the returned guard is dropped. Typed text is kept for the next prompt; Ctrl-C and
-    /// Ctrl-Z still work.
-    pub(crate) fn silent_keyboard(&self) -> Silence {
-        Silence::new(&self.keyboard)
+    /// Turns off the echo until the returned guard is dropped. Text that is typed in the meantime is kept for the next
+    /// prompt. Ctrl-C and Ctrl-Z still work.
+    pub(crate) fn echo_off_guard(&self) -> EchoOffGuard {
+        EchoOffGuard::new(&self.keyboard)
     }
 
-    /// Turns off the echo again after [`Terminal::restore_keyboard`].
-    pub(crate) fn silence_keyboard(&self) {
-        self.keyboard.silence();
+    /// Turns off the echo again after a call to [`Terminal::restore_keyboard`].
+    pub(crate) fn turn_off_echo(&self) {
+        self.keyboard.turn_off_echo();
     }
 
-    /// Restores the keyboard's original mode, and returns the mode before this call.
+    /// Restores the keyboard's original mode. Returns the mode that was in effect until now.
     pub(crate) fn restore_keyboard(&self) -> KeyboardMode {
         self.keyboard.restore()
     }
 
-    /// Shows a spinner with this activity on a terminal, until the next [`Terminal::idle`].
+    /// On a terminal, shows a spinner with this activity until the next call to [`Terminal::idle`].
     pub(crate) fn busy(&self, activity: impl AsRef<str>) {
         if self.interactive {
             let mut screen = self.screen();
@@ -192,7 +192,7 @@ impl Terminal {
         }
     }
 
-    /// Shows the progress of a download in bytes on a terminal, until the next [`Terminal::idle`]. If the total
+    /// On a terminal, shows the progress of a download in bytes until the next call to [`Terminal::idle`]. If the total
     /// size is unknown, no bar is shown.
     pub(crate) fn downloaded(&self, what: &str, done: u64, total: Option<u64>) {
         if !self.interactive {
@@ -295,8 +295,8 @@ impl Terminal {
         })
     }
 
-    /// Writes a piece of streamed text that is already formatted for this terminal. The next piece continues the line,
-    /// unless other output was written after this piece.
+    /// Writes a piece of streamed text that is already formatted for this terminal. The next piece continues the same
+    /// line, unless other output is written between the two pieces.
     pub(crate) fn stream(&self, output: Output, piece: &str) -> io::Result<()> {
         if piece.is_empty() {
             return Ok(());

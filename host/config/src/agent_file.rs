@@ -1,5 +1,5 @@
 //! Reads an agent's configuration file, `agent.toml`, into validated values. Every error names the file, the line, the
-//! key and what is allowed (I2).
+//! key and the allowed values (I2).
 
 mod agents;
 mod approval;
@@ -62,9 +62,9 @@ pub struct AgentFile {
     pub model: Option<Located>,
     /// Fallback models, which are called in this order after `model` has failed.
     pub fallback_models: Vec<Located>,
-    /// Output of a turn in which every model fails.
+    /// Output of a turn if every model has failed.
     pub fallback_text: Option<String>,
-    /// Time for which a model is skipped after repeated failures, in milliseconds.
+    /// Time, in milliseconds, for which a model is skipped after repeated failures.
     pub model_cooldown_ms: Option<u32>,
     /// Rules that decide when a failed model request is retried.
     pub retry: RetryTable,
@@ -100,9 +100,9 @@ pub struct AgentFile {
     pub max_corrections: Option<u32>,
     /// Maximum number of tool calls that run at the same time.
     pub parallel_calls: Option<u32>,
-    /// Maximum number of characters of a tool result that the model is shown.
+    /// Maximum number of characters of a tool result that are shown to the model.
     pub result_characters: Option<u32>,
-    /// Number of tokens of the context window that must be free before a step.
+    /// Number of tokens that must be free in the context window before a step.
     pub minimum_remaining: Option<u32>,
     /// Percentage of the history budget above which messages are evicted from the prompt.
     pub evict_at: Option<u32>,
@@ -116,7 +116,7 @@ pub struct AgentFile {
     pub memory: Option<MemoryUse>,
     /// Kind of model reply that ends a turn.
     pub finish: Option<Finish>,
-    /// Maximum time for the user to answer a question, in milliseconds.
+    /// Maximum time, in milliseconds, that the user has for answering a question.
     pub answer_within_ms: Option<u32>,
     /// Whether the model is asked to continue when it gives up too early.
     pub persistence: Option<bool>,
@@ -168,7 +168,7 @@ pub struct AgentFile {
     pub named_files: Vec<PathBuf>,
 }
 
-/// Keys whose values can be fully checked only when the plugins and models are loaded.
+/// Names of the keys whose values can be fully checked only when the plugins and models are loaded.
 const CHECKED_LATER: [&str; 7] =
     ["plugin_directory", "fallback_text", "output_schema", "validators", "context_builder", "media_policies", "mcp"];
 
@@ -214,7 +214,7 @@ impl AgentFile {
         document.finish(file.map(|file| Self { named_files, ..file }))
     }
 
-    /// Parses the keys of an `agent.toml` that are embedded in another TOML file, in the table `key`.
+    /// Parses the keys of an `agent.toml` that are in the table `key` of another TOML file.
     pub fn parse_below(key: &str, text: &str, path: &Path) -> Result<Self, ConfigurationError> {
         let document = Document::new(text, path);
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
@@ -384,7 +384,7 @@ impl AgentFile {
     }
 }
 
-/// Default name of an agent whose file does not set `name`: the file's name without its extension.
+/// Returns the default name of an agent whose file does not set `name`: the file's name without its extension.
 pub fn name_of_file(path: &Path) -> String {
     path.file_stem().map_or_else(|| UNNAMED.to_owned(), |stem| stem.to_string_lossy().into_owned())
 }
@@ -394,8 +394,8 @@ pub fn is_name(text: &str) -> bool {
     text_format::TextFormat::Name.problem(text).is_none()
 }
 
-/// Counts the top-level keys of a TOML document: first the keys that `agent.toml` defines, then all other keys. Returns
-/// None if `text` is not valid TOML.
+/// Counts the top-level keys of a TOML document. Returns the number of keys that are allowed in `agent.toml`, and the
+/// number of all other keys. Returns None if `text` is not valid TOML.
 pub fn own_and_foreign_keys(text: &str) -> Option<(usize, usize)> {
     let table: toml::Table = text.parse().ok()?;
     let known = table.keys().filter(|key| check::is_top_key(key)).count();

@@ -13,14 +13,15 @@ use std::path::{Path, PathBuf};
 pub struct DataDirectory {
     root: PathBuf,
     is_explicit: bool,
-    /// User whose sessions are used. If no user is set, the sessions of the user in `logged_in` are used.
+    /// User whose sessions are used. If this is `None`, the sessions of the user in `logged_in` are used.
     user: Option<String>,
     logged_in: Option<String>,
 }
 
 impl DataDirectory {
-    /// Opens the requested folder, or the default data folder of the environment. Missing folders are created so that
-    /// only their owner can access them. Fails if other users can access the folder or if it contains symbolic links.
+    /// Opens the requested folder. If no folder is requested, opens the default data folder of the environment. Missing
+    /// folders are created so that only their owner can access them. Fails if other users can access the folder or if
+    /// it contains symbolic links.
     pub fn open(requested: Option<&Path>, environment: &HostEnvironment) -> Result<Self, ConfigError> {
         let root = match requested {
             Some(path) => path.to_owned(),
@@ -50,7 +51,7 @@ impl DataDirectory {
         Ok(data)
     }
 
-    /// Returns the same data folder for another user, so that only sessions of that user are found in the folder
+    /// Returns the same data folder, but for another user. Only that user's sessions are then found in the folder
     /// (row 56).
     pub fn for_user(self, user: Option<String>) -> Self {
         Self { user, ..self }
@@ -61,7 +62,8 @@ impl DataDirectory {
         self.user.clone().or_else(|| self.logged_in.clone())
     }
 
-    /// Restricts a filter to sessions of the user. Sessions without a known user belong to the user who is logged in.
+    /// Restricts a filter to the sessions of this folder's user. Sessions without a known user belong to the user who
+    /// is logged in.
     pub fn sessions_of_user(&self, filter: SessionFilter) -> SessionFilter {
         let is_owner = self.user.is_none() || self.user == self.logged_in;
         let unowned = if is_owner { Unowned::Shown } else { Unowned::Hidden };
@@ -168,7 +170,7 @@ mod tests {
         open(&folder).expect("private again");
     }
 
-    /// Class 14: every symbolic link in the folder is rejected.
+    /// Class 14: the folder is rejected if it contains a symbolic link.
     #[cfg(unix)]
     #[test]
     fn rejects_symbolic_links_in_the_folder() {

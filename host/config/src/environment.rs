@@ -20,8 +20,8 @@ pub struct HostEnvironment {
     /// Name of the user who is logged in. Sessions and memories belong to this user unless a request names another
     /// user.
     pub user: Option<String>,
-    /// Command that examines and compiles one component in a separate process. Grants never cover the program's file.
-    /// If None, no sandbox can be opened.
+    /// Command that examines and compiles one component in a separate process. Grants never cover the file of this
+    /// program. If this is `None`, no sandbox can be opened.
     pub compiler: Option<CompilerCommand>,
     /// File in which `docker login` stores credentials. Grants never cover this file.
     pub docker_configuration: Option<PathBuf>,
@@ -51,7 +51,7 @@ impl HostEnvironment {
         &*self.variables
     }
 
-    /// Returns the same environment with other variables.
+    /// Returns the same environment, but with these variables instead of its own.
     pub fn with_variables(self, variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self { variables: Arc::new(variables), ..self }
     }
@@ -64,7 +64,7 @@ impl Default for HostEnvironment {
 }
 
 impl fmt::Debug for HostEnvironment {
-    /// Formats the environment without its variables, because they can contain secrets.
+    /// Formats the environment. The variables are left out, because they can contain secrets.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("HostEnvironment")

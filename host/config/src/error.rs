@@ -13,11 +13,11 @@ pub enum ConfigError {
     /// A configuration file cannot be read, or its contents are invalid.
     #[error(transparent)]
     File(#[from] ConfigurationError),
-    /// The settings cannot be used, because the options, the file, the environment and the loaded plugins contradict
-    /// each other. Contains one problem on each line. Most problems begin with the location of their cause.
+    /// The settings cannot be used, because the options, the file, the environment or the loaded plugins do not fit
+    /// together. The text contains one problem on each line. Most problems begin with the location of their cause.
     #[error("{0}")]
     Settings(String),
-    /// The data folder cannot be used. Contains the reason and how to fix the problem.
+    /// The data folder cannot be used. The text contains the reason, and explains how to fix the problem.
     #[error("{0}")]
     DataDirectory(String),
     /// The database cannot be used.
@@ -29,8 +29,8 @@ pub enum ConfigError {
     /// The plugin directory cannot be read.
     #[error(transparent)]
     PluginFolder(Box<GenerationError>),
-    /// Files in the plugin directory cannot be loaded. Contains one file on each line, and then advice on how to fix
-    /// the problem.
+    /// Files in the plugin directory cannot be loaded. The text contains one file on each line, and then advice on how
+    /// to fix the problem.
     #[error("{0}")]
     Plugins(String),
     /// The host cannot determine the versions of the plugins to use.
@@ -44,10 +44,10 @@ pub enum ConfigError {
         /// The error in the delegate's configuration.
         source: Box<ConfigError>,
     },
-    /// The caller's build of plugin projects could not start.
+    /// The caller could not start its build of the plugin projects.
     #[error("{0}")]
     BuildRefused(String),
-    /// The caller's build of plugin projects failed.
+    /// The caller's build of the plugin projects failed.
     #[error("{0}")]
     BuildFailed(String),
 }
@@ -58,7 +58,8 @@ impl ConfigError {
         Self::Settings(problem.to_string())
     }
 
-    /// Returns the error itself, or for [`ConfigError::Delegate`] the error of the innermost delegate.
+    /// Returns the innermost error. For a [`ConfigError::Delegate`], this is the error in the file of the delegate that
+    /// caused it. For any other error, it is the error itself.
     pub fn root(&self) -> &Self {
         match self {
             Self::Delegate { source, .. } => source.root(),

@@ -1,5 +1,5 @@
-//! Asks the user at the first use of a plugin that lacks grants (P6). The modules contain the grants to offer, the
-//! question, the handler that applies the answer, and the report about the effect of the answer.
+//! Asks the user about missing grants when a plugin is used for the first time (P6). The submodules contain the grants
+//! to offer, the question, the handler that applies the answer, and the report about the effect of the answer.
 
 mod offers;
 

@@ -15,7 +15,8 @@ pub struct Grant {
     pub receiver: Receiver,
     /// Kind of access that is granted.
     pub kind: Kind,
-    /// The value in the syntax of its kind, such as a folder, the name of a variable, or `KEY=VALUE`.
+    /// The value of the grant. The syntax depends on the kind: for example, a folder, the name of a variable,
+    /// or `KEY=VALUE`.
     pub value: String,
     /// Base of a relative folder in `value`. If this path is empty, the base is the current folder.
     pub base: PathBuf,
@@ -24,12 +25,12 @@ pub struct Grant {
     pub origin: String,
 }
 
-/// The receiver of a grant.
+/// The part of the agent that gets a grant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Receiver {
-    /// The host's built-in file tools.
+    /// The host's built-in file tools get the grant.
     Host,
-    /// The plugin with the given name.
+    /// The plugin with this name gets the grant.
     Plugin(String),
 }
 
@@ -89,7 +90,7 @@ pub struct SecretGrant {
     pub origin: String,
 }
 
-/// All grants of an agent, with folders and variables resolved.
+/// All grants of an agent. The folders are checked, and the variables are replaced by their values.
 #[derive(Clone, Debug, Default)]
 pub struct ResolvedGrants {
     /// Grants for plugins, by the plugin's name.
@@ -135,8 +136,8 @@ impl Grant {
     }
 }
 
-/// Resolves grants for the sandbox: checks folders and reads variables. The error contains one message for each grant
-/// that cannot be resolved.
+/// Resolves grants to the form that the sandbox needs: checks the folders and reads the variables. The error contains
+/// one message for each grant that cannot be resolved.
 pub fn resolve(grants: &[Grant], variable: &dyn Fn(&str) -> Option<String>) -> Result<ResolvedGrants, Vec<String>> {
     let mut resolved = ResolvedGrants::default();
     let mut problems = Vec::new();
@@ -148,14 +149,14 @@ pub fn resolve(grants: &[Grant], variable: &dyn Fn(&str) -> Option<String>) -> R
     if problems.is_empty() { Ok(resolved) } else { Err(problems) }
 }
 
-/// Describes grants that have no effect or only a partial effect, because the plugin's manifest does not request them.
-/// Each description is the end of a sentence that begins with the plugin's name. A plugin without a manifest requests
-/// everything.
+/// Describes each grant that has no effect or only a partial effect, because the plugin's manifest does not request the
+/// grant. Each description is worded as the end of a sentence that begins with the plugin's name. A plugin without a
+/// manifest counts as requesting everything.
 pub fn unused_grants(plugin: &LoadedPlugin, grants: &Grants) -> Vec<String> {
-    plugin.manifest().map(|manifest| unused_by_asks(&manifest.asks, grants)).unwrap_or_default()
+    plugin.manifest().map(|manifest| grants_beyond_requests(&manifest.asks, grants)).unwrap_or_default()
 }
 
-fn unused_by_asks(asks: &Asks, grants: &Grants) -> Vec<String> {
+fn grants_beyond_requests(asks: &Asks, grants: &Grants) -> Vec<String> {
     let no_effect =
         |permission: String| format!("does not ask for {permission} in its manifest, so this grant has no effect");
     let writes = grants.trees.iter().any(|tree| tree.access == Access::ReadWrite);
@@ -278,8 +279,8 @@ fn tree(grant: &Grant, access: Access) -> Result<TreeGrant, String> {
     }
 }
 
-/// Returns the error for a granted folder with `..`. Plugins use the path of a folder exactly as it is granted, and
-/// paths that plugins use must not contain `..`.
+/// Returns the error for a granted folder whose path contains `..`. Plugins use the path of a folder exactly as it is
+/// granted, and paths that plugins use must not contain `..`.
 fn parent_component_error(host: &Path) -> String {
     let advice = match std::fs::canonicalize(host) {
         Ok(absolute) => format!("write `{}`", absolute.display()),
@@ -296,7 +297,7 @@ mod tests {
         None
     }
 
-    /// P6: the value of `--grant` is parsed into receiver, kind and value.
+    /// P6: the option `--grant` is parsed into the receiver, the kind and the value of the grant.
     #[test]
     fn parses_valid_grants() {
         let cases = [
@@ -369,7 +370,7 @@ mod tests {
         ];
         let expected = permissions
             .map(|permission| format!("does not ask for {permission} in its manifest, so this grant has no effect"));
-        assert_eq!(unused_by_asks(&Asks::default(), &grants), expected);
+        assert_eq!(grants_beyond_requests(&Asks::default(), &grants), expected);
         let asks = Asks {
             files: Some(Access::Read),
             env: vec!["HOME".into()],
@@ -382,14 +383,14 @@ mod tests {
             ..Asks::default()
         };
         let partial_effect = "asks only for reading files in its manifest, so a grant for writing allows only reading";
-        assert_eq!(unused_by_asks(&asks, &grants), [partial_effect], "writing includes reading");
+        assert_eq!(grants_beyond_requests(&asks, &grants), [partial_effect], "writing includes reading");
         let asks = Asks { files: Some(Access::ReadWrite), model_tokens: Some(6), ..asks };
         let partial_effect =
             "asks only for 6 tokens of the agent's model in its manifest, so it gets no more than that";
-        assert_eq!(unused_by_asks(&asks, &grants), [partial_effect]);
+        assert_eq!(grants_beyond_requests(&asks, &grants), [partial_effect]);
         let asks = Asks { model_tokens: Some(8), ..asks };
-        assert!(unused_by_asks(&asks, &grants).is_empty());
-        assert!(unused_by_asks(&Asks::default(), &Grants::default()).is_empty());
+        assert!(grants_beyond_requests(&asks, &grants).is_empty());
+        assert!(grants_beyond_requests(&Asks::default(), &Grants::default()).is_empty());
     }
 
     /// P6: one error reports all grants that cannot be resolved.
@@ -408,7 +409,7 @@ mod tests {
         ");
     }
 
-    /// P6: a grant for a folder with `..` is rejected, because the plugin could not use the path of the folder.
+    /// P6: a grant for a folder whose path contains `..` is rejected, because the plugin could not use this path.
     #[test]
     fn p6_rejects_folders_with_parent_components() {
         let directory = tempfile::tempdir().expect("a temporary folder");

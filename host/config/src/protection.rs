@@ -1,5 +1,5 @@
-//! Protects the files that determine the rights of plugins, so that no grant covers them (P13). Finds granted folders
-//! that overlap.
+//! Protects the files that determine the rights of plugins, so that no grant covers these files (P13). Finds granted
+//! folders that overlap.
 
 mod native_builds;
 mod servers;
@@ -18,7 +18,7 @@ pub fn paths_of_host(data: &DataDirectory, environment: &HostEnvironment) -> Vec
     let folder = protected_path(data.root().to_owned(), "the data folder of agent-host", ProtectedKind::PrivateFolder);
     let program = environment.compiler.as_ref().map(|compiler| compiler.program.clone());
     let program = program.map(|program| protected_path(program, "the program agent-host", ProtectedKind::File));
-    // The Docker configuration names programs that Docker runs to get passwords.
+    // This file is protected, because the Docker configuration names programs that Docker runs to get passwords.
     let docker = environment.docker_configuration.clone();
     let docker = docker
         .map(|file| protected_path(file, "the file in which `docker login` stores credentials", ProtectedKind::File));
@@ -72,7 +72,8 @@ fn protected_path(path: PathBuf, what: &str, kind: ProtectedKind) -> ProtectedPa
     ProtectedPath { path, what: what.to_owned(), kind }
 }
 
-/// Returns all granted folders of an agent. Each folder has the name of the plugin that has the grant, or `host`.
+/// Returns all granted folders of an agent. Each folder is returned with the name of the plugin that has the grant, or
+/// with `host`.
 pub fn granted_trees(settings: &Settings) -> Vec<(String, TreeGrant)> {
     let of_plugin = |(name, grants): (&String, &Grants)| {
         grants.trees.iter().map(|tree| (name.clone(), tree.clone())).collect::<Vec<_>>()
@@ -96,11 +97,11 @@ pub fn open_granted_trees<'s>(
 /// Maximum number of protected entries that are shown for each reason.
 const SHOWN_ENTRIES: usize = 4;
 
-/// Returns the parts of a folder that a grant for writing does not cover, as relative paths and patterns for display.
-/// Files of agents are left out.
+/// Returns the parts of a folder that a grant for writing does not cover. They are relative paths and patterns, for
+/// display. The agents' own files are not listed.
 pub fn excluded_from_writing(protected: &[ProtectedPath], folder: &Path) -> Vec<String> {
     let Ok(folder) = folder.canonicalize() else { return Vec::new() };
-    // The entries are grouped by the reason for their protection, because some reasons apply to many files.
+    // The entries are grouped by the reason why they are protected, because some reasons apply to many files.
     let mut entries_by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for protected in protected.iter().filter(|protected| protected.kind != ProtectedKind::AgentFiles) {
         let canonical = canonical_prefix(&protected.path);
@@ -127,7 +128,7 @@ pub fn excluded_from_writing(protected: &[ProtectedPath], folder: &Path) -> Vec<
         names.retain(|name| seen.insert(name.clone()));
         let folders: Vec<_> = names.iter().filter(|name| name.ends_with('/')).cloned().collect();
         names.retain(|name| !folders.iter().any(|folder| folder != name && name.starts_with(folder)));
-        // A single hidden entry is shown, because its name takes no more space than "and 1 more".
+        // If only one more entry would be hidden, it is shown, because its name takes no more space than "and 1 more".
         if names.len() <= SHOWN_ENTRIES + 1 {
             excluded.extend(names);
         } else {
@@ -162,8 +163,8 @@ pub fn exposed_servers(settings: &Settings) -> Vec<String> {
     servers::in_writable_folders(settings, &granted_trees(settings))
 }
 
-/// Returns warnings about folders that one plugin may read and that are inside a folder that another plugin may write.
-/// The writing plugin controls the files that the reading plugin reads.
+/// Returns a warning for each folder that one plugin may read and that is inside a folder that another plugin may
+/// write. In this case, one plugin controls the files that the other plugin reads.
 pub fn overlapping_trees(trees: &[(String, TreeGrant)]) -> Vec<String> {
     let mut warnings = Vec::new();
     for (writer, outer) in trees.iter().filter(|(_, tree)| tree.access == Access::ReadWrite) {
@@ -192,7 +193,7 @@ mod tests {
         Settings::read(&options, &environment).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// P13: a grant for the whole folder covers nothing that the configuration names.
+    /// P13: a grant for the agent's whole folder does not cover the files and folders that the configuration names.
     #[test]
     fn p13_grants_do_not_cover_files_that_the_configuration_names() {
         let directory = tempfile::tempdir().expect("a temporary folder");

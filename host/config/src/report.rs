@@ -6,12 +6,12 @@ use agent_core::redaction::Redaction;
 use agent_plugins::LoadEvent;
 use std::path::PathBuf;
 
-/// Receives reports while agents are built. The caller decides whether to show, log or ignore them.
+/// Receives reports while agents are built. The caller decides whether to show, log or ignore the reports.
 pub trait Reporter: Send + Sync {
-    /// Reports a part of the configuration that is probably a mistake. The agents are still built.
+    /// Reports a part of the configuration that is probably a mistake. The agents are built nevertheless.
     fn warn(&self, warning: &Warning);
 
-    /// Reports progress of loading a plugin.
+    /// Reports the progress of loading a plugin.
     fn loading(&self, event: &LoadEvent);
 
     /// Reports that all plugins of a plugin directory have been loaded.
@@ -21,7 +21,7 @@ pub trait Reporter: Send + Sync {
     fn keep_secret(&self, secrets: &Redaction);
 }
 
-/// Ignores all reports.
+/// A receiver that ignores all reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 
@@ -38,7 +38,7 @@ impl Reporter for Silent {
 pub enum Warning {
     /// No model is named although a model is available, so the built-in `offline` model is used.
     #[error(
-        "no model is named, so the built-in `offline` answers, which is not a language model; {key_variable} is set, so you \
+        "no model is named, so the built-in `offline`, which is not a language model, answers; {key_variable} is set, so you \
          can use --model {model}"
     )]
     UnnamedModel {
@@ -49,14 +49,14 @@ pub enum Warning {
     },
     /// The file of a delegate names no model.
     #[error(
-        "`{}` sets no `model`, so the built-in `offline` answers for this agent, which is not a language model",
+        "`{}` sets no `model`, so the built-in `offline`, which is not a language model, answers for this agent",
         path.display()
     )]
     DelegateWithoutModel {
         /// The delegate's file.
         path: PathBuf,
     },
-    /// The file of a delegate sets limits for the host, which only the file that the host is started with can set.
+    /// The file of a delegate sets limits for the host. Only the file that the host is started with can set them.
     #[error(
         "{location}: `[host.limits]` has no effect here; limits for the host are read from the file that the host is started \
          with, so write them there"
@@ -128,7 +128,7 @@ pub enum Warning {
     UnusedGrant {
         /// Name of the plugin.
         plugin: String,
-        /// The end of the sentence that begins with the plugin's name.
+        /// The message, worded as the end of a sentence that begins with the plugin's name.
         problem: String,
     },
     /// Requests with an unusual HTTP method are granted.
@@ -150,7 +150,7 @@ pub enum Warning {
     /// Files in the plugin directory cannot be loaded, and the host continues without them.
     #[error("{problems}")]
     UnusablePlugins {
-        /// One file with its problem on each line, and then advice on how to fix the problems.
+        /// The text contains one file with its problem on each line, and then advice on how to fix the problems.
         problems: String,
     },
 }

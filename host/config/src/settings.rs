@@ -23,7 +23,7 @@ use agent_models::ProviderConfig;
 use agent_runtime::RuleBinding;
 use std::path::{Path, PathBuf};
 
-/// Reads an environment variable by name.
+/// Type of a function that reads the environment variable with the given name.
 type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
 
 /// Options that select and configure an agent, such as those of a command line. These options override `agent.toml`.
@@ -33,7 +33,7 @@ pub struct AgentOptions {
     pub agent: Option<PathBuf>,
     /// Plugin directory. Overrides the file's `plugin_directory`.
     pub plugins: Option<PathBuf>,
-    /// Model that is used instead of all models of the file: `PROVIDER/MODEL`, `offline` or `scripted:FILE`.
+    /// Model that is used instead of all models that the file names: `PROVIDER/MODEL`, `offline` or `scripted:FILE`.
     pub model: Option<String>,
     /// Address of the first model's provider.
     pub base_url: Option<String>,
@@ -41,9 +41,9 @@ pub struct AgentOptions {
     pub grants: Vec<Grant>,
 }
 
-/// Number of hexadecimal digits in a default name that identify the folder of the agent.
+/// A default name contains this many hexadecimal digits, which identify the folder of the agent.
 const FOLDER_DIGITS: usize = 6;
-/// Maximum number of characters of a default name, without the digits that identify the folder.
+/// Maximum number of characters of a default name, not counting the digits that identify the folder.
 const MAX_READABLE: usize = 50;
 
 /// The validated settings of one agent.
@@ -55,7 +55,7 @@ pub struct Settings {
     pub path: Option<PathBuf>,
     /// User that the agent works for. If no user is set, the agent works for the user who is logged in.
     pub user: Option<String>,
-    /// How approval rules with the exact name of a tool are bound to the tool.
+    /// Determines how an approval rule that contains the exact name of a tool is bound to this tool.
     pub rule_binding: RuleBinding,
     /// Models that the agent uses.
     pub models: WantedModels,
@@ -63,7 +63,7 @@ pub struct Settings {
     pub plugins: Option<PathBuf>,
     /// Folder with the plugin projects that `agent-host dev` builds.
     pub sources: Option<PathBuf>,
-    /// The other contents of `agent.toml`. Empty if the agent has no file.
+    /// The contents of `agent.toml`. Empty if the agent has no file.
     pub file: AgentFile,
     /// All grants, from the file and from the options.
     pub grants: ResolvedGrants,
@@ -71,7 +71,7 @@ pub struct Settings {
     pub options: AgentOptions,
     /// The environment in which the settings were read.
     pub environment: HostEnvironment,
-    /// Names of plugins that the settings mention, each with its location for messages.
+    /// Names of the plugins that the settings mention, each with the location of the name, for messages.
     named_plugins: Vec<(String, String)>,
 }
 
@@ -103,7 +103,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Reads the settings again with the same options and environment, for a file that may have changed.
+    /// Reads the settings again with the same options and environment, because the file may have changed.
     pub fn reread(&self) -> Result<Self, ConfigError> {
         Self::read(&self.options, &self.environment)
     }
@@ -113,8 +113,8 @@ impl Settings {
         if self.file.folder.as_os_str().is_empty() { Path::new(".") } else { &self.file.folder }
     }
 
-    /// Reads the settings like [`Settings::read`], but returns the problems together with the settings. Parts with
-    /// problems are left out of the settings. Fails only if the file cannot be read at all.
+    /// Reads the settings like [`Settings::read`], but returns the problems together with the settings. Parts of the
+    /// configuration that have problems are left out of the settings. Fails only if the file cannot be read at all.
     pub fn examine(options: &AgentOptions, environment: &HostEnvironment) -> Result<(Self, Problems), ConfigError> {
         let path = options.agent.as_deref().map(|agent| agent_lookup::find_agent(agent, Path::new("."))).transpose()?;
         let file = match &path {
@@ -171,8 +171,8 @@ impl Settings {
         Ok((settings, problems))
     }
 
-    /// Returns the models in the order in which they are called, followed by the summary model if one is named, and the
-    /// configuration of each provider. The error lists all problems, each with the location of the model's name.
+    /// Returns the models in the order in which they are called, and the configuration of each provider. If a summary
+    /// model is named, it is the last model. The error lists all problems, each with the location of the model's name.
     pub fn models(&self) -> Result<(Vec<NamedModel>, Vec<ProviderConfig>), ConfigError> {
         let chain = self.models.chain_and_summary();
         let (providers, mut problems) = providers::providers(&self.models, &self.file, self.environment.variables());
@@ -197,7 +197,7 @@ impl Settings {
     }
 
     /// Returns a message for each plugin that the settings mention and for which `known` returns false. Each message
-    /// begins with the location of the plugin's name.
+    /// begins with the location of the plugin's name in the settings.
     pub fn unknown_plugins(&self, known: &dyn Fn(&str) -> bool) -> Vec<String> {
         let unknown = self.named_plugins.iter().filter(|(name, _)| !known(name));
         unknown.map(|(name, location)| format!("{location}: there is no plugin `{name}`")).collect()
@@ -236,7 +236,7 @@ fn readable(text: &str) -> String {
 }
 
 /// Returns the error for options that name neither a plugin directory nor an agent. An `agent.toml` in the current
-/// folder is not used automatically, because its author, and not the user, decides about its grants.
+/// folder is not used automatically, because its grants were chosen by the author of the file and not by the user.
 fn no_agent_error(folder: &Path) -> ConfigError {
     let advice = "name a folder with plugins (--plugins DIR) or an agent's configuration file (--agent FILE); \
                   `agent-host -h` shows an example";
@@ -259,8 +259,8 @@ fn check_folder(plugins: Option<&Path>, options: &AgentOptions, file: &AgentFile
     Err(ConfigError::settings(format!("{location}{origin}: {problem}; name the folder with the plugins")))
 }
 
-/// Rejects an outbox folder that does not exist. Otherwise, events would not be delivered, and the user would notice
-/// this only when answers are missing.
+/// Rejects an outbox folder that does not exist. If the folder were accepted, no events would be delivered, and the
+/// user would notice this only when answers are missing.
 fn check_outbox(file: &AgentFile) -> Result<(), ConfigError> {
     let absent = |directory: &&Located| !file.folder.join(&directory.value).is_dir();
     let Some(Located { value, location }) = file.outbox.directory.as_ref().filter(absent) else { return Ok(()) };

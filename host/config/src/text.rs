@@ -1,9 +1,9 @@
-//! Makes untrusted text and paths safe for a line that a user reads or copies into a shell.
+//! Makes untrusted text and paths safe for output that a user reads or copies into a shell.
 
 use agent_core::visible::visible;
 
 /// Returns the first line of the trimmed text, shortened to `characters` characters. Control characters and invisible
-/// characters are escaped. A `…` at the end marks that text was removed.
+/// characters are escaped. If text was removed, the result ends with `…`.
 pub fn one_line(text: &str, characters: usize) -> String {
     let text = text.trim();
     let line = text.lines().next().unwrap_or_default();

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Capacity of the channel for plugin events and of the channel for file events.
+/// Maximum number of events that are queued in the channel for plugin events, and in the channel for file events.
 const CHANNEL_CAPACITY: usize = 64;
 
 /// A change to a plugin or a configuration file that was applied, or that could not be applied.
@@ -25,7 +25,7 @@ pub enum WatchEvent {
         path: PathBuf,
         /// The new settings of the agent.
         settings: Box<Settings>,
-        /// Changed keys that apply only after the host is restarted.
+        /// Names of the changed keys whose new values apply only after the host is restarted.
         later: Vec<&'static str>,
     },
     /// An agent's changed file cannot be used, so the previous settings stay in effect.
@@ -55,8 +55,8 @@ impl AgentWatch {
             let (_, live_agents, sandbox) =
                 folders.entry(canonical).or_insert_with(|| (folder, Vec::new(), host.sandbox.clone()));
             live_agents.push(live.clone());
-            // A component that the signature rules of one agent reject is not used by any agent that uses
-            // the directory.
+            // If the signature rules of one agent reject a component, no agent that uses the directory uses
+            // the component.
             *sandbox = vetted_sandbox(sandbox, settings);
         }
         for (folder, agents, sandbox) in folders.into_values() {

@@ -98,7 +98,7 @@ fn l17_a_waiting_turn_is_answered_on_the_command_line() {
     let (code, _, stderr) = answer(&["approve", &session, "call_9_9_9"]);
     assert!(
         code == Some(2)
-            && stderr.contains("these calls do: call_1_1_1_")
+            && stderr.contains("these calls are waiting: call_1_1_1_")
             && stderr.contains("(payer.pay), call_1_1_2_"),
         "{stderr}"
     );
@@ -117,7 +117,7 @@ fn l17_a_waiting_turn_is_answered_on_the_command_line() {
     let (_, shown, _) = cli.run(&["session", "show", &session]);
     assert!(shown.contains("Bob has enough") && shown.contains("changed arguments: amount = 1"), "{shown}");
     let (code, _, stderr) = answer(&["approve", &session]);
-    assert!(code == Some(2) && stderr.contains("does not wait for an approval"), "row 20: {stderr}");
+    assert!(code == Some(2) && stderr.contains("is not waiting for an approval"), "row 20: {stderr}");
 }
 
 /// L17, I1: The JSON event of the approval request contains everything that a program needs to decide.

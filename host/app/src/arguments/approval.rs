@@ -31,7 +31,7 @@ pub(crate) struct ApproveArguments {
     /// The calls to answer.
     #[command(flatten)]
     pub(crate) answer: AnswerArguments,
-    /// How long the approval lasts for calls to the same tool
+    /// How long the approval applies to calls to the same tool
     #[arg(long, value_name = "SCOPE", default_value = "once")]
     pub(crate) scope: Scope,
     /// Replace the arguments of a call with this JSON object
@@ -76,7 +76,7 @@ impl From<Scope> for GrantScope {
 pub(crate) struct Edit {
     /// Id of the call.
     pub(crate) call: String,
-    /// Arguments that the call runs with.
+    /// The arguments that replace the model's arguments.
     pub(crate) arguments: Value,
 }
 

@@ -12,7 +12,7 @@ pub(crate) struct ConnectionArguments {
     /// Allow connections without TLS to other machines; connections to this machine never use TLS
     #[arg(long)]
     plain_http: bool,
-    /// Token server that may receive the registry's login although it has another owner than the registry; can
+    /// Token server that may receive the registry's login although its owner is not the registry's owner; can
     /// be repeated
     #[arg(long = "token-server", value_name = "URL", value_parser = token_server)]
     pub(crate) token_servers: Vec<Url>,
@@ -54,7 +54,7 @@ pub(crate) struct PushArguments {
     /// Add the plugin to this index (HOST/PATH), which `plugin search` reads
     #[arg(long, value_name = "REF", value_parser = reference)]
     pub(crate) index: Option<Reference>,
-    /// Replace an existing version that has other content
+    /// Replace an existing version that has different content
     #[arg(long)]
     overwrite: bool,
     /// Options of the connection to the registry.
@@ -86,8 +86,8 @@ pub(crate) struct SignArguments {
 /// Arguments of `plugin add`.
 #[derive(Debug, Args)]
 pub(crate) struct AddArguments {
-    /// Source: HOST/PATH[:TAG], a URL (https://…), a file or a folder (default: fetch all missing plugins
-    /// of plugins.lock)
+    /// Source: HOST/PATH[:TAG], a URL (https://…), a file or a folder (default: fetch all plugins of plugins.lock whose
+    /// files are missing)
     #[arg(value_name = "REF|PATH|URL", value_parser = source)]
     pub(crate) source: Option<Source>,
     /// Replace a file that was modified, that has no entry in the lock file, or whose entry names another source

@@ -14,7 +14,7 @@ const FOREIGN_COMMANDS: [(&str, &str); 10] = [
     ("list", "agent-host session list, or agent-host plugin list"),
     ("chat", "agent-host --plugins DIR, or --agent FILE, without a prompt"),
     ("run", "agent-host --plugins DIR, or --agent FILE, with a prompt"),
-    ("serve", "agent-host --plugins DIR, or --agent FILE; it is not a server"),
+    ("serve", "agent-host --plugins DIR, or --agent FILE; agent-host is not a server"),
     ("start", "agent-host --plugins DIR, or --agent FILE"),
     ("login", "set the model provider's key in its environment variable, such as OPENAI_API_KEY"),
 ];
@@ -37,9 +37,9 @@ pub(crate) fn hint_for_error(error: &clap::Error, words: impl Iterator<Item = St
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
     }
-    // If the command line begins with an option, any later word could be the command, so there is no hint.
+    // If the command line begins with an option, any later word could be the command, so this function returns no hint.
     let first = words.into_iter().next().filter(|word| !word.starts_with('-'))?;
-    // After a valid command, the error is about an unknown option, which clap's message names.
+    // If the first word is a valid command, clap's error message already names the unknown option.
     if Arguments::command().find_subcommand(&first).is_some() {
         return None;
     }

@@ -32,7 +32,7 @@ pub(crate) struct RollbackArguments {
     /// Undo the rollback, and use the plugin's current file again
     #[arg(long)]
     pub(crate) undo: bool,
-    /// Plugin folder, if several folders have a plugin with this name
+    /// Plugin folder; needed if several folders contain a plugin with this name
     #[arg(long, value_name = "DIR")]
     pub(crate) plugins: Option<PathBuf>,
 }

@@ -12,8 +12,8 @@ use agent_config::{ConfigError, HostEnvironment, Settings, choose_model};
 use async_trait::async_trait;
 use std::path::Path;
 
-/// Reads the settings for these arguments. If no model is configured, the user at the terminal may choose one. With
-/// `--build`, also builds the projects of the plugin folder.
+/// Reads the settings of the agent that these arguments select. If no model is configured, the user at the terminal may
+/// choose a model. With `--build`, also builds the projects in the plugin folder.
 pub(crate) async fn settings(arguments: &AgentArguments, terminal: &Terminal) -> Result<Settings, Failure> {
     let mut settings = read(arguments)?;
     choose_model(&mut settings, terminal, terminal).await?;
@@ -21,7 +21,7 @@ pub(crate) async fn settings(arguments: &AgentArguments, terminal: &Terminal) ->
     Ok(settings)
 }
 
-/// Reads the settings for a command that calls no model. With `--build`, also builds the projects of the plugin folder.
+/// Reads the settings for a command that calls no model. With `--build`, also builds the projects in the plugin folder.
 pub(crate) async fn settings_without_model(
     arguments: &AgentArguments,
     terminal: &Terminal,

@@ -34,7 +34,7 @@ pub(crate) struct ApprovalPrompter {
 /// What to do with a suspended turn after its questions were asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AfterQuestions {
-    /// Continue the turn, because something was answered or the turn is cancelled.
+    /// Continue the turn, because the user answered a question or the turn was cancelled.
     Continue,
     /// Leave the turn suspended, because there was nothing to answer.
     NothingToAnswer,
@@ -69,7 +69,7 @@ enum UserDecision {
 }
 
 impl ApprovalPrompter {
-    /// Creates a prompter that allows calls without asking if their tools match a name or pattern in `yes`.
+    /// Creates a prompter that approves a call without asking if the call's tool matches a name or pattern in `yes`.
     pub(crate) fn new(
         terminal: &Terminal,
         user: UserPresence,
@@ -90,8 +90,8 @@ impl ApprovalPrompter {
     ) -> Result<TurnResult, Failure> {
         let mut result = start_turn(session, input, (view, &mut self.first_uses), cancel).await?;
         while let TurnResult::Suspended(_) = result {
-            // Subscribe before asking, because a later subscriber would miss the events of answers in delegated
-            // sessions.
+            // Subscribe to events before the user is asked, because a later subscriber would miss the events that
+            // answers cause in delegated sessions.
             let mut events = session.subscribe();
             let next = self.settle(session, TurnOwner::FirstAgent, cancel).await?;
             while view.receive_waiting(&mut events).await.unwrap_or(false) {}
@@ -124,7 +124,8 @@ impl ApprovalPrompter {
             return Ok(AfterQuestions::NothingToAnswer);
         }
         match session.approve(decisions).await {
-            // The approval was not accepted, for example because the tool no longer exists. The user is asked again.
+            // The approval was not accepted, for example because the tool no longer exists. The user is asked about the
+            // call again.
             Err(error @ SessionError::Approval(_)) if self.user == UserPresence::AtTerminal => {
                 self.warn(&error.to_string());
                 Ok(AfterQuestions::Continue)
@@ -134,7 +135,8 @@ impl ApprovalPrompter {
         }
     }
 
-    /// Asks about each call. Returns `None` if the user leaves the turn waiting or cancels it.
+    /// Asks the user about each call that waits for an approval. Returns `None` if the user leaves the turn waiting or
+    /// cancels it.
     async fn ask(
         &self,
         session: &Session,
@@ -144,7 +146,7 @@ impl ApprovalPrompter {
         let total = items.len();
         let mut decided: Vec<(ApprovalItem, Verdict)> = Vec::with_capacity(total);
         let mut remaining_verdict: Option<Verdict> = None;
-        self.introduce(session);
+        self.show_asking_delegate(session);
         for (index, item) in items.into_iter().enumerate() {
             let verdict = match &remaining_verdict {
                 Some(verdict) => verdict.clone(),
@@ -210,8 +212,8 @@ impl ApprovalPrompter {
         }
     }
 
-    /// Reads the edited arguments from the text after `e`. If there is no such text, reads them from the user's editor,
-    /// or else from one typed line.
+    /// Reads the edited arguments from the text after `e`. If no text follows the `e`, opens the user's editor; if no
+    /// editor is set, reads one typed line.
     async fn edited(
         &self,
         json: Option<String>,
@@ -241,8 +243,8 @@ impl ApprovalPrompter {
         let mut command = std::process::Command::new(&editor[0]);
         command.args(&editor[1..]).arg(&file);
         let status = tokio::task::spawn_blocking(move || command.status()).await;
-        if mode_before == crate::terminal::KeyboardMode::Silent {
-            self.terminal.silence_keyboard();
+        if mode_before == crate::terminal::KeyboardMode::NoEcho {
+            self.terminal.turn_off_echo();
         }
         let text = std::fs::read_to_string(&file);
         let removed = std::fs::remove_file(&file);

@@ -43,7 +43,8 @@ pub(crate) async fn run(command: ApprovalsCommand, data: &DataDirectory, termina
     Ok(Exit::Done)
 }
 
-/// Reads the permanent approvals of one agent, or of all agents. For each agent, the latest approval comes first.
+/// Reads the permanent approvals of one agent, or of all agents. The approvals of each agent are sorted from latest
+/// to oldest.
 async fn grants(store: &dyn Store, of: Option<String>) -> Result<Vec<StoredGrant>, Failure> {
     let agents = match of {
         Some(agent) => vec![agent],

@@ -6,9 +6,9 @@ use crate::terminal::{Terminal, show_build};
 use agent_devkit::build::{BuildError, BuildEvent, BuiltPlugin, build_directory};
 use std::path::Path;
 
-/// Builds the projects in a folder and writes the components into that folder. A compile error ends the command with
-/// [`Exit::Failed`](crate::exit::Exit::Failed), and every other error with
-/// [`Exit::Refused`](crate::exit::Exit::Refused).
+/// Builds the projects in a folder and writes the components into that folder. A compile error
+/// makes the command end with [`Exit::Failed`](crate::exit::Exit::Failed), and every other error
+/// with [`Exit::Refused`](crate::exit::Exit::Refused).
 pub(crate) async fn build(directory: &Path, terminal: &Terminal) -> Result<Vec<BuiltPlugin>, Failure> {
     let toolchain = environment::toolchain();
     let progress = |event: BuildEvent<'_>| show_build(terminal, &event);

@@ -43,8 +43,8 @@ use watch::{ChatNews, ChatWatch};
 /// Maximum number of sessions that `/session list` shows.
 const LISTED_SESSIONS: usize = 10;
 
-/// Returns a message about how to continue an open turn, with a command for each kind of answer that the turn
-/// waits for.
+/// Returns a message that explains how to continue an open turn. It names one command for each kind of answer that the
+/// turn waits for.
 fn how_to_continue(waits: &[Wait]) -> String {
     let mut ways: Vec<&str> = Vec::new();
     for wait in waits {
@@ -73,7 +73,7 @@ pub(crate) async fn chat(
     interrupts: Interrupts,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let _silent = terminal.silent_keyboard();
+    let _echo_off = terminal.echo_off_guard();
     Interrupts::restore_keyboard_on_suspend(terminal.clone());
     let OpenedSession { settings, host, agents, first_uses, session, storage } = opened;
     let agent = agents.agent.clone();
@@ -207,7 +207,7 @@ impl Chat<'_> {
         }
     }
 
-    /// Shows the changes to the agents' files, and the files in the plugin folder that were refused.
+    /// Shows the changes to the agents' files and reports the files in the plugin folder that the host refused to load.
     fn show_changes(&mut self) {
         while let Some(news) = self.watch.try_next() {
             if let Some(text) = self.describe(news) {
@@ -217,7 +217,7 @@ impl Chat<'_> {
     }
 
     /// Describes a change, or returns `None` if the change needs no message. In `dev`, a new plugin version is reported
-    /// at once. In other sessions, the first turn that uses the version reports it.
+    /// at once. In other sessions, a new version is reported by the first turn that uses it.
     fn describe(&mut self, news: ChatNews) -> Option<String> {
         let width = self.terminal.width();
         let warning =
@@ -227,7 +227,7 @@ impl Chat<'_> {
                 warning(format!("{subject}: {reason}\n  the previous version stays in use"))
             }
             ChatNews::Agents(WatchEvent::Plugins(notice)) => {
-                self.watch.has_sources().then(|| build_news::swapped(&notice)).flatten()
+                self.watch.has_sources().then(|| build_news::describe_version_change(&notice)).flatten()
             }
             ChatNews::Built(news) => build_news::describe(&news),
             ChatNews::Agents(WatchEvent::Misconfigured { reason }) => {
@@ -385,7 +385,8 @@ impl Chat<'_> {
         self.hint(format!("{turns}; the model sees {messages}, about {} tokens", text::grouped(tokens)));
     }
 
-    /// Lists the tools, including those of MCP servers. If no turn has requested the servers' tools yet, requests them.
+    /// Lists the tools, including those of MCP servers. If no turn has requested the tool lists of the MCP servers yet,
+    /// this function requests them.
     async fn list_tools(&self) -> Result<(), Failure> {
         let mut agent = self.session.agent();
         if agent.catalogue().is_none() && !agent.servers().is_empty() {

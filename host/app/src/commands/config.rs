@@ -21,7 +21,7 @@ const STDOUT: &str = "-";
 /// Whether an existing file may be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Existing {
-    /// It is an error if the file exists.
+    /// The existing file is not replaced, and the command fails.
     Keep,
     /// An existing file is replaced.
     Replace,
@@ -108,14 +108,14 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     let overlaps = protection::overlapping_trees(&protection::granted_trees(&settings));
     let exposed = protection::exposed_servers(&settings);
     let missing = missing_programs(&settings, &agent.config().mcp);
-    for problem in missing.into_iter().chain(too_deep(&agent)).chain(overlaps).chain(exposed) {
+    for problem in missing.into_iter().chain(depth_warning(&agent)).chain(overlaps).chain(exposed) {
         terminal.note(format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&problem)));
     }
     Ok(())
 }
 
-/// Combines all problems into one failure. A problem in a line of the file is shown with that line, in the format of
-/// syntax errors.
+/// Combines all problems of an agent file into one failure. If a problem belongs to a line of the file, the line is
+/// shown with the problem, in the same format as for syntax errors.
 fn all_problems(problems: Problems, path: &Path) -> Failure {
     let text = read_bounded(path, MAX_BYTES).unwrap_or_default();
     let shown = problems.in_order(Some(path)).into_iter().map(|(line, problem)| match line {
@@ -136,15 +136,18 @@ fn missing_programs(settings: &Settings, servers: &[ServerConfig]) -> Vec<String
         }
         let location = settings.file.mcp.get(&server.name).and_then(|table| table.command.as_ref());
         let location = location.map(|placed| format!("{}: ", placed.location)).unwrap_or_default();
-        let searched = if child.command.contains(std::path::is_separator) { "there" } else { "on its PATH" };
-        Some(format!("{location}there is no program `{}` {searched}: install it, or name another", child.command))
+        let searched = if child.command.contains(std::path::is_separator) { "at this path" } else { "on its PATH" };
+        Some(format!(
+            "{location}there is no program `{}` {searched}: install it, or name another program",
+            child.command
+        ))
     };
     servers.iter().filter_map(problem).collect()
 }
 
-/// Returns a warning if the chain of delegates is longer than `max_depth`, so that some agents can never be reached
-/// (L16).
-fn too_deep(agent: &Agent) -> Option<String> {
+/// Returns a warning if the longest chain of delegates is longer than `max_depth`, because the last agents of such a
+/// chain can never be reached (L16).
+fn depth_warning(agent: &Agent) -> Option<String> {
     let max_depth = agent.config().bounds.max_depth;
     let mut chain = vec![agent.config().name.clone()];
     let mut delegates = longest_chain(&agent.config().delegates);
@@ -159,8 +162,8 @@ fn too_deep(agent: &Agent) -> Option<String> {
     })
 }
 
-/// Returns the agents' names along the longest chain of delegates. The recursion ends, because agents that form a cycle
-/// are refused when they are loaded.
+/// Returns the agents' names along the longest chain of delegates. The recursion ends, because agents whose delegates
+/// form a cycle are refused when they are loaded.
 fn longest_chain(delegates: &BTreeMap<String, Delegate>) -> Vec<String> {
     let chains = delegates.values().map(|delegate| {
         let agent = delegate.agent.current();
@@ -179,8 +182,8 @@ fn row(name: &str, values: &[String], terminal: &Terminal) -> Result<(), Failure
     Ok(())
 }
 
-/// Lists the models in the order in which they are called, each with its address and whether it has a key. Keys are not
-/// shown.
+/// Lists the models in the order in which they are called. Each line shows the model's address and whether the host has
+/// a key for the model. Keys are not shown.
 fn models(settings: &Settings) -> Result<Vec<String>, Failure> {
     let (chain, providers) = settings.models()?;
     let mut lines = Vec::new();
@@ -223,8 +226,8 @@ fn plugins(settings: &Settings, generation: &Generation) -> Vec<String> {
     }
 }
 
-/// Lists the MCP servers without starting or contacting them. Values may be secret, so only programs and addresses are
-/// shown.
+/// Lists the MCP servers without starting or contacting them. Only programs and addresses are shown, because the
+/// servers' variables and headers may be secret.
 fn servers(servers: &[ServerConfig]) -> Vec<String> {
     let line = |server: &ServerConfig| match &server.transport {
         Transport::Stdio(child) => format!("{}: {} {}", server.name, child.command, child.args.join(" ")),
@@ -263,7 +266,8 @@ fn services(settings: &Settings) -> Vec<String> {
     services.chain(outbox).collect()
 }
 
-/// Lists the names of one plugin's grants. The values of variables and settings may be secret, so they are not shown.
+/// Lists the names of one plugin's grants. The values of variables and settings are not shown, because they may
+/// be secret.
 fn grant_names(grants: &Grants) -> String {
     let env = grants.env.keys().map(|name| format!("env {name}"));
     let config = grants.config.keys().map(|key| format!("config {key}"));

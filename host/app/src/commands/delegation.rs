@@ -1,5 +1,5 @@
-//! Determines whether the turns of delegated sessions can continue, and which session waits for a delegated session
-//! (L16).
+//! Determines whether the turn of a delegated session can continue, and which session is waiting for a delegated
+//! session (L16).
 
 use crate::exit::Failure;
 use crate::terminal::suspension::{fold_events, last_suspension};
@@ -8,7 +8,7 @@ use agent_core::change::CallState;
 use agent_core::event::{EventKind, Wait, WaitCause};
 use agent_store::{CallFilter, SessionFilter, SessionState, SessionSummary, Store};
 
-/// Changes the state of interrupted sessions to `ready` if the answer that they waited for has arrived.
+/// Changes the state of each interrupted session to `ready` if the answer that the session was waiting for has arrived.
 pub(crate) async fn mark_ready(store: &dyn Store, sessions: &mut [SessionSummary]) -> Result<(), Failure> {
     for session in sessions.iter_mut().filter(|session| session.state == SessionState::Interrupted) {
         if is_just_resumed(store, &session.subject).await? {
@@ -18,11 +18,11 @@ pub(crate) async fn mark_ready(store: &dyn Store, sessions: &mut [SessionSummary
     Ok(())
 }
 
-/// Returns true if the session received the answer that it waited for, and no work was done since then.
+/// Returns true if the session has received the answer that it was waiting for and has done no work since then.
 async fn is_just_resumed(store: &dyn Store, session: &str) -> Result<bool, Failure> {
     fold_events(store, session, |is_resumed, event| match event {
         EventKind::Resumed => true,
-        // The host records these events when it starts the next step, before any work is done.
+        // The host records these events when it starts the next step, before it does any work.
         EventKind::LoopIteration { .. }
         | EventKind::ContextBudget { .. }
         | EventKind::ContextBuilt { .. }
@@ -32,7 +32,7 @@ async fn is_just_resumed(store: &dyn Store, session: &str) -> Result<bool, Failu
     .await
 }
 
-/// Returns a message about how to continue the parent session after a delegated session was changed.
+/// Returns a message that explains how to continue the parent session after a delegated session was changed.
 pub(crate) async fn continue_parent_note(
     store: &dyn Store,
     parent: &str,
@@ -51,13 +51,13 @@ pub(crate) async fn continue_parent_note(
     ))
 }
 
-/// Returns the id of the session whose open turn waits for this session. Returns `None` if no session waits for it.
+/// Returns the id of the session whose open turn is waiting for this session. Returns `None` if no session is waiting.
 pub(crate) async fn awaited_by(store: &dyn Store, session: &SessionSummary) -> Result<Option<String>, Failure> {
     let Some(parent) = &session.delegated_by else { return Ok(None) };
     let Some(suspension) = last_suspension(store, parent).await? else { return Ok(None) };
     let awaits = |wait: &&Wait| matches!(&wait.cause, WaitCause::Agent { session: child } if *child == session.subject);
     let Some(wait) = suspension.waits.iter().find(awaits) else { return Ok(None) };
-    // If the parent already has the call's result, it does not wait for the delegated session any more.
+    // A parent session that already has the result of its call is no longer waiting for the delegated session.
     let calls = store.calls(parent, CallFilter::Ids(vec![wait.call.clone()])).await.map_err(Failure::failed)?;
     Ok(calls.iter().any(|call| call.state != CallState::Finished).then(|| parent.clone()))
 }

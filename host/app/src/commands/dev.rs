@@ -62,11 +62,12 @@ pub(crate) async fn dev(arguments: &DevArguments, data: Option<&Path>, terminal:
     chat(opened, (&session.run, Some(news)), interrupts, terminal).await
 }
 
-/// Shows the toolchain's output during the first build, because that build takes the longest time. Later builds are
-/// only reported when they end.
+/// Shows the toolchain's output during the first build, because that build takes the longest time. For later builds,
+/// only the outcome is shown.
 fn first_progress(is_first: Arc<AtomicBool>, terminal: Terminal) -> impl Fn(BuildEvent<'_>) + Send + Sync {
     move |event: BuildEvent<'_>| match &event {
-        // If the terminal is not interactive, the lines would not be overwritten and would fill the output.
+        // The toolchain's output is shown only on an interactive terminal, where each line overwrites the line before
+        // it. Elsewhere, the lines would fill the output.
         BuildEvent::Line { .. } if !terminal.is_interactive() => {}
         _ if is_first.load(Ordering::Relaxed) => show_build(&terminal, &event),
         _ => {}
@@ -98,7 +99,7 @@ struct DevSession {
     watcher: SourceWatcher,
     run: RunArguments,
     data: DataDirectory,
-    /// True if the command line names an agent, whose file determines the plugins that the agent uses.
+    /// True if the command line names an agent. The agent's file then determines which plugins the agent uses.
     has_agent: bool,
 }
 
@@ -169,8 +170,8 @@ impl DevSession {
     }
 }
 
-/// Waits for a build that differs from the build that the last prompt used. Another process may have built it. Builds
-/// that failed or did not change the component are also reported.
+/// Waits for a build that differs from the build with which the last prompt ran. The components may have been written
+/// by another process. Builds that failed or did not change the component are also reported.
 async fn next_build(
     (news, used): (&mut Receiver<DevEvent>, &[BuiltPlugin]),
     terminal: &Terminal,

@@ -1,4 +1,4 @@
-//! Runs a turn, shows its events, and asks about plugins that the turn uses for the first time.
+//! Runs a turn, shows its events, and asks the user about plugins that the turn uses for the first time.
 
 use crate::exit::Failure;
 use crate::terminal::turn::TurnView;
@@ -15,7 +15,7 @@ pub(super) fn stops(result: &TurnResult, cancel: &CancellationToken) -> bool {
     matches!(result, TurnResult::Suspended(_) | TurnResult::Interrupted) || cancel.is_cancelled()
 }
 
-/// Returns the tool call whose question the session waits for, or `None` if there is no open question.
+/// Returns the tool call that asked the open question. Returns `None` if there is no open question.
 pub(super) fn open_question(session: &Session) -> Option<CallId> {
     match session.state().action() {
         Action::Suspended(suspension) => question(&suspension).map(|(call, _)| call.clone()),
@@ -23,7 +23,7 @@ pub(super) fn open_question(session: &Session) -> Option<CallId> {
     }
 }
 
-/// Runs a turn from its beginning, and shows its events as they arrive.
+/// Shows that a turn begins, runs the turn, and shows its events as they arrive.
 pub(super) async fn start_turn(
     session: &mut Session,
     input: Option<TurnInput>,
@@ -34,7 +34,7 @@ pub(super) async fn start_turn(
     continue_turn(session, input, (view, first_uses), cancel).await
 }
 
-/// Continues a turn whose beginning was already shown, and shows its events as they arrive.
+/// Runs or continues a turn whose beginning was already shown, and shows the turn's events as they arrive.
 pub(super) async fn continue_turn(
     session: &mut Session,
     input: Option<TurnInput>,
@@ -60,8 +60,8 @@ pub(super) async fn continue_turn(
                 first_use = first_uses.next() => first_use,
                 result = &mut running => break result,
             };
-            // Show earlier events above the question. Events that arrive during the question are shown below the
-            // answer.
+            // Show earlier events above the question. Events that arrive while the user is asked are shown below the
+            // user's answer.
             while view.receive_waiting(&mut events).await.unwrap_or(false) {}
             if let Some(result) = serve_first_use(first_uses, first_use, running.as_mut(), cancel).await {
                 break result;
@@ -80,8 +80,8 @@ pub(super) async fn continue_turn(
     })
 }
 
-/// Asks about a plugin while the turn's other calls run. Returns the turn's result if the turn ends before the user
-/// answers.
+/// Asks the user about a plugin while the turn's other calls run. Returns the turn's result if the turn ends before the
+/// user answers.
 async fn serve_first_use<R>(
     first_uses: &mut FirstUseHandler,
     first_use: FirstUse,
@@ -96,7 +96,7 @@ async fn serve_first_use<R>(
             biased;
             () = &mut serving => return result,
             ended = &mut running, if result.is_none() => {
-                // Stop the question, so that it releases the keyboard.
+                // Cancel the question, so that the question releases the keyboard.
                 stop.cancel();
                 result = Some(ended);
             }

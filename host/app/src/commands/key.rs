@@ -30,7 +30,8 @@ pub(crate) async fn run(command: KeyCommand, terminal: &Terminal) -> Result<Exit
     Ok(Exit::Done)
 }
 
-/// Opens the private key in a file. If the key has a password, reads the password from the environment or asks for it.
+/// Reads the private key from a file, and decrypts the key if it has a password. The password is read from the
+/// environment, or the user is asked for it.
 pub(crate) async fn open(path: &Path, terminal: &Terminal) -> Result<SigningKey, Failure> {
     let file = KeyFile::read(path).map_err(Failure::refused)?;
     let password = match (file.needs_password(), environment::variable(PASSWORD)) {
@@ -64,8 +65,8 @@ fn new_password(terminal: &Terminal) -> Result<String, Failure> {
 fn ask_for_password(prompt: &str, terminal: &Terminal) -> Result<String, Failure> {
     let no_terminal = || {
         Failure::refused(format!(
-            "the key's password cannot be asked here, because stderr is not a terminal: set {PASSWORD}, or create the key \
-             with --no-password"
+            "the host cannot ask for the key's password here, because stderr is not a terminal: set {PASSWORD}, or \
+             create the key with --no-password"
         ))
     };
     if !terminal.is_terminal(Output::Stderr) {

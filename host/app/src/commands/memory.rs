@@ -8,9 +8,9 @@ use agent_config::{DataDirectory, assembly};
 use agent_store::{MemoryFilter, StoredMemory};
 use serde::Serialize;
 
-/// Maximum number of characters that are shown of each of a memory's two parts.
+/// A memory has two parts. At most this many characters of each part are shown.
 const MAX_CHARACTERS: usize = 200;
-/// Labels at the start of the second part of a memory, which is the answer or the tool call.
+/// Labels that can begin the second part of a memory. The second part is an answer or a tool call.
 const SECOND_PART: [&str; 2] = ["\nAnswered: ", "\nCalled: "];
 
 /// Runs a subcommand of `memory`.
@@ -59,7 +59,7 @@ pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: 
     Ok(Exit::Done)
 }
 
-/// Returns the named user, or else the logged-in user.
+/// Returns the user whom the command line names, or else the logged-in user.
 fn user_or_current(named: Option<String>) -> Result<String, Failure> {
     let unknown = || Failure::refused("the current user cannot be determined here: name the user with --user NAME");
     named.or_else(environment::user).ok_or_else(unknown)
@@ -101,7 +101,7 @@ fn print(terminal: &Terminal, line: String) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    /// D4: the answer is shown even if the question is long.
+    /// D4: the answer in a memory is shown even if the question is long.
     #[test]
     fn d4_describe_includes_the_answer_after_a_long_question() {
         let text = format!("Asked: {}\nand more\nAnswered: At nine.\n\nSurely.", "x".repeat(500));

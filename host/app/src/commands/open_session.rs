@@ -15,8 +15,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::Receiver;
 
-/// Maximum number of queued questions about first uses of plugins. When the queue is full, the calls that use the
-/// plugins wait.
+/// Maximum number of queued questions about first uses of plugins. While the queue is full, a call that causes another
+/// question waits.
 const FIRST_USE_QUEUE: usize = 16;
 
 /// Time between two attempts to open a session that another process has open.
@@ -28,9 +28,9 @@ pub(crate) struct OpenedSession {
     pub(crate) settings: Settings,
     /// Resources that all sessions share.
     pub(crate) host: Host,
-    /// The agent of the session, and all agents that it delegates to.
+    /// The agent of the session, its delegates, and their delegates at any depth.
     pub(crate) agents: AssembledAgents,
-    /// Receives a question before a plugin that lacks grants is used for the first time.
+    /// Receives the questions that are asked before a plugin with missing grants is used for the first time.
     pub(crate) first_uses: Receiver<FirstUse>,
     /// The open session.
     pub(crate) session: Session,
@@ -55,16 +55,16 @@ pub(crate) enum OpenedFor {
     /// To run turns. It is an error if a file in the plugin folder cannot be loaded, or if another process has the
     /// session open.
     Turns,
-    /// To record an answer that the open turn waits for. The turn has its plugins already, so files that cannot be
-    /// loaded are only reported. If another process has the session open, the host waits up to [`BUSY_TIMEOUT`] for
-    /// that process.
+    /// To record an answer that the open turn waits for. Files that cannot be loaded are only reported, because the
+    /// open turn keeps the plugins that it began with. If another process has the session open, the host waits up to
+    /// [`BUSY_TIMEOUT`] for that process.
     AnAnswer,
 }
 
-/// Maximum time that a command with an answer waits for a session that another process has open.
+/// If another process has the session open, a command that records an answer waits at most this long.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Opens a session like [`open`], with settings and a data folder that are already read.
+/// Opens a session like [`open`], but with settings that were already read and a data folder that is already open.
 pub(crate) async fn open_in(
     run: &RunArguments,
     (mut settings, data): (Settings, DataDirectory),
@@ -102,7 +102,7 @@ pub(crate) async fn open_in(
     Ok(OpenedSession { settings, host, agents, first_uses, session, storage })
 }
 
-/// Returns the observer with which crash tests end the process at a chosen point. `None` in release builds.
+/// Returns the observer that ends the process at a chosen point, for crash tests. Returns `None` in release builds.
 pub(crate) fn checkpoint() -> Option<CheckpointObserver> {
     #[cfg(all(debug_assertions, unix))]
     return crate::crash::observer();

@@ -1,5 +1,5 @@
-//! `outbox list` and `outbox deliver`: lists the effects that commits added to the outbox, and delivers pending effects
-//! (D2, D6).
+//! `outbox list` and `outbox deliver`: lists the events and other effects that commits added to the outbox, and
+//! delivers the pending ones (D2, D6).
 
 use super::stored_sessions;
 use crate::arguments::OutboxCommand;
@@ -51,7 +51,7 @@ async fn deliver(
 ) -> Result<Exit, Failure> {
     if !directory.is_dir() {
         return Err(Failure::refused(format!(
-            "there is no folder `{}`: create it, or name another",
+            "there is no folder `{}`: create it, or name another folder",
             directory.display()
         )));
     }

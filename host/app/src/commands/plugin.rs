@@ -83,8 +83,8 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
     Ok(Exit::Done)
 }
 
-/// Builds the projects of a folder. If the user cancels, the build processes end and the existing components are not
-/// changed.
+/// Builds the plugin projects in a folder. If the user cancels, the build processes end and the existing components are
+/// not changed.
 async fn build(directory: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
     let cancel = Interrupts::listen(terminal.clone()).begin(Activity::Turn);
     let built_plugins = tokio::select! {
@@ -99,9 +99,9 @@ async fn build(directory: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
 
 /// Source of the grants and limits of a single plugin.
 enum GrantSource {
-    /// From the named agent, with additional grants from the command line.
+    /// The grants and limits of the agent that the command line names, and further grants from the command line.
     Agent(Box<Settings>, Vec<Grant>),
-    /// From the command line alone, with the default limits.
+    /// The grants from the command line, and the default limits.
     CommandLine(Vec<Grant>),
 }
 
@@ -121,7 +121,7 @@ impl GrantSource {
         }
     }
 
-    /// Loads the plugin from the file. For an agent, refuses a file that the agent may not use.
+    /// Loads the plugin from the file. If the command line names an agent, refuses a file that the agent may not use.
     async fn load(&self, sandbox: &Sandbox, file: &Path, terminal: &Terminal) -> Result<Arc<LoadedPlugin>, Failure> {
         let progress = |event| show_load(terminal, &event);
         let loaded = match self {
@@ -141,7 +141,7 @@ impl GrantSource {
         }
     }
 
-    /// Returns the secrets of all plugins of the agent, because the output of one plugin may contain a secret of
+    /// Returns the secrets of all the agent's plugins, because the output of one plugin may contain a secret of
     /// another plugin.
     fn secrets(&self, own: &Grants) -> KnownSecrets {
         let agent_secrets = match self {

@@ -14,7 +14,7 @@ use std::path::Path;
 /// Maximum size in bytes of a prompt that is read from stdin.
 const MAX_PROMPT_BYTES: u64 = 10 * 1024 * 1024;
 
-/// Kind of the process's stdin.
+/// Whether the process's stdin is a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
     /// A terminal, where a user can type.
@@ -43,7 +43,7 @@ pub(crate) fn read(run: &RunArguments, input: Input, stdin: impl Read) -> Result
     Ok(Prompt { input: text(run, input, stdin)?.map(TurnInput::Text), trace: None })
 }
 
-/// Converts the event's data to an input: text if it is a string, otherwise JSON (I6).
+/// Converts the event's data to an input (I6). If the data is a string, the input is text. Otherwise, it is JSON.
 fn event_input(file: &Path, event: CloudEvent) -> Result<TurnInput, Failure> {
     if is_reserved(&event.event_type) {
         return Err(Failure::refused(format!(
@@ -70,7 +70,7 @@ fn text(run: &RunArguments, input: Input, stdin: impl Read) -> Result<Option<Str
             Err(Failure::refused("the prompt is empty: write what to ask the agent"))
         }
         Some(prompt) => Ok(Some(prompt.to_owned())),
-        // A command that only continues a session does not read stdin, because stdin may never end.
+        // A command that only continues a session does not read stdin, because reading could wait forever.
         None if continues || input == Input::Terminal => Ok(None),
         None => read_stdin(stdin).map(Some),
     }

@@ -48,14 +48,14 @@ pub(crate) async fn run(arguments: ReplayArguments, data: Option<&Path>, termina
     }
     Ok(match (found.differences.is_empty(), found.same, found.not_replayed == 0) {
         (false, _, _) => Exit::Failed,
-        // A call that was not replayed may behave differently, so the replay does not count as a success.
+        // If a call was not replayed, the replay is not a success, because the call could have behaved differently.
         (true, 0, _) | (true, _, false) => Exit::Refused,
         (true, _, true) => Exit::Done,
     })
 }
 
-/// Resolves the grants of the command line. Only grants for reading are allowed, because a replay must not repeat
-/// effects.
+/// Resolves the grants that the command line contains. Only grants for reading are allowed, because a replay must not
+/// repeat effects.
 fn granted(arguments: &ReplayArguments) -> Result<BTreeMap<String, Grants>, Failure> {
     let allowed_kinds = [Kind::Read, Kind::Env, Kind::Config];
     if let Some(grant) =
@@ -76,17 +76,17 @@ fn configured(arguments: &ReplayArguments) -> Result<Option<Settings>, Failure> 
     let Some(agent) = &arguments.agent else { return Ok(None) };
     let path = agent_lookup::find_agent(agent, Path::new("."))?;
     let mut file = AgentFile::read(&path).map_err(Failure::refused)?;
-    // A replay sends no requests, so it needs no secrets. The secrets may be missing in the environment, for example in
-    // CI.
+    // A replay sends no requests, so it needs no secrets. The secrets are removed, because the environment may not
+    // contain them, for example in CI.
     file.secrets.clear();
     let (settings, problems) = Settings::of_file((Some(path), file), &AgentOptions::default(), &environment::host())?;
     problems.into_result(settings.path.as_deref())?;
     Ok(Some(settings))
 }
 
-/// Returns the allowances by plugin name, and the allowance for all other plugins. The allowances contain the grants of
-/// the command line. The allowances also contain the agent's limits, variables and configuration values, because these
-/// values are not recorded.
+/// Returns one allowance for each plugin that has grants on the command line, by plugin name, and one allowance for all
+/// other plugins. The allowances contain the grants from the command line. The allowances also contain the agent's
+/// limits, variables and configuration values, because these values are not recorded.
 fn allowances(
     agent: Option<&Settings>,
     granted: BTreeMap<String, Grants>,

@@ -1,5 +1,5 @@
-//! `agent-host [PROMPT]`: continues the open turn of the session, if any, and then runs one turn. On a terminal and
-//! without a prompt, starts an interactive session.
+//! `agent-host [PROMPT]`: continues the open turn of the session, if there is one, and then runs one turn. On a
+//! terminal and without a prompt, starts an interactive session.
 
 use super::approval_prompt::ApprovalPrompter;
 use super::chat;
@@ -55,7 +55,7 @@ pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Term
     run_once(opened, (format(run, terminal), prompt), (&run.yes, &cancel), terminal).await
 }
 
-/// Returns the output format, which depends on the arguments and on the kind of stdout.
+/// Returns the output format, which depends on the arguments and on whether stdout is a terminal.
 pub(super) fn format(run: &RunArguments, terminal: &Terminal) -> Format {
     match (run.json, terminal.is_terminal(Output::Stdout)) {
         (true, _) => Format::Json,

@@ -1,5 +1,5 @@
 //! `session list|show|search|fork|undo|approve|deny|respond|answer|resolve|cancel|export|import|delete`: inspects and
-//! changes stored sessions, and records the answers and decisions that they wait for.
+//! changes stored sessions, and records the answers and decisions that the sessions wait for.
 
 mod answer;
 mod approve;
@@ -77,7 +77,8 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
         SessionCommand::Search { words, limit, json } => {
             return search::search((&*store, data), search::SearchOptions { words, limit, json }, terminal).await;
         }
-        // `main` handles `resume`, because it runs a turn like `agent-host` without a subcommand.
+        // `main` handles `session resume`, because `session resume` runs a turn as `agent-host` without a
+        // subcommand does.
         SessionCommand::Resume(_) => {}
         SessionCommand::Resolve { call, decision, text, session } => {
             let options = resolve::ResolveOptions { call, decision, text, session };
@@ -138,7 +139,8 @@ async fn open_to_decide(
     let (sandbox, downscaler) = (assembly::open_default_sandbox(data, &environment::host())?, Downscaler::default());
     let (checkpoint, leaving) = (open_session::checkpoint(), Default::default());
     let host = Host { store, sandbox, downscaler, checkpoint, first_uses: None, http: None, leaving };
-    // No turn runs, so the agent needs only its name and no plugins. The turn finds its own plugins by their digests.
+    // No turn runs, so the agent needs only its name and no plugins. Later, the turn finds its own plugins by
+    // their digests.
     let generation = Generation::from_digests(&host.sandbox, &[]).await.map_err(Failure::refused)?;
     let model = provider("offline", Path::new("")).map_err(Failure::refused)?;
     let agent = Agent::new(AgentConfig::new(&session.agent), model, generation).map_err(Failure::refused)?;

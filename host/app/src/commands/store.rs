@@ -1,5 +1,5 @@
-//! `store check|rebuild`: compares the indexes for searching and listing with the stored data that they are built from,
-//! and rebuilds them (D6).
+//! `store check|rebuild`: compares the indexes for searching and listing with the stored data that the indexes are
+//! built from, and rebuilds the indexes (D6).
 
 use crate::arguments::StoreCommand;
 use crate::exit::{Exit, Failure};
@@ -68,7 +68,7 @@ async fn rebuild(store: &dyn Store, data: &DataDirectory, terminal: &Terminal) -
     }
     let differing: Vec<_> = store.check_projections(status_of).await.map_err(Failure::failed)?;
     let differing: Vec<_> = differing.iter().filter(|comparison| comparison.different > 0).map(describe).collect();
-    // Damage outside the indexes can be detected now that the indexes are rebuilt.
+    // The indexes are rebuilt, so an error of this check means that other parts of the file are damaged.
     store.integrity_check().await.map_err(Failure::failed)?;
     match differing.is_empty() {
         true => Ok(Exit::Done),
@@ -78,7 +78,8 @@ async fn rebuild(store: &dyn Store, data: &DataDirectory, terminal: &Terminal) -
     }
 }
 
-/// Returns the name that messages use for a projection, and the singular and plural of the noun for its source records.
+/// Returns the name of a projection in messages, and the singular and plural of the noun for the records that the
+/// projection is built from.
 fn nouns(projection: Projection) -> (&'static str, [&'static str; 2]) {
     match projection {
         Projection::MessageWords => ("the search index of messages", ["message", "messages"]),

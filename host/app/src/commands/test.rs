@@ -27,7 +27,7 @@ use tokio::task::JoinHandle;
 /// Maximum number of scenarios that run at the same time, if the number of processors is unknown.
 const DEFAULT_PARALLELISM: usize = 4;
 
-/// Text in the report file while the run has not finished.
+/// Text in the report file until the run has finished.
 const UNFINISHED: &str = "the run did not finish";
 
 /// The result of running the scenarios.
@@ -48,8 +48,8 @@ enum End {
     Stopped,
 }
 
-/// Runs `agent-host test`. The report file is overwritten first, so that it never contains the report of an earlier
-/// run.
+/// Runs `agent-host test`. Before the scenarios run, the report file is overwritten, so that it never contains the
+/// report of an earlier run.
 pub(crate) async fn run(arguments: TestArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     let junit_file = arguments.junit.as_deref();
     if let Some(file) = junit_file.filter(|file| !file.exists() || file.is_file()) {
@@ -201,7 +201,7 @@ impl ScenarioRun {
     async fn report(self) -> Report {
         match self {
             ScenarioRun::Refused(report) => report,
-            // The task is not aborted before this method is called, so the only possible error is a panic.
+            // Nobody has aborted the task, so the only possible error is a panic.
             ScenarioRun::Started(handle) => {
                 handle.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
             }
@@ -215,7 +215,7 @@ impl ScenarioRun {
     }
 }
 
-/// Starts all scenarios. The number of scenarios that run at the same time is the number of processors.
+/// Starts all scenarios. At most as many scenarios run at the same time as there are processors.
 fn start_all(
     read: Vec<(&DiscoveredScenario, Result<Scenario, agent_devkit::scenario::ScenarioError>)>,
     player: &Arc<Player>,

@@ -1,14 +1,14 @@
-//! Determines whether a user is at the terminal and can be asked.
+//! Determines whether a user is at the terminal and can answer questions.
 
 use crate::terminal::{Output, Terminal};
 use std::io::IsTerminal;
 
-/// Whether the host can ask the user.
+/// Whether a user is at the terminal to answer questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UserPresence {
     /// A user reads the terminal and can type an answer.
     AtTerminal,
-    /// Nobody can answer. Calls that need an approval wait.
+    /// No user can answer. Calls that need an approval wait.
     Absent,
 }
 

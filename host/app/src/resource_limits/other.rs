@@ -1,4 +1,4 @@
-//! Resource limits on systems that are not Unix: no limit is watched.
+//! Replaces the handling of resource limits on systems other than Unix, where no limit is watched.
 
 use crate::exit::Failure;
 use std::process::ExitCode;

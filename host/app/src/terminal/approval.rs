@@ -1,4 +1,4 @@
-//! Shows calls that need an approval or a decision, and parses the answer (L17).
+//! Shows calls that need an approval or a decision, and parses the user's answers (L17).
 
 use super::text::{count, size};
 use super::{BOLD, DIM, YELLOW};
@@ -74,13 +74,13 @@ impl Answer {
             "?" | "h" | "help" if rest.is_empty() => return Some(Self::Help),
             _ => return None,
         };
-        // Text after a yes may restrict the approval, so such an answer is not a clear yes.
+        // If more text follows the yes, the text may restrict the approval, so the answer is not a clear yes.
         reason.is_empty().then_some(Self::Allow(scope, answer_scope))
     }
 }
 
-/// Describes one call of an approval request: the tool, its source, its declared effects and the arguments. `position`
-/// and `total` number the calls of the request.
+/// Describes one call of an approval request: the tool, its source, its declared effects and the arguments. The call is
+/// shown as call `position` of `total` calls in the request.
 pub(crate) fn request(item: &ApprovalItem, edited: Option<&Value>, (position, total): (usize, usize)) -> String {
     let number = if total > 1 { format!(" ({position} of {total})") } else { String::new() };
     let digest = item.digest.as_ref().map(|digest| digest.short()).unwrap_or_default();
@@ -102,8 +102,8 @@ pub(crate) fn request(item: &ApprovalItem, edited: Option<&Value>, (position, to
     lines.join("\n")
 }
 
-/// Describes the delegate that asks, and the path of agents that delegated the work to it (L16).
-pub(crate) fn on_behalf(delegators: &[String], agent: &str, session: &str) -> String {
+/// Describes the delegate that asks, and the chain of agents through which the work was delegated to it (L16).
+pub(crate) fn describe_asking_delegate(delegators: &[String], agent: &str, session: &str) -> String {
     let path: Vec<String> = delegators.iter().map(String::as_str).chain([agent]).map(escaped).collect();
     let (agent, path, session) = (escaped(agent), path.join(" → "), escaped(session));
     format!("{YELLOW}the agent{YELLOW:#} {BOLD}{agent}{BOLD:#} asks  {DIM}{path}, session {session}{DIM:#}")
@@ -125,7 +125,7 @@ pub(crate) fn whole(arguments: &Value) -> String {
     text.lines().map(|line| format!("  {}", escaped(line))).collect::<Vec<_>>().join("\n")
 }
 
-/// Describes the effects that the tool declares, and why it needs an approval.
+/// Describes the effects that the tool declares, and the reason why the call needs an approval.
 fn declared_effects(details: &ApprovalDetails) -> String {
     let Traits { read_only, destructive, idempotent, open_world, .. } = details.traits;
     let effects = [
@@ -139,8 +139,8 @@ fn declared_effects(details: &ApprovalDetails) -> String {
     format!("declared effects: {effects}; approval required by {}", escaped(&details.because))
 }
 
-/// Formats each argument on its own line. If part of the arguments is omitted, the last line tells the user how to see
-/// all of them, with `showing` as its subject and verb, for example `v shows`.
+/// Formats each argument on its own line. If part of the arguments is omitted, the last line explains how to see all
+/// arguments. That line contains `showing`, which is a subject with its verb, such as `v shows`.
 pub(crate) fn arguments(arguments: &Value, showing: &str) -> Vec<String> {
     let fields: Vec<String> = match arguments {
         Value::Object(fields) if fields.is_empty() => return vec!["  without arguments".to_owned()],

@@ -41,7 +41,7 @@ fn version_warning(mismatch: &VersionMismatch) -> String {
     format!("{YELLOW}!{YELLOW:#} {plugin} is built with {difference}; {advice}")
 }
 
-/// Shows which component is being compiled. Each component is compiled only once.
+/// Shows which component is being compiled.
 pub(crate) fn show_load(terminal: &Terminal, event: &LoadEvent) {
     match event {
         LoadEvent::Compiling { name, size } => {
@@ -58,12 +58,12 @@ pub(crate) fn show_load(terminal: &Terminal, event: &LoadEvent) {
     }
 }
 
-/// The running compilations, and the number of finished compilations.
+/// The compilations that are running, and the number of compilations that have ended.
 #[derive(Debug, Default)]
 pub(super) struct Compiling {
     /// Name and size in bytes of each component, in the order in which the compilations started.
     running: Vec<(String, u64)>,
-    /// Number of compilations that have ended since the last time when no compilation was running.
+    /// Number of compilations that have ended since no compilation was running.
     done: usize,
 }
 
@@ -73,7 +73,7 @@ impl Compiling {
         self.running.push((name.to_owned(), size));
     }
 
-    /// Records that a compilation has ended. A name that is not being compiled is ignored.
+    /// Records that a compilation has ended. The call is ignored if no component with this name is being compiled.
     pub(super) fn end(&mut self, name: &str) {
         if let Some(index) = self.running.iter().position(|(other, _)| other == name) {
             self.running.remove(index);
@@ -123,7 +123,8 @@ pub(crate) fn built(plugin: &BuiltPlugin) -> String {
 mod tests {
     use super::*;
 
-    /// P9: the spinner names the component that is being compiled, with a count if there are several.
+    /// P9: the spinner names the component that is being compiled. If several are being compiled, the spinner also
+    /// shows a count.
     #[test]
     fn p9_shows_and_counts_compilations() {
         let mut compiling = Compiling::default();

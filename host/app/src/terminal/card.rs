@@ -8,14 +8,14 @@ use agent_core::tool::{CallCost, errors_as_sentences};
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
-/// Maximum number of lines of a result.
+/// Maximum number of lines of a result that are shown.
 const RESULT_LINES: usize = 6;
-/// Maximum number of lines of an error. This limit is larger than the limit for a result, because an error explains
-/// what to do.
+/// Maximum number of lines of an error that are shown. This limit is larger than the limit for a result, because an
+/// error explains what to do.
 const ERROR_LINES: usize = 12;
 /// Maximum number of lines for arguments that don't fit on the line of the name.
 const ARGUMENT_LINES: usize = 6;
-/// Minimum number of columns for arguments on the line of the name.
+/// Arguments are shown on the line of the name only if at least this many columns are left for them.
 const MIN_INLINE_COLUMNS: usize = 16;
 
 /// A call that has ended.
@@ -40,13 +40,13 @@ pub(crate) enum Outcome {
     Text(String, usize),
     /// A description of the returned media.
     Media(String),
-    /// The error as it is sent to the model, and its denials that were already shown to the user.
+    /// The error as the model gets it, and the denials in the error that the user has already seen.
     Error(String, Vec<Denial>),
 }
 
 impl Card<'_> {
-    /// Formats the card for a terminal with `width` columns. `hint` names the command that shows omitted lines, and is
-    /// appended to the line about them.
+    /// Formats the card for a terminal with `width` columns. If lines are omitted, `hint` is appended to the line that
+    /// reports this. `hint` names the command that shows all lines.
     pub(crate) fn render(&self, width: usize, hint: &str) -> String {
         let mark = match self.outcome {
             Outcome::Error(..) => format!("{RED}✗{RED:#}"),
@@ -72,8 +72,8 @@ impl Card<'_> {
         lines.join("\n")
     }
 
-    /// Returns the arguments for the line of the name, and the lines below it. If the arguments don't fit on the line
-    /// of the name, each argument gets a line below it instead.
+    /// Returns the arguments that are shown on the line of the name, and the lines that are shown below that line. If
+    /// the arguments don't fit on the line of the name, each argument gets a line below it instead.
     fn arguments(&self, columns_left: usize, width: usize) -> (String, Vec<String>) {
         let attempt = if self.attempt > 1 { format!("(attempt {}) ", self.attempt) } else { String::new() };
         let Some(arguments) = self.arguments.filter(|arguments| **arguments != Value::Object(Default::default()))
@@ -126,7 +126,8 @@ pub(crate) fn without_denials<'d>(mut error: String, denials: impl IntoIterator<
     error
 }
 
-/// Returns the first lines of a text, and a line about the omitted part. `bytes` is the size of the complete text.
+/// Returns the first lines of a text, and one line that reports how much was omitted. `bytes` is the size of the
+/// complete text.
 fn first_lines(text: &str, bytes: usize, (width, hint): (usize, &str)) -> Vec<String> {
     let all: Vec<&str> = text.trim_end().lines().collect();
     let mut lines: Vec<_> = all.iter().take(RESULT_LINES).map(|line| cut(line, width)).collect();

@@ -3,7 +3,7 @@
 use super::text::{count, grouped, size, time};
 use agent_core::tool::CallCost;
 
-/// Minimum time in the queue, in microseconds, that is shown among the most important costs.
+/// Minimum time in the queue, in microseconds, that counts as one of the most important costs.
 const MIN_QUEUE_TIME: u64 = 10_000;
 
 /// Formats the most important costs, for the first line of a card. The result is empty if the call never ran.

@@ -78,7 +78,7 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
                 ApprovalOutcome::Once => "for this call",
                 ApprovalOutcome::Session => "for this session",
                 ApprovalOutcome::Always => "from now on",
-                // The call's result shows the denial.
+                // No line is needed, because the call's result shows the denial.
                 ApprovalOutcome::Denied => return None,
                 ApprovalOutcome::Void => {
                     let why = "the call has changed since it was approved, so the host asks again";
@@ -133,8 +133,8 @@ pub(crate) fn activity(event: &EventKind) -> Option<String> {
     }
 }
 
-/// Returns the reason why an unfinished reply was discarded, according to the next event. Returns None if the event
-/// contains no reason.
+/// Returns the reason why an unfinished reply was discarded. The reason follows from the event that comes after the
+/// reply. Returns None if the event contains no reason.
 pub(crate) fn discard_reason(event: &EventKind) -> Option<&'static str> {
     match event {
         EventKind::Retry { .. } | EventKind::ModelFallback { .. } => Some("it was interrupted"),
@@ -240,7 +240,7 @@ mod tests {
         "#);
     }
 
-    /// P10, L30: each plugin that changed since the previous turn gets a line.
+    /// P10, L30: one line is shown for each plugin that has changed since the previous turn.
     #[test]
     fn p10_formats_swaps_and_rollbacks() {
         let digest = |byte: u8| agent_core::message::Digest::from_sha256([byte; 32]);
@@ -259,7 +259,7 @@ mod tests {
         "#);
     }
 
-    /// P6: a denial names the plugin, what was denied, and the configuration line to add.
+    /// P6: a denial names the plugin, the denied permission, and the configuration line to add.
     #[test]
     fn p6_denial_shows_the_configuration_line_to_add() {
         let denial = Denial {

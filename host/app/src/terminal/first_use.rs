@@ -5,7 +5,7 @@ use super::{BOLD, DIM, YELLOW};
 use agent_config::first_use::{FirstUseQuestion, GrantOffers, Keeping};
 use agent_plugins::PluginIdentity;
 
-/// Maximum number of requested grants that are shown although no answer can grant them.
+/// Maximum number of shown grants that the plugin requests but no answer can give.
 const MAX_NOT_OFFERED: usize = 12;
 /// Maximum number of characters of a plugin's text that are shown.
 const MAX_CHARACTERS: usize = 200;
@@ -13,18 +13,18 @@ const MAX_CHARACTERS: usize = 200;
 /// The user's answer to the question about a plugin's grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Give the grants until the host exits.
+    /// Give the plugin the grants until the host exits.
     ThisRun,
-    /// Give the grants, and write them into the configuration.
+    /// Give the plugin the grants, and write them into the configuration.
     Always,
     /// Refuse the grants until the host exits.
     No,
     /// Refuse the grants, and write the refusal into the configuration.
     Never,
-    /// Ask again, with this folder in place of the offered folder.
+    /// Ask again, but offer access to this folder instead of the folder in the question.
     Folder(String),
-    /// Ask again about requests to this server only. If the text is `*`, ask about all servers that the
-    /// plugin requests.
+    /// Ask again, but offer only requests to this server. If the text is `*`, offer requests to all servers that the
+    /// plugin asks for.
     Host(String),
     /// Show the possible answers.
     Help,
@@ -36,7 +36,7 @@ pub(crate) struct RequestingPlugin<'a> {
     pub(crate) plugin: &'a PluginIdentity,
     /// Name of the agent that uses the plugin.
     pub(crate) agent: &'a str,
-    /// Tool that is called. None if the plugin is used to build the context.
+    /// Tool that is called. `None` if the agent uses the plugin to build the context of a model call.
     pub(crate) tool: Option<&'a str>,
 }
 

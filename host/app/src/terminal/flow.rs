@@ -55,12 +55,12 @@ pub(crate) struct Flow {
     width: usize,
     /// Column at which the next output starts.
     column: usize,
-    /// Prefix of the lines after a wrap.
+    /// Prefix of the further lines of a wrapped line.
     hanging: Prefix,
     /// Styled parts of the word that is not complete yet.
     word: Vec<(Style, String)>,
     word_width: usize,
-    /// Number of spaces before the word that are not written yet.
+    /// Number of spaces that precede the word and are not written yet.
     spaces: usize,
     /// Style of the last word on this line.
     last: Style,
@@ -82,7 +82,7 @@ impl Flow {
         }
     }
 
-    /// Sets the width of the following lines in columns.
+    /// Sets the width, in columns, of the lines that follow.
     pub(crate) fn resize(&mut self, width: usize) {
         self.width = width.max(1);
     }
@@ -92,14 +92,15 @@ impl Flow {
         self.width
     }
 
-    /// Starts a line with the prefix `first`. If the line is wrapped, its further lines start with `hanging`.
+    /// Starts a line with the prefix `first`. If the line is wrapped, each following part of it starts with `hanging`.
     pub(crate) fn begin(&mut self, first: &Prefix, hanging: Prefix) {
         self.out.push_str(&first.text);
         (self.column, self.last) = (first.width, Style::new());
         self.hanging = if hanging.width + MIN_COLUMNS <= self.width { hanging } else { Prefix::default() };
     }
 
-    /// Adds text in one style. White space separates words, and is kept except at the end of a wrapped line.
+    /// Adds text in one style. White space separates words. It is written unchanged, except at a place where a line
+    /// is wrapped.
     pub(crate) fn put(&mut self, style: Style, text: &str) {
         for character in text.chars() {
             match character {
@@ -145,7 +146,7 @@ impl Flow {
             _ => self.word.push((style, character.into())),
         }
         self.word_width += width;
-        // A word of this width does not fit on any line and must be broken, so the writer stops buffering it.
+        // A word of this width fits on no line and must be broken, so the writer stops buffering the word.
         if self.word_width >= self.width {
             self.end_word();
         }
@@ -177,7 +178,7 @@ impl Flow {
         }
     }
 
-    /// Writes a part of a word, and breaks it if it does not fit.
+    /// Writes a part of a word, and breaks the part if it does not fit on the line.
     fn write(&mut self, style: Style, run: &str) {
         let mut rest = run;
         while self.column + rest.width() > self.width {

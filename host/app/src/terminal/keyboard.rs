@@ -17,11 +17,12 @@ pub(super) use other::{OriginalMode, columns, discard_typed, is_hung_up, wait_fo
 
 impl Keyboard {
     /// Turns off the echo. Typed text is kept for the next reader.
-    pub(super) fn silence(&self) {
-        self.original.silence();
+    pub(super) fn turn_off_echo(&self) {
+        self.original.turn_off_echo();
     }
 
-    /// Restores the mode that the keyboard had before [`Keyboard::silence`], and returns the mode before this call.
+    /// Restores the mode that the keyboard had before [`Keyboard::turn_off_echo`]. Returns the mode that was in effect
+    /// until now.
     pub(super) fn restore(&self) -> KeyboardMode {
         self.original.restore()
     }
@@ -31,24 +32,24 @@ impl Keyboard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyboardMode {
     /// Typed text is not echoed.
-    Silent,
+    NoEcho,
     /// The mode that the keyboard had when the process started.
     Normal,
 }
 
 /// Guard that turns off the echo of typed text, and restores the original mode when it is dropped, even after a panic.
-pub(crate) struct Silence {
+pub(crate) struct EchoOffGuard {
     keyboard: Keyboard,
 }
 
-impl Silence {
+impl EchoOffGuard {
     pub(super) fn new(keyboard: &Keyboard) -> Self {
-        keyboard.silence();
+        keyboard.turn_off_echo();
         Self { keyboard: keyboard.clone() }
     }
 }
 
-impl Drop for Silence {
+impl Drop for EchoOffGuard {
     fn drop(&mut self) {
         let _ = self.keyboard.restore();
     }
@@ -65,19 +66,19 @@ mod unix {
     use std::io::{stderr, stdin, stdout};
     use std::sync::{Mutex, PoisonError};
 
-    /// Terminal modes that were in effect before the keyboard was silenced. None if the keyboard is not silenced.
+    /// Terminal modes that were in effect before the echo was turned off. `None` if the echo is not turned off.
     #[derive(Debug, Default)]
     pub(in crate::terminal) struct OriginalMode(Mutex<Option<Termios>>);
 
     impl OriginalMode {
-        pub(super) fn silence(&self) {
+        pub(super) fn turn_off_echo(&self) {
             let mut saved = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             if saved.is_some() {
                 return;
             }
-            // If stdin is not a terminal, there is nothing to silence.
+            // If stdin is not a terminal, there is no echo to turn off.
             let Ok(original) = tcgetattr(stdin()) else { return };
-            if tcsetattr(stdin(), OptionalActions::Now, &silent(original.clone())).is_ok() {
+            if tcsetattr(stdin(), OptionalActions::Now, &without_echo(original.clone())).is_ok() {
                 *saved = Some(original);
             }
         }
@@ -86,13 +87,13 @@ mod unix {
             let mut saved = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(original) = saved.take() else { return KeyboardMode::Normal };
             let _ = tcsetattr(stdin(), OptionalActions::Now, &original);
-            KeyboardMode::Silent
+            KeyboardMode::NoEcho
         }
     }
 
     /// Turns off echo and line editing in the modes. With the returned modes, Ctrl-C does not discard typed text, and
     /// Ctrl-S does not stop the output.
-    fn silent(mut modes: Termios) -> Termios {
+    fn without_echo(mut modes: Termios) -> Termios {
         modes.local_modes.remove(LocalModes::ECHO | LocalModes::ECHONL | LocalModes::ICANON);
         modes.local_modes.insert(LocalModes::NOFLSH);
         modes.input_modes.remove(InputModes::ICRNL | InputModes::IXON);
@@ -138,12 +139,12 @@ mod unix {
 mod other {
     use super::KeyboardMode;
 
-    /// Empty, because the keyboard's mode is never changed.
+    /// Contains nothing, because the keyboard's mode is never changed on this system.
     #[derive(Debug, Default)]
     pub(in crate::terminal) struct OriginalMode;
 
     impl OriginalMode {
-        pub(super) fn silence(&self) {}
+        pub(super) fn turn_off_echo(&self) {}
 
         pub(super) fn restore(&self) -> KeyboardMode {
             KeyboardMode::Normal

@@ -19,8 +19,8 @@ use table::Table;
 const CODE: Style = AnsiColor::Cyan.on_default();
 /// Maximum width of a horizontal rule in columns.
 const MAX_RULE_WIDTH: usize = 40;
-/// Number of rows after which a table is shown without waiting for its end. The column widths of the table are
-/// then fixed.
+/// If a table has this many rows, the rows are shown before the end of the table arrives. The widths of the table's
+/// columns then no longer change.
 const MAX_HELD_ROWS: usize = 200;
 
 /// Whether Markdown marks are replaced by styles.
@@ -28,7 +28,7 @@ const MAX_HELD_ROWS: usize = 200;
 pub(crate) enum Rendering {
     /// Marks are replaced by styles.
     Styled,
-    /// Marks are kept. Only lines are wrapped and tables are aligned.
+    /// Marks are written unchanged. The renderer only wraps lines and aligns tables.
     Plain,
 }
 
@@ -43,7 +43,8 @@ pub(crate) struct Markdown {
     gap: Gap,
     fence: Option<OpenFence>,
     table: Option<Table>,
-    /// Column of the text of the last list item. A line that is indented by four more columns than this text is code.
+    /// Column at which the text of the last list item starts. A line that starts at least four columns to the right of
+    /// this column is code.
     item: usize,
     /// True if the previous line was empty or indented code, so that an indented line can be code.
     may_be_code: bool,
@@ -52,11 +53,11 @@ pub(crate) struct Markdown {
 /// Position of the renderer in a line.
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// At the start of a line, after this number of `>` marks.
+    /// The renderer is at the start of a line, after this number of `>` marks.
     Start(usize),
-    /// Within the text of the line.
+    /// The renderer is within the text of the line.
     Words(Inline),
-    /// At the end of a line that is completely rendered.
+    /// The renderer is at the end of a line that is completely rendered.
     Done,
 }
 
@@ -75,7 +76,7 @@ enum Gap {
 #[derive(Debug)]
 struct OpenFence {
     fence: Fence,
-    /// Number of quotes that contain the block.
+    /// Number of nested quotes that contain the block.
     quotes: usize,
     /// Indentation of the block in columns.
     indent: usize,
@@ -115,7 +116,7 @@ impl Markdown {
         self.flow.take()
     }
 
-    /// Ends the text, and returns the output that was held back. The next piece starts a new text.
+    /// Ends the text, and returns the output that was held back until now. The next piece starts a new text.
     pub(crate) fn finish(&mut self) -> String {
         if !self.held.is_empty() || matches!(self.state, State::Words(_)) {
             self.end_line();
@@ -274,7 +275,8 @@ impl Markdown {
         }
     }
 
-    /// Starts a line of styled text after its prefix. `marks` is the length of the marks to skip, in bytes.
+    /// Writes the prefix of a line and then starts its styled text. `marks` is the length of the marks to skip,
+    /// in bytes.
     fn begin_words(&mut self, quotes: usize, first: Prefix, (style, marks): (Style, usize)) {
         self.write_gap();
         let hanging = self.quoted(quotes).with(Style::new(), &" ".repeat(first.width()));
@@ -329,7 +331,7 @@ impl Markdown {
         }
     }
 
-    /// Ends the current table and shows it. If its lines are not a table, they are shown as text.
+    /// Ends the current table and shows it. If the lines turn out not to be a table, they are shown as text.
     fn show_table(&mut self) {
         if self.table.is_some() {
             self.show_rows();

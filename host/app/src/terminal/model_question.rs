@@ -1,4 +1,4 @@
-//! Asks on the terminal which model to use if no model is configured. If the user gives no answer, no model is chosen.
+//! Asks on the terminal which model to use if no model is configured. If the user does not answer, no model is chosen.
 
 use super::Terminal;
 use super::text::{harmless, shell_word};
@@ -44,7 +44,7 @@ fn answer() -> String {
 fn question(offers: &[ModelOffer]) -> Option<String> {
     // Names with special characters are quoted for the shell.
     let line = |offer: &ModelOffer| format!("{} at {} ({})", shell_word(&offer.name), offer.base_url, offer.reason);
-    let begin = "no model is configured, so the built-in `offline` would answer, which is not a language model";
+    let begin = "no model is configured, so the built-in `offline`, which is not a language model, would answer";
     match offers {
         [] => None,
         [one] => Some(format!("{begin}\nuse {}? [y/N] ", line(one))),
@@ -86,7 +86,7 @@ mod tests {
     fn chooses_single_model_only_after_yes() {
         let offers = ModelOffer::of_servers(&[server(&["qwen3:8b"])]);
         insta::assert_snapshot!(question(&offers).expect("an offer"), @r"
-        no model is configured, so the built-in `offline` would answer, which is not a language model
+        no model is configured, so the built-in `offline`, which is not a language model, would answer
         use ollama/qwen3:8b at http://127.0.0.1:11434/v1 (a server on this machine)? [y/N]
         ");
         for answer in ["", "n", "no", "yep", "1", "\n", "offline"] {
@@ -107,7 +107,7 @@ mod tests {
         let mut offers = ModelOffer::of_servers(&[server(&["a", "b"])]);
         offers.push(ModelOffer::of_openai("https://api.openai.com/v1"));
         insta::assert_snapshot!(question(&offers).expect("offers"), @r"
-        no model is configured, so the built-in `offline` would answer, which is not a language model; available models:
+        no model is configured, so the built-in `offline`, which is not a language model, would answer; available models:
           1  ollama/a at http://127.0.0.1:11434/v1 (a server on this machine)
           2  ollama/b at http://127.0.0.1:11434/v1 (a server on this machine)
           3  openai/gpt-4.1-mini at https://api.openai.com/v1 (OPENAI_API_KEY is set)

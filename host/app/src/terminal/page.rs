@@ -23,7 +23,7 @@ pub(super) enum Block {
 pub(super) enum Spacing {
     /// An empty line is written between blocks.
     Wide,
-    /// No empty lines are written.
+    /// No empty lines are written between blocks.
     Narrow,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Page<'t> {
 }
 
 impl<'t> Page<'t> {
-    /// Creates a page without output.
+    /// Creates an empty page.
     pub(super) fn new(terminal: &'t Terminal, spacing: Spacing) -> Self {
         Self { terminal, spacing, last: None }
     }
@@ -53,8 +53,8 @@ impl<'t> Page<'t> {
         self.terminal.note(lines);
     }
 
-    /// Writes a piece of a block, which continues where the previous piece ended. The model's reply goes to stdout, and
-    /// all other blocks go to stderr.
+    /// Writes a piece of a block. The piece continues where the previous piece of the block ended. The model's reply
+    /// goes to stdout, and all other blocks go to stderr.
     pub(super) fn stream(&mut self, block: Block, piece: &str) -> io::Result<()> {
         if piece.is_empty() {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Describes the answers that a turn waits for, each with the start and the deadline of the wait and the command that
-//! records the answer.
+//! Describes the answers that a turn waits for. Each description contains the start and the deadline of the wait, and
+//! the command that records the answer.
 
 use super::{BOLD, DIM, YELLOW, text};
 use crate::exit::Failure;
@@ -11,8 +11,9 @@ use std::collections::BTreeMap;
 /// Maximum number of characters of a name or question that are shown.
 const MAX_CHARACTERS: usize = 120;
 
-/// Describes the services and questions that a turn waits for. The result is empty if the turn waits for neither a
-/// service nor a question. Decisions, approvals and delegates are described in other modules.
+/// Describes the services that a turn waits for, and the questions that the user has not answered yet. The result is
+/// empty if the turn waits neither for a service nor for the user's answer to a question. Decisions, approvals and
+/// delegates are described in other modules.
 pub(crate) async fn describe(
     session: &str,
     waits: &[Wait],

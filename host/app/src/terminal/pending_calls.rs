@@ -1,5 +1,5 @@
-//! Describes the calls that a suspended turn waits for, with the commands that resolve them: calls that need an
-//! approval, and calls whose outcome is unknown.
+//! Describes two kinds of calls that a suspended turn waits for: calls that need an approval, and calls whose outcome
+//! is unknown. Also shows the commands that resolve these calls.
 
 use super::{BOLD, DIM, YELLOW, approval, text};
 use agent_config::DataDirectory;
@@ -8,7 +8,7 @@ use agent_core::change::CallRecord;
 /// Maximum number of characters of a name or of arguments that are shown.
 const MAX_CHARACTERS: usize = 160;
 
-/// Describes the calls that need an approval, and how to answer.
+/// Describes the calls that need an approval, and the commands that approve or deny them.
 pub(crate) fn waits_for_approval(session: &str, calls: &[CallRecord], data: &DataDirectory) -> String {
     let flag = data.flag();
     let mut lines = vec![format!("{YELLOW}waits for an approval{YELLOW:#}: these calls have not run")];
@@ -29,7 +29,7 @@ pub(crate) fn waits_for_approval(session: &str, calls: &[CallRecord], data: &Dat
     lines.join("\n")
 }
 
-/// Describes the calls whose outcome is unknown, and how to decide about them.
+/// Describes the calls whose outcome is unknown, and the commands that decide about them.
 pub(crate) fn waits_for_decision(session: &str, calls: &[CallRecord], data: &DataDirectory) -> String {
     let flag = data.flag();
     let mut lines = vec![format!(

@@ -33,15 +33,15 @@ impl Terminal {
             // The cursor is still after the prompt, so end the line of the prompt.
             self.note("");
         }
-        if mode_before == KeyboardMode::Silent {
-            self.silence_keyboard();
+        if mode_before == KeyboardMode::NoEcho {
+            self.turn_off_echo();
         }
         line
     }
 }
 
-/// Reads a line, but only after a line is available: a blocking read cannot be cancelled, and would consume the next
-/// line that the user types.
+/// Waits until a line is available, and then reads it. A blocking read could not be cancelled, and would consume the
+/// next line that the user types.
 fn read(stopped: &CancellationToken) -> io::Result<Line> {
     while !stopped.is_cancelled() {
         if !wait_for_line() {

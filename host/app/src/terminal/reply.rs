@@ -1,5 +1,5 @@
-//! Shows a reply while it is streamed (L21). The model's thinking is dimmed, and the reply is rendered as Markdown.
-//! Output is only appended.
+//! Shows a reply while it is streamed (L21). The model's thinking is shown as dimmed text, and the reply is rendered as
+//! Markdown. Text that was already shown is never redrawn.
 
 use super::flow::{Flow, Prefix};
 use super::markdown::{Markdown, Rendering};
@@ -27,7 +27,7 @@ enum Completeness {
     NotAll,
 }
 
-/// Whether a reply has written anything to the screen.
+/// Whether any part of a reply is on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScreenOutput {
     /// Some of the reply is on the screen.
@@ -112,7 +112,7 @@ impl<'t> Reply<'t> {
     /// Discards the unfinished reply, and returns whether any of it is on the screen.
     pub(super) fn discard(&mut self, page: &mut Page<'_>) -> io::Result<ScreenOutput> {
         self.end_thinking(page)?;
-        // Text that the Markdown renderer still holds back is dropped.
+        // Discard the text that the Markdown renderer still holds back.
         let _ = self.markdown.finish();
         (self.completeness, self.received) = (Completeness::All, String::new());
         Ok(std::mem::replace(&mut self.on_screen, ScreenOutput::Nothing))
@@ -142,7 +142,7 @@ struct Thinking {
     position: Position,
 }
 
-/// Position of the writer in the text.
+/// Position of the writer in the thinking text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
     /// Before the first word.

@@ -1,5 +1,5 @@
-//! Describes the answers that a suspended turn and its delegated sessions wait for, each with the command that gives
-//! the answer (L16).
+//! Describes the answers that a suspended turn and its delegated sessions wait for. Each description contains the
+//! command that gives the answer (L16).
 
 use super::pending_calls::{waits_for_approval, waits_for_decision};
 use super::{BOLD, DIM, YELLOW, pending_answers, text};
@@ -10,12 +10,12 @@ use agent_core::event::{EventKind, Suspension, Wait, WaitCause};
 use agent_store::{CallFilter, MAX_PAGE, Store};
 use std::pin::Pin;
 
-/// Maximum depth of delegated sessions that is shown. This depth is larger than the maximum depth that can
+/// Maximum depth to which delegated sessions are shown. This depth is larger than the maximum depth that can
 /// be configured.
 const MAX_LEVELS: usize = 16;
 
 /// Describes the delegated sessions that a suspended turn waits for, and the answers that these sessions wait for. The
-/// result is empty if the turn does not wait for a delegate.
+/// result is empty if the turn is not waiting for a delegate.
 pub(crate) async fn awaited_delegates(
     store: &dyn Store,
     suspension: &Suspension,
@@ -29,7 +29,8 @@ pub(crate) async fn awaited_delegates(
     }
     if !lines.is_empty() {
         lines.push(format!(
-            "{DIM}when all of this is answered, continue this session: it also continues the delegated sessions{DIM:#}"
+            "{DIM}when all of these have answers, continue this session; this also continues the delegated \
+             sessions{DIM:#}"
         ));
     }
     Ok(lines)
@@ -66,7 +67,7 @@ fn indented(lines: String) -> String {
     lines.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// Describes the answers that a session itself waits for, without the answers that its delegated sessions wait for.
+/// Describes the answers that a session itself waits for, but not the answers that its delegated sessions wait for.
 /// Each answer is described with the command that gives it.
 pub(crate) async fn own_waits(
     store: &dyn Store,
@@ -94,8 +95,8 @@ pub(crate) async fn own_waits(
     Ok(lines)
 }
 
-/// Returns what a session's open turn waits for, according to the session's events. Returns None if the turn is
-/// not suspended.
+/// Finds out from the session's events which answers and calls the session's open turn waits for. Returns None if the
+/// turn is not suspended.
 pub(crate) async fn last_suspension(store: &dyn Store, session: &str) -> Result<Option<Suspension>, Failure> {
     fold_events(store, session, |last, event| match event {
         EventKind::Suspended { suspension } => Some(suspension),
@@ -105,8 +106,8 @@ pub(crate) async fn last_suspension(store: &dyn Store, session: &str) -> Result<
     .await
 }
 
-/// Computes a state from the events of a session, in their order. If the process died before it created the session,
-/// the result is the default state.
+/// Computes a state by applying `next` to each event of a session, in the order of the events. If the session does not
+/// exist, for example because the process died before creating it, the result is the default state.
 pub(crate) async fn fold_events<T: Default>(
     store: &dyn Store,
     session: &str,

@@ -24,8 +24,8 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     format!("{}…", &text[..fitting(&text, columns.saturating_sub(1))])
 }
 
-/// Wraps text between words into lines of at most `columns`. Escape codes of styles do not count. A longer word is not
-/// broken.
+/// Wraps text between words into lines of at most `columns`. Escape codes of styles do not count. A word that is longer
+/// than `columns` is not broken.
 pub(crate) fn wrapped(text: &str, columns: usize) -> String {
     let width = |text: &str| anstream::adapter::strip_str(text).to_string().width();
     let lines = text.lines().map(|line| {

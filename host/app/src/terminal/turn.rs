@@ -27,17 +27,17 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 /// Width of a call's card in columns, if the output is not a terminal.
 const CARD_WIDTH: usize = 120;
-/// Minimum length, in bytes, of a result that may be shortened in its event. The stored result is shown instead.
+/// A result of at least this many bytes may be shortened in its event, so the stored result is shown instead.
 const MIN_SHORTENED_RESULT: usize = 1_000;
 
 /// Format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// For a terminal: the reply while it is streamed, and lines about all other events.
+    /// Format for a terminal: the reply appears while it is streamed, and each other event appears as lines.
     Terminal,
-    /// For pipes: the complete answer on stdout, and everything else on stderr.
+    /// Format for pipes: the complete answer goes to stdout, and everything else goes to stderr.
     Lines,
-    /// For programs: every event as a JSON line on stdout. The last line is the turn's result.
+    /// Format for programs: every event goes to stdout as a JSON line. The last line is the turn's result.
     Json,
 }
 
@@ -77,10 +77,10 @@ pub(crate) struct TurnView<'t> {
     denied: BTreeMap<CallId, Vec<Denial>>,
     /// The last complete reply that was shown.
     answered: Option<String>,
-    /// Whether a reply on the screen was just discarded. The next event gives the reason.
+    /// Whether a reply that is on the screen was just discarded. The next event gives the reason.
     discarded: ScreenOutput,
     spent: TurnSpending,
-    /// Cost of the turn. None while it runs.
+    /// Cost of the turn. `None` while the turn runs.
     cost: Option<TurnCost>,
     delegated: Delegated,
 }
@@ -88,14 +88,14 @@ pub(crate) struct TurnView<'t> {
 /// Kind of the model's replies in this turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Replies {
-    /// Text for users, which is shown while it is streamed.
+    /// The reply is text for users. It is shown while it is streamed.
     Words,
-    /// JSON for programs, which is shown when it is complete.
+    /// The reply is JSON for programs. It is shown when it is complete.
     Data,
 }
 
 impl<'t> TurnView<'t> {
-    /// Creates a view of the events since the session was opened.
+    /// Creates a view that shows the events that follow the opening of the session.
     pub(crate) fn new(
         terminal: &'t Terminal,
         (format, usage): (Format, SessionUse),
@@ -138,7 +138,7 @@ impl<'t> TurnView<'t> {
         }
     }
 
-    /// Shows the next event. If the receiver has missed events, it reads them from the store.
+    /// Shows the next event. If the receiver has missed events, the missed events are read from the store.
     pub(crate) async fn receive(&mut self, event: Result<Event, RecvError>) -> io::Result<()> {
         match event {
             Ok(event) => self.show(&event).await,
@@ -147,7 +147,7 @@ impl<'t> TurnView<'t> {
         }
     }
 
-    /// Shows the next event if it is already available. Returns false if no event is available.
+    /// Shows the next event if the event has already arrived. Returns false if no event is available.
     pub(crate) async fn receive_waiting(&mut self, events: &mut Receiver<Event>) -> io::Result<bool> {
         match events.try_recv() {
             Ok(event) => self.show(&event).await?,
@@ -310,8 +310,8 @@ impl<'t> TurnView<'t> {
         }
     }
 
-    /// Returns the outcome of a successful call. The event contains the result as it is sent to the model, which may be
-    /// shortened, so a long result is read from the store.
+    /// Returns the outcome of a successful call. The event contains the result that the model gets, which may be
+    /// shortened. Therefore, a long result is read from the store.
     async fn outcome(&self, call: &CallId, content: &str) -> Outcome {
         let plain = Outcome::Text(content.to_owned(), content.len());
         if !content.is_empty() && content.len() < MIN_SHORTENED_RESULT {

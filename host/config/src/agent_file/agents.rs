@@ -20,7 +20,8 @@ pub struct AgentTable {
     pub location: String,
 }
 
-/// Reads all tables `[agents.NAME]`. The keys of the map are the NAMEs, which are also the names of the tools.
+/// Reads all tables `[agents.NAME]`. In the returned map, each key is the NAME of a table, which is also the name of
+/// the tool.
 pub(super) fn read(root: &Table<'_>, folder: &Path) -> BTreeMap<String, AgentTable> {
     let agents = root.table("agents");
     let entries = agents.iter().flat_map(Table::entries);
@@ -47,7 +48,8 @@ fn agent(value: &TomlValue<'_>, folder: &Path) -> Option<AgentTable> {
     })
 }
 
-/// Checks the format of the name, and that the required keys are set. The list of keys does not contain these rules.
+/// Checks the format of the name, and checks that the required keys are set. These rules are checked here because the
+/// list of keys does not contain them.
 pub(super) fn check(parent: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
     let key = parent.key_of(&entry.name);
     if let Some(problem) = TextFormat::Name.problem(&entry.name) {
@@ -88,7 +90,7 @@ mod tests {
         );
     }
 
-    /// I2: every error names the line, the key and what is allowed.
+    /// I2: every error names the line, the key and the allowed values.
     #[test]
     fn l16_rejects_missing_and_wrong_keys() {
         for (text, expected) in [

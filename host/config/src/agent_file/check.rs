@@ -11,14 +11,14 @@ use agent_plugins::HostLimits;
 use agent_plugins::limits::HOST_STACK_KIB;
 use agent_runtime::builtins::name;
 
-/// Built-in providers, which cannot be configured in a table.
+/// Built-in providers, which cannot have a table `[providers.NAME]`.
 pub const BUILT_IN: [&str; 2] = ["offline", "scripted"];
 
 /// Names of the host's built-in tools.
 pub(super) const BUILT_IN_TOOLS: [&str; 4] =
     [name::LIST_DIRECTORY, name::READ_FILE, name::READ_RESULT, name::MEMORY_SEARCH];
 
-/// Whether a name in a table is a key, a table or unknown, according to the list of keys.
+/// What a name in a table stands for according to the list of keys: a key, a table or neither.
 enum Meaning {
     Value(&'static Key),
     Table(Vec<&'static str>),
@@ -55,7 +55,7 @@ fn check_media_policies(root: &Table<'_>) {
     }
 }
 
-/// Rejects values of the eviction keys that contradict each other.
+/// Rejects values of `evict_at`, `evict_to` and the other eviction keys that contradict each other.
 fn check_eviction(root: &Table<'_>) {
     let defaults = agent_core::run::LoopConfig::default();
     let number = |key, default| root.get(key).map_or(Some(default), |value| value.number());
@@ -74,7 +74,8 @@ fn check_eviction(root: &Table<'_>) {
     }
 }
 
-/// Rejects a guest stack that is too large. Host functions run on the same stack and need a part of it.
+/// Rejects a guest stack that is too large. Host functions run on the same stack as the guest, and need a part of
+/// this stack.
 fn check_stacks(root: &Table<'_>) {
     let Some(limits) = root.table("host").and_then(|host| host.table("limits")) else { return };
     let defaults = HostLimits::default();
@@ -183,7 +184,8 @@ fn check_provider(parent: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
     }
 }
 
-/// Checks an MCP server, which is either a process (`command`) or an address (`url`). Each kind has its own keys.
+/// Checks an MCP server, which is either a process (`command`) or an address (`url`). Each of these two kinds of server
+/// has its own keys.
 fn check_server(parent: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
     let key = parent.key_of(&entry.name);
     if let Some(problem) = TextFormat::Server.problem(&entry.name) {
@@ -256,7 +258,7 @@ fn report_unknown(table: &Table<'_>, entry: &Entry<'_>, path: &[&'static str]) {
     table.problem(entry.span.clone(), format!("unknown key `{key}`"), allowed);
 }
 
-/// Returns a hint that lists the tables in which the key `name` is allowed, or None if there are none.
+/// Returns a hint that lists the tables in which the key `name` is allowed. Returns None if there is no such table.
 fn tables_with_key(name: &str, written_path: &[String], path: &[&'static str]) -> Option<String> {
     let allows_key =
         |section: &&Section| section.path.last() == Some(&name) || section.keys.iter().any(|key| key.name == name);
@@ -267,7 +269,7 @@ fn tables_with_key(name: &str, written_path: &[String], path: &[&'static str]) -
     if let Some([]) = tables.first() {
         return Some(format!("`{name}` belongs at the top of the file, above the first `[table]`"));
     }
-    // Show the table names that are written in the file instead of placeholders such as `NAME`.
+    // Instead of placeholders such as `NAME`, show the names that the file uses in its table headers.
     let header = |table_path: &&[&'static str]| {
         let steps = table_path.iter().enumerate().map(|(index, step)| match written_path.get(index) {
             Some(written) if path.get(index) == Some(step) => written.as_str(),
@@ -319,7 +321,7 @@ fn check_value(value: &TomlValue<'_>, expected: Value) {
             None => wrong_type(value, "a list of strings, such as [\"one\", \"two\"]"),
         },
         Value::Pairs(keys, values) => check_pairs(value, keys, values),
-        // Schemas are checked when they are read.
+        // Schemas are not checked here, because they are checked when they are read.
         Value::Schema | Value::Schemas => {}
     }
 }

@@ -21,18 +21,18 @@ pub(super) struct Document<'d> {
     secrets: RefCell<Vec<Range<usize>>>,
     /// Byte offsets at which lines begin.
     lines: Vec<usize>,
-    /// Other files that were read because their paths are in the document.
+    /// Files that were read because their paths are in the document.
     named_files: RefCell<Vec<PathBuf>>,
 }
 
-/// A table of the document, with the path of keys that leads to it.
+/// A table of the document, and the path of keys that leads to this table.
 pub(super) struct Table<'d> {
     document: &'d Document<'d>,
     steps: Vec<String>,
     table: &'d DeTable<'d>,
 }
 
-/// A value of the document, with the path of keys that leads to it.
+/// A value in the document, and the path of keys that leads to this value.
 pub(super) struct TomlValue<'d> {
     document: &'d Document<'d>,
     steps: Vec<String>,
@@ -77,11 +77,12 @@ impl<'d> Document<'d> {
                 }
             }
         }
-        // After a syntax error, the parsed document is unreliable. After a duplicate key, it is reliable.
+        // The parsed document is unreliable after a syntax error, but not after a duplicate key.
         if errors.iter().any(|error| error.message() != DUPLICATE) {
             return None;
         }
-        // The tables borrow the parsed document, which does not outlive this call.
+        // A new `Document` is needed here, because the tables borrow the parsed document, which does not outlive
+        // this call.
         let document = Document::new(self.text, self.path);
         let value = read(&Table { document: &document, steps: Vec::new(), table: root.get_ref() });
         self.problems.borrow_mut().append(&mut document.problems.into_inner());
@@ -103,7 +104,7 @@ impl<'d> Document<'d> {
         }
     }
 
-    /// Other files that were read because their paths are in the document.
+    /// Files that were read because their paths are in the document.
     pub(super) fn named_files(&self) -> Vec<PathBuf> {
         self.named_files.borrow().clone()
     }
@@ -135,7 +136,8 @@ impl<'d> Document<'d> {
     }
 }
 
-/// Returns the byte offset of the last key `name` before the byte offset `before`, in the table and its inner tables.
+/// Searches the table and its inner tables for keys with this name before the byte offset `before`. Returns the byte
+/// offset of the last such key.
 fn last_key_before(table: &DeTable<'_>, name: &str, before: usize) -> Option<usize> {
     let offsets = table.iter().filter_map(|(key, value)| {
         let own_offset = (key.get_ref() == name && key.span().start < before).then(|| key.span().start);
@@ -174,7 +176,7 @@ impl<'d> Table<'d> {
         self.steps_to(name).join(".")
     }
 
-    /// The path of keys that leads to this table, with the names that are written in the file.
+    /// Returns the path of keys that leads to this table. It contains the names in the file, not placeholders.
     pub(super) fn steps(&self) -> &[String] {
         &self.steps
     }
@@ -212,7 +214,7 @@ impl<'d> TomlValue<'d> {
         i32::try_from(parse_integer(self.value.get_ref().as_integer()?)?).ok()
     }
 
-    /// Returns the value if it is a finite number, with or without a fraction.
+    /// Returns the value if it is a finite number. The number may have a fraction.
     pub(super) fn number_f64(&self) -> Option<f64> {
         match self.value.get_ref() {
             DeValue::Integer(integer) => parse_integer(integer).map(|number| number as f64),

@@ -12,7 +12,7 @@ const MAX_BYTES: u64 = 1024 * 1024;
 /// A change to the table `[plugins.NAME.grants]` of one plugin.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Addition<'g> {
-    /// Adds the contained grants.
+    /// Adds these grants to the table.
     Grants(&'g [Grant]),
     /// Sets `ask = false`, so that the user is not asked for missing grants.
     NeverAsk,
@@ -32,7 +32,7 @@ pub enum EditError {
     /// The file was changed by someone else after it was read. Contains the path of the file.
     #[error("`{}` was changed in the meantime", .0.display())]
     Changed(PathBuf),
-    /// The layout of the file does not allow the change to be made automatically.
+    /// The layout of the file does not allow an automatic change.
     #[error("`{}` cannot be changed automatically: it is written in a way that does not allow adding to {table}", path.display())]
     Form {
         /// Path of the file.
@@ -42,10 +42,11 @@ pub enum EditError {
     },
 }
 
-/// The text of an `agent.toml` before a change, to detect whether the file is changed in the meantime.
+/// The text of an `agent.toml` that was read before a change. It is compared with the file before the file is replaced,
+/// so that changes by others are not lost.
 #[derive(Debug)]
 pub struct Draft {
-    /// Canonical path of the file, so that a symbolic link is kept.
+    /// Path of the file with all links resolved, so that a symbolic link to the file is kept.
     path: PathBuf,
     text: String,
 }
@@ -64,8 +65,8 @@ impl Draft {
         &self.path
     }
 
-    /// Writes the file with the addition. The file is replaced atomically, and only if it is unchanged since it was
-    /// read.
+    /// Writes the file with the addition. The file is replaced atomically, and only if it has not changed since it
+    /// was read.
     pub fn add(&self, plugin: &str, addition: &Addition<'_>) -> Result<(), EditError> {
         let text = self.text_with(plugin, addition)?;
         let failed = |source| EditError::File { path: self.path.clone(), source };
@@ -97,8 +98,8 @@ impl Draft {
         if self.adds_nothing_else(&text, plugin, addition) { Ok(text) } else { Err(unsupported()) }
     }
 
-    /// Renders the document. A new table at the end of the file is written after the comments at the end, because these
-    /// comments belong to the tables above them.
+    /// Renders the document. If the new table is the last one, it is written after the comments at the end of the file,
+    /// because these comments belong to the tables above them.
     fn render(&self, document: &mut DocumentMut, plugin: &str) -> String {
         let trailing_comments = document.trailing().as_str().unwrap_or_default().to_owned();
         let last_header = |text: &str| text.lines().rfind(|line| line.starts_with('[')).map(str::to_owned);
@@ -112,7 +113,7 @@ impl Draft {
         document.to_string()
     }
 
-    /// Whether the new text has exactly the settings of the old text plus the addition.
+    /// Whether the new text contains the settings of the old text and the addition, and no other settings.
     fn adds_nothing_else(&self, text: &str, plugin: &str, addition: &Addition<'_>) -> bool {
         let read = |text: &str| AgentFile::parse(text, &self.path).ok();
         let (Some(mut expected), Some(actual)) = (read(&self.text), read(text)) else { return false };
@@ -201,7 +202,8 @@ fn append(list: &mut Array, text: &str) {
     }
 }
 
-/// A temporary file, which is deleted when this value is dropped. None after the file has replaced the target.
+/// A temporary file, which is deleted when this value is dropped. The value is `None` after the file was moved to its
+/// final name.
 struct TemporaryFile(Option<PathBuf>);
 
 impl TemporaryFile {

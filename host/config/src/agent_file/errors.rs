@@ -1,4 +1,4 @@
-//! Problems in a configuration file. Each problem is displayed with its line of the file.
+//! Problems in a configuration file. Each problem is displayed together with the line of the file that contains it.
 
 use super::hidden_secrets::without_secrets;
 use std::fmt;
@@ -27,7 +27,7 @@ pub enum ConfigurationError {
         path: PathBuf,
         /// Text of the file, with secrets hidden.
         text: String,
-        /// At least one problem, in the order of the text.
+        /// The problems in the order of their locations in the text. The list is not empty.
         problems: Vec<Problem>,
     },
 }
@@ -87,7 +87,8 @@ pub fn with_line(path: &Path, text: &str, (line, problem): (usize, &str)) -> Str
     format!("{}:{line}:{column}: {}\n{excerpt}", path.display(), problem.message)
 }
 
-/// Returns the byte range of the value in a line `key = value`, or of the whole line if the line has no `=`.
+/// Returns the byte range of the value in a line `key = value`. If the line contains no `=`, returns the range of the
+/// whole line.
 fn value_in(line: &str) -> (usize, usize) {
     let end = line.trim_end().len();
     let from = line.split_once('=').map_or(0, |(key, _)| key.len() + 1).min(end);

@@ -1,5 +1,5 @@
-//! The list of all keys of `agent.toml`, with type, default, meaning and an example. The checks, the commented file of
-//! `config init`, the JSON Schema and the tables of the documentation are generated from this list (I2).
+//! The list of all keys of `agent.toml`, with type, default, meaning and an example. This list is the source of the
+//! checks, the commented file that `config init` writes, the JSON Schema and the tables in the documentation (I2).
 
 mod agent;
 mod approval;
@@ -19,7 +19,7 @@ use services::{OUTBOX, SERVICE};
 use sharing::SHARING;
 use tables::{DELEGATES, GRANTS, HOST_GRANTS, PROVIDER, PROVIDER_MODEL, RETRY, SECRETS};
 
-/// A table of the file and some of its keys.
+/// A table of the file, with some or all of the table's keys.
 pub(super) struct Section {
     /// Path of the table. Words in capitals are placeholders for names that the user chooses. If the path is empty, the
     /// keys are at the top of the file.
@@ -73,7 +73,8 @@ pub(super) enum Value {
     Pairs(TextFormat, TextFormat),
     /// A JSON Schema as a table, or the path of a file that contains one.
     Schema,
-    /// A table of JSON Schemas whose keys the user chooses, or the path of a file with one schema for all keys.
+    /// A table whose keys the user chooses and whose values are JSON Schemas, or the path of a file with one schema for
+    /// all keys.
     Schemas,
     /// A whole number with inclusive bounds that may be negative.
     Signed(i32, i32),
@@ -86,7 +87,7 @@ pub(super) enum Default {
     Is(&'static str),
     /// The default is a number.
     Number(u64),
-    /// The default is not a single value, and is described by the text.
+    /// The default is not a single value. This text describes it.
     Words(&'static str),
 }
 

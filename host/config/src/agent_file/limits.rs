@@ -1,11 +1,11 @@
-//! Reads tables of limits. The crates that enforce the limits define their keys.
+//! Reads tables of limits. The keys are defined by the crates that enforce the limits.
 
 use super::document::Table;
 use agent_core::limits::LimitRow;
 use agent_plugins::limits::FUEL;
 use std::collections::BTreeMap;
 
-/// Limits that the file sets, by the key of the limit. Each value has the unit that its key states.
+/// Values of the limits that the file sets, by the key of the limit. The unit of each value is part of the limit's key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitValues(BTreeMap<&'static str, u64>);
 
@@ -23,7 +23,7 @@ pub(super) fn read<L>(table: &Table<'_>, rows: &[LimitRow<L>]) -> LimitValues {
 }
 
 impl LimitValues {
-    /// Changes the limits in `limits` that the file sets. All other limits keep their values.
+    /// Writes the values from the file into `limits`. All other limits keep their values.
     pub fn set<L>(&self, rows: &[LimitRow<L>], limits: &mut L) {
         for row in rows {
             if let Some(value) = self.0.get(row.key) {

@@ -18,7 +18,7 @@ pub struct McpTable {
     pub env: BTreeMap<String, String>,
     /// Names of variables of the host's environment that are passed to the process.
     pub pass_env: Vec<Located>,
-    /// Working directory of the process, as it is written.
+    /// Working directory of the process, as it is written in the file.
     pub directory: Option<String>,
     /// Address of a server that is reached over HTTP.
     pub url: Option<String>,

@@ -7,8 +7,8 @@ use std::path::Path;
 /// Maximum size of a schema file, in bytes.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// Reads a JSON Schema. A relative path is relative to `folder`. Returns None if the schema is invalid; the problem has
-/// then been reported to the document.
+/// Reads a JSON Schema. A relative path is relative to `folder`. If the schema is invalid, reports the problem to the
+/// document and returns None.
 pub(super) fn read_schema(value: &TomlValue<'_>, folder: &Path) -> Option<Value> {
     if let Some(path) = value.text() {
         return schema_from_file(value, &path, folder);

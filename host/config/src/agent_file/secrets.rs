@@ -4,8 +4,8 @@ use super::document::{Entry, Table};
 use crate::grants::SecretGrant;
 use agent_plugins::SecretTemplate;
 
-/// Reads a table `[plugins.NAME.secrets.SECRET]`. Instead of the secret, the table contains the name of an environment
-/// variable, which is read later.
+/// Reads a table `[plugins.NAME.secrets.SECRET]`. The table does not contain the secret itself, but the name of an
+/// environment variable, which is read later.
 pub(super) fn read(plugin: &str, entry: &Entry<'_>) -> Option<SecretGrant> {
     let table = entry.value.table()?;
     let text = |key: &str| table.get(key).and_then(|value| value.text());
@@ -18,7 +18,8 @@ pub(super) fn read(plugin: &str, entry: &Entry<'_>) -> Option<SecretGrant> {
     Some(SecretGrant { plugin: plugin.to_owned(), env: text("env")?, template, origin: entry.value.location() })
 }
 
-/// Checks that the required keys are set. The list of keys does not define which keys are required.
+/// Checks that the required keys are set. This is checked here because the list of keys does not define which keys
+/// are required.
 pub(super) fn check(parent: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
     let key = parent.key_of(&entry.name);
     for (needed, example) in [("env", "env = \"API_TOKEN\""), ("hosts", "hosts = [\"api.example.com\"]")] {

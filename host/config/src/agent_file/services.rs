@@ -12,7 +12,8 @@ use std::path::Path;
 /// One table `[services.NAME]`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServiceTable {
-    /// CloudEvent type of the service's requests; by default the name of the table. None if a problem was reported.
+    /// CloudEvent type of the service's requests. The default is the name of the table. `None` if the type is invalid,
+    /// which was then reported as a problem.
     pub event_type: Option<ServiceEventType>,
     /// Description of the service for the model.
     pub description: Option<String>,
@@ -22,7 +23,7 @@ pub struct ServiceTable {
     pub emits: BTreeMap<String, Value>,
     /// Attribute `domain` of the requests, for routing.
     pub domain: Option<String>,
-    /// Maximum time to wait for an answer, in milliseconds. If no time is set, the host waits without a limit.
+    /// Maximum time to wait for an answer, in milliseconds. If this is `None`, the host waits without a limit.
     pub answer_within_ms: Option<u32>,
     /// Priority of calls to the service. Of all calls in one model reply, only those with the highest priority run.
     pub priority: Option<i32>,
@@ -77,8 +78,8 @@ fn service(name: &str, value: &TomlValue<'_>, folder: &Path) -> Option<ServiceTa
     })
 }
 
-/// Returns the event type of a service. The general check of the keys reports an invalid key `type`, so only the
-/// default, the name of the table, is checked here.
+/// Returns the event type of a service. An invalid value of the key `type` is reported by the general check of the
+/// keys. If the key is not set, this function checks the name of the table, which is then the type.
 fn event_type(name: &str, value: &TomlValue<'_>, configured_type: Option<String>) -> Option<ServiceEventType> {
     if let Some(configured_type) = configured_type {
         return ServiceEventType::parse(&configured_type).ok();
@@ -110,8 +111,8 @@ fn accepts(value: &TomlValue<'_>, folder: &Path) -> Option<Value> {
     }
 }
 
-/// Reads the schemas of answers: a table with a schema for each type, or the path of a file with one schema for all
-/// types.
+/// Reads the schemas of answers. The value is either a table with one schema for each type, or the path of a file with
+/// one schema for all types.
 fn emits(value: &TomlValue<'_>, folder: &Path) -> BTreeMap<String, Value> {
     if value.text().is_some() {
         return read_usable_schema(value, folder)
@@ -136,7 +137,8 @@ fn emits(value: &TomlValue<'_>, folder: &Path) -> BTreeMap<String, Value> {
     entries.filter_map(|entry| Some((entry.name, read_usable_schema(&entry.value, folder)?))).collect()
 }
 
-/// Reads a schema and checks that it compiles. Such a schema refers to no other documents, and validation terminates.
+/// Reads a schema and checks that it compiles. A schema that compiles refers to no other documents, and validation with
+/// it always terminates.
 fn read_usable_schema(value: &TomlValue<'_>, folder: &Path) -> Option<Value> {
     let schema = read_schema(value, folder)?;
     match Schema::compile(&schema) {

@@ -1,10 +1,10 @@
-//! The commented `agent.toml` with every key, which `config init` writes. A line that begins with `# ` is an
-//! explanation. A line that begins with `#` and no space is a setting that is commented out.
+//! The commented `agent.toml` with every key, which `config init` writes. In this text, a line that begins with `# ` is
+//! an explanation. A line that begins with `#` without a space after it is a setting that is commented out.
 
 use super::documentation::{allowed, default, kind, known_providers};
 use super::keys::{Key, SECTIONS};
 
-/// Maximum number of characters in a line of explanation.
+/// Maximum number of characters in a line of an explanation.
 const WIDTH: usize = 110;
 
 const BEGIN: &str = "\

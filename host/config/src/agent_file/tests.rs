@@ -6,7 +6,8 @@ fn parse(text: &str) -> Result<AgentFile, String> {
     AgentFile::parse(text, Path::new("agents/agent.toml")).map_err(|error| error.to_string())
 }
 
-/// L20, L24, L25: the keys for the tool dialect, the number of offered tools, and the planner.
+/// L20, L24, L25: the keys for the tool dialect, the number of offered tools, the planner and the executor are read
+/// and checked.
 #[test]
 fn reads_and_checks_tool_and_planner_keys() {
     let file = parse("tool_dialect = \"text\"\noffered_tools = 3\nplanner = \"ollama/a\"\n").expect("valid");
@@ -43,7 +44,8 @@ fn l5_execution_unit_weights_must_be_finite_and_not_negative() {
     assert!(message.contains("allowed: a table, `[execution_units]`"), "{message}");
 }
 
-/// P4, L20: rejects media policies for unknown providers, reserved server names, and addresses with credentials.
+/// P4, L20: media policies for unknown providers, reserved names of servers, and addresses that contain credentials
+/// are rejected.
 #[test]
 fn rejects_unknown_providers_and_reserved_names() {
     let message = parse("media_policies = { opnai = \"mask-openai\" }\n").expect_err("refused");
@@ -159,7 +161,7 @@ fn l17_reads_approval_rules_with_their_locations() {
     assert!(wrong.contains("agents/agent.toml:2:7") && wrong.contains("\"allow\", \"ask\" or \"deny\""), "{wrong}");
 }
 
-/// I2: one error reports all problems, each with file, line, key and what is allowed.
+/// I2: one error reports all problems. For each problem, it names the file, the line, the key and the allowed values.
 #[test]
 fn reports_every_problem_with_its_line() {
     let error = parse(
@@ -247,7 +249,8 @@ fn a_plugin_folder_under_the_wrong_key_is_explained() {
     "#);
 }
 
-/// I2: errors name the table that a misplaced key belongs in, and the line where a duplicate key is first set.
+/// I2: the error for a key in the wrong table names the right table. The error for a duplicate key names the line that
+/// sets the key first.
 #[test]
 fn reports_misplaced_and_duplicate_keys() {
     let error = parse(
@@ -315,7 +318,7 @@ base_url = "http://127.0.0.1/v1"
     "#);
 }
 
-/// M2: reports every problem in the tables of providers, without showing secrets.
+/// M2: every problem in the tables of providers is reported, and no secret is shown.
 #[test]
 fn reports_problems_in_provider_tables() {
     let error = parse(
@@ -419,7 +422,7 @@ windows = 3
     "#);
 }
 
-/// An error shows at most 50 problems, and the number of the remaining problems.
+/// An error shows at most 50 problems, and then how many further problems there are.
 #[test]
 fn shows_a_limited_number_of_problems() {
     let wrong: String = (0..1000).map(|number| format!("key{number} = {number}\n")).collect();

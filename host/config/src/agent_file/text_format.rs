@@ -1,5 +1,5 @@
-//! Formats of strings in `agent.toml`. Each format has a check for the parser, a description for error messages, and a
-//! pattern for the JSON Schema.
+//! The formats that strings in `agent.toml` can have. Each format has a check for the parser, a description for error
+//! messages, and a pattern for the JSON Schema.
 
 use agent_core::event_type::{ServiceEventType, is_reserved};
 use agent_core::message::Digest;
@@ -32,7 +32,7 @@ pub(super) enum TextFormat {
     Variable,
     /// The name of a header.
     Header,
-    /// The name of a header that does not contain a secret.
+    /// The name of a header whose value is not a secret.
     PlainHeader,
     /// The value of a header.
     HeaderValue,
@@ -48,7 +48,7 @@ pub(super) enum TextFormat {
     Requests,
     /// The CloudEvent type of a service's event.
     EventType,
-    /// A prefix of registry references or addresses, to which trusted keys belong.
+    /// A prefix of registry references or addresses. Trusted keys belong to such a prefix.
     Namespace,
     /// Minisign public keys, separated by spaces.
     PublicKeys,
@@ -57,8 +57,8 @@ pub(super) enum TextFormat {
 }
 
 impl TextFormat {
-    /// Returns the problem of an invalid string as the end of a sentence, such as `is empty`, or None if the string is
-    /// valid.
+    /// Returns the problem of an invalid string, worded as the end of a sentence, such as `is empty`. Returns None if
+    /// the string is valid.
     pub(super) fn problem(self, text: &str) -> Option<&'static str> {
         if text.trim().is_empty() {
             return Some("is empty");
@@ -227,8 +227,8 @@ pub(super) fn is_secret(name: &str) -> bool {
     is_secret_header(name) || SECRETS.iter().any(|secret| secret.eq_ignore_ascii_case(name))
 }
 
-/// Returns the problem of an invalid provider address as the end of a sentence, such as `has no host name`, or None if
-/// the address is valid.
+/// Returns the problem of an invalid provider address, worded as the end of a sentence, such as `has no host name`.
+/// Returns None if the address is valid.
 pub fn url_problem(text: &str) -> Option<&'static str> {
     let ends_with_path = || text.trim_end_matches('/').ends_with(CHAT_PATH);
     address_problem(text).or_else(|| ends_with_path().then_some("ends with `/chat/completions`, which the host adds"))

@@ -35,9 +35,9 @@ pub fn make_agent(
     Ok(agent)
 }
 
-/// Builds the agent. If another tool already has the name of a plugin's tool, the plugin is left out, and a warning is
-/// reported (row 55). The tools of the host and of the agent's file take precedence, then the tools of plugins that the
-/// file mentions, then the tools of all other plugins in the order of the plugins' names.
+/// Builds the agent. If the name of a plugin's tool is already taken by another tool, the plugin is left out and a
+/// warning is reported (row 55). The tools of the host and of the agent's file take precedence, then the tools of
+/// plugins that the file mentions, then the tools of all other plugins in the order of the plugins' names.
 fn agent_without_duplicates(
     (config, models, mut generation): (AgentConfig, Models, Generation),
     reporter: &dyn Reporter,
@@ -78,7 +78,7 @@ pub fn make_test_agent(
 pub enum ModelRebuild {
     /// The models are rebuilt from the changed file.
     Rebuild,
-    /// The models are kept, including a model that was chosen during a session.
+    /// The agent keeps its models, including a model that was chosen during a session.
     Keep,
 }
 
@@ -91,7 +91,8 @@ pub enum Reconfigured {
     Unchanged,
 }
 
-/// Applies changed settings to a running agent, completely or not at all. The agent keeps its name and its plugins.
+/// Applies changed settings to a running agent. If this fails, no setting is changed. The agent keeps its name and
+/// its plugins.
 pub fn reconfigure(live: &LiveAgent, settings: &Settings, rebuild: ModelRebuild) -> Result<Reconfigured, ConfigError> {
     let agent = live.current();
     refuse_unknown_plugins(settings, agent.generation())?;
@@ -110,7 +111,8 @@ pub fn reconfigure(live: &LiveAgent, settings: &Settings, rebuild: ModelRebuild)
     Ok(Reconfigured::Changed)
 }
 
-/// Converts an error about an agent to this crate's error, and adds the location of the key that caused the error.
+/// Converts an error about an agent to the error type of this crate, and adds the location of the key that caused
+/// the error.
 pub(super) fn agent_error(settings: &Settings, error: &AgentError) -> ConfigError {
     match error {
         AgentError::Registry(RegistryError::Duplicate { name, .. } | RegistryError::Schema { name, .. }) => {

@@ -60,7 +60,7 @@ fn emission(enabled: Option<bool>) -> Emission {
 }
 
 fn service(table: &ServiceTable) -> Option<ServiceConfig> {
-    // The check of the file has rejected a service without a valid type.
+    // Every service here has a valid type, because the check of the file has rejected all others.
     let defaults = ServiceConfig::new(table.event_type.clone()?);
     Some(ServiceConfig {
         description: table.description.clone().unwrap_or(defaults.description),
@@ -96,7 +96,7 @@ fn loop_config(settings: &Settings) -> LoopConfig {
 /// Returns the names of all plugins that the agent's file and grants mention, in sorted order.
 pub fn plugin_names(settings: &Settings) -> impl Iterator<Item = &str> {
     let file = &settings.file;
-    // An empty table also mentions its plugin.
+    // A table with the name of a plugin mentions the plugin even if the table is empty.
     let names = settings
         .grants
         .plugins

@@ -9,14 +9,15 @@ use agent_core::approval::rule_source;
 use agent_runtime::Agent;
 use std::collections::BTreeSet;
 
-/// Rejects rules for tools that do not exist, if the rule names an existing source or resembles an existing tool.
+/// Rejects a rule for a tool that does not exist if the rule names an existing source or resembles the name of an
+/// existing tool.
 pub(super) fn refuse_unmatched_rules(settings: &Settings, agent: &Agent) -> Result<(), ConfigError> {
     let (tools, sources) = (tools(agent), sources(agent));
     let problem = |rule: &str| {
         let source = rule_source(rule).filter(|name| sources.contains(name));
         let suggestion = nearest(&rule.replace('*', ""), candidates(&tools, source));
-        // A rule without a source is for a tool of the host, a service or an agent. Such a rule is rejected only if its
-        // name is similar to that of an existing tool.
+        // A rule without a source applies to a tool of the host, a service or an agent. Such a rule is rejected only if
+        // its name is similar to the name of an existing tool.
         if source.is_none() && (rule.contains(['.', '*']) || suggestion.is_none()) {
             return None;
         }

@@ -15,12 +15,12 @@ use agent_store::{Rollback, Store};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Whether a file in the plugin directory that cannot be loaded is an error or a warning.
+/// Whether it is an error or only causes a warning if a file in the plugin directory cannot be loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnusablePlugins {
-    /// Building the agent fails.
+    /// Such a file is an error, so the agent is not built.
     Refuse,
-    /// A warning is reported, and the agent is built without the file.
+    /// Such a file causes only a warning, and the agent is built without it.
     Report,
 }
 
@@ -42,8 +42,8 @@ pub struct Assembler<'a> {
 
 impl Assembler<'_> {
     /// Loads the plugins, and builds the agent and its delegates. Granted folders are opened before a plugin runs,
-    /// because a plugin could replace a folder with a link to another folder. Plugin versions that were rolled back
-    /// are replaced.
+    /// because a plugin could replace a folder with a link to another folder. Plugin versions that were rolled back are
+    /// replaced with earlier versions.
     pub async fn assemble(&self, settings: &Settings) -> Result<AssembledAgents, ConfigError> {
         let Self { store, sandbox, reporter, .. } = *self;
         let (generation, problems) = load_plugins(settings, sandbox, reporter).await?;
@@ -88,7 +88,8 @@ impl AssembledAgents {
         self.all.iter().map(|agent| agent.live.current().servers().clone()).collect()
     }
 
-    /// Returns the configuration files by the agent's name. Agents without a configuration file are left out.
+    /// Returns the path of each agent's configuration file, by the agent's name. Agents without a configuration file
+    /// are left out.
     pub fn files(&self) -> BTreeMap<String, PathBuf> {
         let file = |agent: &AssembledAgent| Some((agent.settings.name.clone(), agent.settings.path.clone()?));
         self.all.iter().filter_map(file).collect()

@@ -1,5 +1,5 @@
-//! Loads the delegates of an agent. Each delegate is built from its own file and inherits nothing from the agent that
-//! delegates (L16).
+//! Loads the delegates of an agent. Each delegate is built from its own file, and inherits nothing from the agent that
+//! delegates work to it (L16).
 
 use super::agent::make_agent;
 use super::plugins::{load_plugins, refuse_unusable_plugins, warn_of_no_plugins};
@@ -22,7 +22,7 @@ use std::pin::Pin;
 /// Maximum number of delegates that are loaded for one agent.
 const MAX_AGENTS: usize = 64;
 
-/// Reads the settings of delegates. The implementation of [`HostEnvironment`] reads each delegate's own file.
+/// Reads the settings of delegates. The implementation for [`HostEnvironment`] reads each delegate's own file.
 #[async_trait]
 pub trait DelegateReader: Send + Sync {
     /// Reads the settings of a delegate from its file. Command-line options do not apply to delegates.
@@ -48,7 +48,7 @@ impl DelegateReader for HostEnvironment {
 }
 
 /// Loads all delegates of an agent, including the delegates of delegates. A delegate of several agents is loaded once.
-/// If delegates form a cycle, fails with an error that names the agents of the cycle.
+/// If the delegates form a cycle, returns an error that names the agents of the cycle.
 pub async fn load_delegates(
     settings: &Settings,
     sandbox: &Sandbox,
@@ -78,7 +78,7 @@ pub struct Delegates {
     pub all: Vec<AssembledAgent>,
 }
 
-/// A running agent with the settings that it was built from.
+/// A running agent, and the settings from which the agent was built.
 #[derive(Clone)]
 pub struct AssembledAgent {
     /// The agent, which may change while it runs.
@@ -100,7 +100,7 @@ struct Loader<'l> {
     reader: &'l dyn DelegateReader,
     /// Plugin directories for which `prepare_plugins` has been called.
     prepared: BTreeSet<PathBuf>,
-    /// Loaded delegates, by the canonical path of the file.
+    /// The loaded delegates, by the canonical path of their files.
     loaded: BTreeMap<PathBuf, LiveAgent>,
     /// Canonical paths of the files of all agents, by the agent's name.
     files: BTreeMap<String, PathBuf>,
@@ -183,7 +183,7 @@ impl Loader<'_> {
     }
 }
 
-/// Adds the location of the key that names a delegate to an error in the delegate's file.
+/// Converts an error in a delegate's file: adds the location of the key that names the delegate.
 fn with_delegate_location(location: &str, error: ConfigError) -> ConfigError {
     if error.to_string().starts_with(location) {
         return error;
@@ -203,8 +203,7 @@ fn unreadable_file_message(path: &Path, error: &std::io::Error) -> String {
     }
 }
 
-/// Rejects a delegate that is also one of the agents that delegate to it, because such a delegate would wait
-/// for itself.
+/// Rejects a delegate that delegates to itself, directly or through other agents, because it would wait for itself.
 fn refuse_cycle(file: &Path, ancestors: &[Ancestor], location: &str) -> Result<(), ConfigError> {
     let Some(first) = ancestors.iter().position(|agent| agent.file == file) else { return Ok(()) };
     let names: Vec<_> = ancestors[first..].iter().chain([&ancestors[first]]).map(|agent| agent.name.as_str()).collect();

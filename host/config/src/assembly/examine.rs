@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Collects all problems that prevent the agent from being built. After each problem, its cause is removed from the
-/// configuration, so that further problems can be found.
+/// Collects all problems that prevent the agent from being built. After a problem is found, the cause of the problem is
+/// removed from the configuration, so that further problems can be found.
 pub fn examine(
     settings: &Settings,
     generation: Generation,

@@ -18,8 +18,8 @@ pub fn models(settings: &Settings) -> Result<Models, ConfigError> {
             Err(error) => problems.push(format!("{}: {error}", model.place)),
         }
     }
-    // The summary model is the last one in the list. If a model cannot be used, the last model in the list could be
-    // another one than the summary model.
+    // The summary model is the last model in the list, but only if all models can be used. If a model cannot be used,
+    // another model could be the last one.
     let summary = settings.models.summary.as_ref().filter(|_| problems.is_empty()).and_then(|_| chain.pop());
     let mut chain = chain.into_iter();
     let Some(first) = chain.next().filter(|_| problems.is_empty()) else {
@@ -60,7 +60,7 @@ fn helper_models(
     Ok((planning, embedder))
 }
 
-/// Returns the retry policy of the settings. Values that the settings do not set have their defaults.
+/// Returns the retry policy of the settings. Values that the settings do not set keep their defaults.
 pub fn retry_policy(settings: &Settings) -> RetryPolicy {
     let (file, defaults) = (&settings.file.retry, RetryPolicy::default());
     let duration_or = |value: Option<u32>, default| value.map_or(default, milliseconds);

@@ -44,8 +44,8 @@ pub async fn serving_plugins(
     Ok(generation)
 }
 
-/// Returns an error that lists all plugin files that cannot be loaded, each with its reason, or Ok if all files can
-/// be loaded.
+/// Returns an error that lists all plugin files that cannot be loaded, each with the reason. Returns Ok if all files
+/// can be loaded.
 pub fn refuse_unusable_plugins(problems: &[LoadProblem]) -> Result<(), ConfigError> {
     if problems.is_empty() {
         return Ok(());
@@ -60,7 +60,8 @@ pub fn refuse_unusable_plugins(problems: &[LoadProblem]) -> Result<(), ConfigErr
     Err(ConfigError::Plugins(format!("{}\n{advice}", problems.join("\n"))))
 }
 
-/// Warns if the plugin directory contains no plugin, because the user probably expects the agent to have tools.
+/// Reports a warning if the plugin directory contains no plugin, because the user probably expects the agent to
+/// have tools.
 pub fn warn_of_no_plugins(settings: &Settings, generation: &Generation, reporter: &dyn Reporter) {
     if generation.plugins().len() == 0
         && let Some(folder) = settings.plugins.clone()
@@ -69,8 +70,8 @@ pub fn warn_of_no_plugins(settings: &Settings, generation: &Generation, reporter
     }
 }
 
-/// Warns about grants that have no effect or only a partial effect, because the plugin's manifest does not request
-/// them (P6).
+/// Reports a warning for each grant that has no effect or only a partial effect, because the plugin's manifest does not
+/// request it (P6).
 pub fn warn_of_unused_grants(plugin: &LoadedPlugin, grants: Option<&Grants>, reporter: &dyn Reporter) {
     let name = || plugin.name().to_owned();
     for problem in grants.map(|grants| grants::unused_grants(plugin, grants)).unwrap_or_default() {

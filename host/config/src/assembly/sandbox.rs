@@ -20,7 +20,7 @@ pub fn open_sandbox(settings: &Settings, data: &DataDirectory) -> Result<Sandbox
     let mut limits = HostLimits::default();
     settings.file.host_limits.set(&HOST_LIMITS, &mut limits);
     let sandbox = open_limited_sandbox((data, &settings.environment), limits, settings.file.sharing.clone())?;
-    // The files are protected here so that no caller can forget to protect them.
+    // The agent's files are protected here, so that no caller can forget to protect them.
     sandbox.protect(protection::paths_of_agent(settings));
     Ok(sandbox)
 }
@@ -49,8 +49,8 @@ pub fn open_limited_sandbox(
     Ok(sandbox)
 }
 
-/// Returns the sandbox for another agent of the same host. The signature rules of that agent's file apply in addition
-/// to the signature rules of the first agent's file.
+/// Returns the sandbox for another agent of the same host. In this sandbox, the signature rules of the other agent's
+/// file apply in addition to the signature rules of the first agent's file.
 pub fn vetted_sandbox(sandbox: &Sandbox, settings: &Settings) -> Sandbox {
     sandbox.verified_by(vetting(settings))
 }

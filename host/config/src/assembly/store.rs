@@ -17,7 +17,8 @@ pub fn open_store_to_read(data: &DataDirectory) -> Result<Arc<dyn Store>, Config
         Err(cannot_write @ (StoreError::ReadOnly { .. } | StoreError::DiskFull { .. })) => cannot_write,
         opened => return Ok(Arc::new(opened?)),
     };
-    // If the database cannot be opened for reading either, return the first error, because it is more helpful.
+    // If the database cannot be opened for reading either, return the error of opening it for writing, which is
+    // more helpful.
     let Ok(store) = SqliteStore::open_to_read(data.database()) else { return Err(cannot_write.into()) };
     tracing::warn!("{cannot_write}; the database is opened for reading only");
     Ok(Arc::new(store))
@@ -28,7 +29,7 @@ pub fn open_temporary_store() -> Result<Arc<dyn Store>, ConfigError> {
     Ok(Arc::new(SqliteStore::open_temporary()?))
 }
 
-/// Opens the database with indexes that may be damaged, to check it or to rebuild them.
+/// Opens a database whose indexes may be damaged, to check or rebuild the indexes.
 pub fn open_store_to_rebuild(data: &DataDirectory) -> Result<Arc<dyn Store>, ConfigError> {
     let options = Options { indexes: Indexes::ToBeRebuilt, ..Options::default() };
     Ok(Arc::new(SqliteStore::open(data.database(), options)?))

@@ -20,8 +20,8 @@ pub(super) fn create(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Rejects a folder that belongs to another user or that other users can access. An empty folder is made private
-/// instead.
+/// Rejects a folder that belongs to another user or that other users can access. If the folder is empty, it is made
+/// private instead.
 #[cfg(unix)]
 pub(super) fn check_owner(folder: &Path) -> Result<(), String> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -48,7 +48,8 @@ pub(super) fn check_owner(_folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a folder contains nothing except empty folders, which may have just been created.
+/// Whether a folder contains nothing except empty folders. Such a folder counts as empty, because the host may have
+/// just created the folders in it.
 #[cfg(unix)]
 fn is_empty(folder: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(folder)? {
@@ -79,7 +80,7 @@ pub(super) fn refuse_links(folder: &Path) -> Result<(), String> {
         match entry.file_type() {
             Ok(kind) if kind.is_symlink() => return Err(link_error(&entry.path())),
             Ok(_) => {}
-            // Another process has removed the entry in the meantime.
+            // The entry is missing because another process has removed it in the meantime.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error.to_string()),
         }

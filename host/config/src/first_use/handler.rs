@@ -1,4 +1,5 @@
-//! Handles the first uses of plugins one after another: asks the user about the missing grants, and applies the answer.
+//! Handles each first use of a plugin, one after another: asks the user about the missing grants, and applies
+//! the answer.
 
 use super::offers::{GrantOffers, OfferBounds, OfferedFolder};
 use super::question::{FirstUseAnswer, FirstUsePrompt, FirstUseQuestion, Keeping};
@@ -14,14 +15,15 @@ use std::sync::Arc;
 use tokio::sync::mpsc::Receiver;
 use tokio_util::sync::CancellationToken;
 
-/// Asks the user about plugins that lack grants at their first use, and remembers the answers while the host runs.
+/// Asks the user about missing grants when a plugin is used for the first time, and remembers the answers while the
+/// host runs.
 pub struct FirstUseHandler {
     prompt: Arc<dyn FirstUsePrompt>,
     store: Arc<dyn Store>,
     environment: HostEnvironment,
     /// Configuration files of the agents, by the agent's name. Agents without a file are left out.
     files: BTreeMap<String, PathBuf>,
-    /// Receives the first uses of plugins. None if the user cannot be asked.
+    /// Receives a message for each first use of a plugin. None if the user cannot be asked.
     first_uses: Option<Receiver<FirstUse>>,
     /// Grants that the user has refused to a plugin, by the names of the agent and the plugin.
     answers: BTreeMap<(String, String), RefusedNeeds>,
@@ -45,7 +47,7 @@ impl FirstUseHandler {
         Self { prompt, store, environment, files, first_uses: Some(first_uses), answers: BTreeMap::new() }
     }
 
-    /// Waits for the next first use of a plugin. Never returns if the user cannot be asked.
+    /// Waits until another plugin is used for the first time. Never returns if the user cannot be asked.
     pub async fn next(&mut self) -> FirstUse {
         match &mut self.first_uses {
             Some(first_uses) => match first_uses.recv().await {
@@ -72,7 +74,7 @@ impl FirstUseHandler {
                 if let Err(error) = first_use.agent.answer(&key.1, &answered_grants) {
                     self.prompt.report(&FirstUseReport::NothingGranted { reason: error.to_string() });
                 }
-                // Do not ask again for grants that could not be given.
+                // Do not ask the user again about grants that could not be given.
                 let remaining = to_ask(&first_use.still_lacking(), &RefusedNeeds::default());
                 self.answers.entry(key).or_default().refuse(&remaining);
                 if let Err(error) = swap::record_grants(&*self.store, &first_use.agent).await {
@@ -101,7 +103,8 @@ impl FirstUseHandler {
         if offers.offered.is_empty() && !offers.has_folder() {
             return None;
         }
-        // Read the file before asking. The answer is written only if the file has not changed since it was read.
+        // Read the file before the user is asked. The answer is written only if the file has not changed since it
+        // was read.
         let draft = file.map(|file| Draft::read(file));
         let keeping = if draft.is_some() { Keeping::File } else { Keeping::Nowhere };
         let requested = offers.requested();
@@ -132,7 +135,7 @@ impl FirstUseHandler {
     }
 }
 
-/// The effect of an answer on the grants of the plugin.
+/// How an answer changes the grants of the plugin.
 enum AnswerEffect {
     Granted(Box<AnsweredGrants>),
     Refused,

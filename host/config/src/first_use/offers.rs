@@ -1,5 +1,5 @@
-//! Decides which of a plugin's missing grants are offered to the user at its first use, and which can be granted only
-//! in `agent.toml` (P6).
+//! Decides which missing grants of a plugin are offered to the user at the plugin's first use, and which can be granted
+//! only in `agent.toml` (P6).
 
 use crate::grants::{self, Grant, Kind, Receiver};
 use crate::protection;
@@ -8,19 +8,20 @@ use agent_plugins::{Access, Grants, HttpPattern, Need, PatternError, ProtectedPa
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of grants that are offered at once. Grants that are not shown are not granted.
+/// Maximum number of grants that are offered at once. If there are more missing grants, the further ones are
+/// not offered.
 const MAX_OFFERS: usize = 24;
 /// Maximum number of characters of an offered value.
 const MAX_CHARACTERS: usize = 200;
-/// Storage that is offered to a plugin that requests storage, in MiB.
+/// Amount of storage, in MiB, that is offered to a plugin that requests storage.
 const STORAGE_MEBIBYTES: u64 = 10;
 
-/// The grants that a question to the user offers, and the plugin's requests that it cannot offer.
+/// The grants that a question offers to the user, and the plugin's requests that the question cannot offer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GrantOffers {
     /// Grants that the plugin gets if the user answers yes.
     pub offered: Vec<GrantOffer>,
-    /// Requests that cannot be granted by an answer.
+    /// Requests of the plugin that no answer can grant.
     pub not_offered: Vec<NotOffered>,
 }
 
@@ -53,38 +54,38 @@ pub struct OfferedFolder {
     pub base: PathBuf,
     /// Path of the offered folder, as it would be written into the agent's file.
     pub written: String,
-    /// Whether the user has typed the folder.
+    /// True if the user has typed the folder, so that it is not the default offer.
     pub is_typed: bool,
 }
 
-/// Limits on the grants that are offered to a plugin.
+/// Restrictions on the grants that are offered to a plugin.
 #[derive(Clone, Debug, Default)]
 pub struct OfferBounds {
-    /// Grants that were revoked. If a grant of some kind was revoked, the grants of this kind that are offered do not
-    /// exceed the revoked grant (row 48).
+    /// Grants that were revoked. If a grant of some kind was revoked, an offered grant of the same kind must not exceed
+    /// the revoked grant (row 48).
     pub revoked: Grants,
-    /// Servers that the plugin is offered to send HTTP requests to.
+    /// Servers to which the user may allow the plugin to send HTTP requests.
     pub hosts: OfferedHosts,
     /// Files and folders that grants never cover.
     pub protected: Vec<ProtectedPath>,
 }
 
-/// The servers that a plugin is offered to send HTTP requests to.
+/// The servers to which the user may allow a plugin to send HTTP requests.
 #[derive(Clone, Debug, Default)]
 pub enum OfferedHosts {
-    /// All servers that the plugin requests.
+    /// All servers that the plugin requests are offered.
     #[default]
     All,
-    /// The requested servers whose URLs are in the arguments of the call. If the arguments contain no such URL, all
-    /// requested servers.
+    /// Only the requested servers whose URLs are in the arguments of the call. If the arguments contain no such URL,
+    /// all requested servers are offered.
     OfCall(Vec<HttpPattern>),
-    /// Only the servers that the user has typed.
+    /// Only the servers that the user has typed are offered.
     Typed(Vec<HttpPattern>),
 }
 
 impl OfferBounds {
-    /// Returns the bounds for a call. Only the servers in the arguments are offered, because the call needs no
-    /// other servers.
+    /// Returns the limits on the grants that are offered for a call. Only the servers in the arguments are offered,
+    /// because the call needs no other servers.
     pub fn of_call(arguments: &Value, revoked: Grants, protected: Vec<ProtectedPath>) -> Self {
         let mut hosts = Vec::new();
         collect_hosts(arguments, &mut hosts);
@@ -155,7 +156,7 @@ impl GrantOffers {
         offers
     }
 
-    /// Returns all offered grants, combined.
+    /// Returns one value that combines all offered grants.
     pub fn grants(&self) -> Grants {
         self.offered.iter().fold(Grants::default(), |all, offer| all.and(&offer.grants))
     }
@@ -176,14 +177,14 @@ impl GrantOffers {
         self.requested().iter().any(|unmet| matches!(unmet.need, Need::Http(_)))
     }
 
-    /// Whether the plugin requests files.
+    /// Whether the plugin requests access to files.
     pub fn has_folder(&self) -> bool {
         self.requested().iter().any(|unmet| matches!(unmet.need, Need::Files(_)))
     }
 }
 
 impl GrantOffer {
-    /// Returns the grant as a line of the table `[plugins.NAME.grants]`.
+    /// Formats the grant as a line of the table `[plugins.NAME.grants]`.
     pub fn line(&self) -> String {
         let Grant { kind, value, .. } = &self.grant;
         let text = toml::Value::String(value.clone());
@@ -193,14 +194,14 @@ impl GrantOffer {
         }
     }
 
-    /// Returns the grant as a command-line option.
+    /// Formats the grant as a command-line option.
     pub fn flag(&self, plugin: &str) -> String {
         let Grant { kind, value, .. } = &self.grant;
         format!("--grant {}", shell_word(&format!("{plugin}:{}={value}", kind.key())))
     }
 }
 
-/// The kind of a grant to offer, and its value as it would be written.
+/// The kind of a grant to offer, and its value as it would be written into the agent's file.
 struct OfferedValue {
     kind: Kind,
     value: String,
@@ -214,8 +215,8 @@ impl OfferedValue {
 
 const REVOKED: &str = "it exceeds the grant that was revoked";
 
-/// Returns the values that are offered for a request. The values do not exceed the revoked grants. The error is the
-/// reason why nothing is offered.
+/// Returns the values that are offered for a request. The values do not exceed the revoked grants. If nothing can be
+/// offered, the error is the reason.
 fn offered_values(need: &Need, folder: &OfferedFolder, bounds: &OfferBounds) -> Result<Vec<OfferedValue>, String> {
     let revoked = &bounds.revoked;
     let at_most = |kind, requested: u64, revoked: Option<u64>| {
@@ -362,8 +363,8 @@ mod tests {
         GrantOffers::new("p", needs.into_iter().map(lacking).collect(), (folder, &OfferBounds::default()), &lang)
     }
 
-    /// P6: the answer yes grants exactly the grants that are shown. Requests that cannot be granted are shown with the
-    /// reason.
+    /// P6: the answer yes gives the plugin exactly the grants that are shown. Requests that cannot be granted are shown
+    /// with the reason.
     #[test]
     fn p6_answering_yes_grants_exactly_the_shown_grants() {
         let directory = tempfile::tempdir().expect("a temporary folder");
@@ -420,7 +421,8 @@ mod tests {
         assert!(grants.config.is_empty() && grants.secrets.is_empty());
     }
 
-    /// P6: grants that are too many or too long to be shown are not granted.
+    /// P6: if there are too many grants to show them all, the others are not granted. A grant that is too long to be
+    /// shown is not granted either.
     #[test]
     fn p6_grants_nothing_that_is_not_shown() {
         let folder = OfferedFolder { base: PathBuf::new(), written: ".".into(), is_typed: false };

@@ -1,4 +1,4 @@
-//! The question about a plugin that lacks grants, which the caller shows to the user.
+//! The question to the user about the missing grants of a plugin. The caller shows this question.
 
 use super::offers::{GrantOffers, OfferBounds, OfferedFolder, OfferedHosts};
 use super::report::FirstUseReport;
@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use std::path::{Component, Path};
 use tokio_util::sync::CancellationToken;
 
-/// Asks the user about plugins that lack grants.
+/// Asks the user about the missing grants of plugins.
 #[async_trait]
 pub trait FirstUsePrompt: Send + Sync {
     /// Shows the question and waits for an answer. The user may change the folder and the servers that are offered. If
@@ -19,16 +19,17 @@ pub trait FirstUsePrompt: Send + Sync {
     fn report(&self, report: &FirstUseReport);
 }
 
-/// The user's answer to the question whether to grant the offered grants.
+/// The user's answer to the question whether the plugin gets the offered grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstUseAnswer {
-    /// Grants the offered grants while the host runs.
+    /// Gives the offered grants to the plugin until the host exits.
     ThisRun,
-    /// Grants the offered grants, and writes them into the agent's file.
+    /// Gives the offered grants to the plugin, and writes them into the agent's file.
     Always,
-    /// Grants nothing while the host runs.
+    /// Gives the plugin no further grants until the host exits.
     No,
-    /// Grants nothing, and writes `ask = false` into the agent's file, so that the user is not asked again.
+    /// Gives the plugin no further grants, and writes `ask = false` into the agent's file, so that the user is not
+    /// asked again.
     Never,
     /// The turn ended before the user answered.
     Stopped,
@@ -43,7 +44,7 @@ pub enum Keeping {
     Nowhere,
 }
 
-/// A question about a plugin that is about to be used for the first time, with the grants that can be granted to it.
+/// A question about the missing grants of a plugin that is about to be used for the first time.
 pub struct FirstUseQuestion<'q> {
     /// The plugin that lacks grants.
     pub plugin: &'q PluginIdentity,
@@ -61,18 +62,18 @@ pub struct FirstUseQuestion<'q> {
 }
 
 impl FirstUseQuestion<'_> {
-    /// Returns the grants that the user would grant by answering yes, and the requests that cannot be granted.
+    /// Returns the grants that the plugin gets if the user answers yes, and the requests that no answer can grant.
     pub fn offers(&self) -> &GrantOffers {
         &self.offers
     }
 
-    /// Offers another folder. A relative path is relative to the current folder of the process.
+    /// Replaces the folder that is offered. A relative path is relative to the current folder of the process.
     pub fn offer_folder(&mut self, typed: &str) {
         self.folder = typed_folder(&self.folder, typed);
         self.update_offers();
     }
 
-    /// Changes the servers that the plugin is offered to send requests to.
+    /// Changes the servers to which the user may allow the plugin to send requests.
     pub fn offer_hosts(&mut self, hosts: OfferedHosts) {
         self.bounds.hosts = hosts;
         self.update_offers();

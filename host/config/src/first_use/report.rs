@@ -1,4 +1,4 @@
-//! Reports about the effect of the user's answer at the first use of a plugin.
+//! Reports the effect of the user's answer to the question at the first use of a plugin.
 
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ pub enum FirstUseReport {
         flags.join(" ")
     )]
     GrantsNotWritten {
-        /// Why the file was not written.
+        /// The reason why the file was not written.
         reason: String,
         /// Name of the plugin.
         plugin: String,
@@ -47,7 +47,7 @@ pub enum FirstUseReport {
          [plugins.{plugin}.grants]\n  ask = false"
     )]
     NeverAskNotWritten {
-        /// Why the file was not written.
+        /// The reason why the file was not written.
         reason: String,
         /// Name of the plugin.
         plugin: String,

@@ -9,22 +9,23 @@ use std::path::{Path, PathBuf};
 
 /// Files and folders that cargo and rustup look for in the folder of a project and in every folder above it.
 pub(super) const CARGO_ANCESTOR_FILES: [&str; 4] = [".cargo", "Cargo.toml", "rust-toolchain", "rust-toolchain.toml"];
-/// Files and folders that the tools of other languages look for in a project's folder and in every folder above it.
+/// Files and folders that the build tools of other languages look for in the folder of a project and in every folder
+/// above it.
 const OTHER_ANCESTOR_FILES: [&str; 2] = ["node_modules", "package.json"];
-/// Maximum number of packages whose dependencies are followed for one plugin directory.
+/// Maximum number of packages whose dependencies the host examines for one plugin directory.
 const MAX_PACKAGES: usize = 200;
 /// Name of the file that marks a folder as a plugin project.
 const PROJECT_FILE: &str = "plugin.toml";
 /// Maximum size of a TOML file that is read, in bytes. Larger files are ignored.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Endings of source file names. In a package that contains the agent's folder, only these files are protected, because
-/// plugins work in the agent's folder.
+/// Endings of the names of source files. In a package that contains the agent's folder, only files with these endings
+/// are protected, because plugins work in the agent's folder.
 const SOURCES: &[&str] = &[".rs", "cargo.toml", "cargo.lock"];
 
 /// Returns the paths to protect for a folder of plugin projects: the packages that the projects depend on, and the
-/// files in folders above the packages that affect the build. Returns nothing for a folder without projects. `agent` is
-/// the folder of the agent.
+/// files that affect the build and are in folders above these packages. The result is empty for a folder without
+/// projects. `agent` is the folder of the agent.
 pub(super) fn source_paths(folder: &Path, agent: &Path) -> Vec<ProtectedPath> {
     let projects = projects_at(folder);
     if projects.is_empty() {
@@ -62,8 +63,8 @@ pub(super) fn source_paths(folder: &Path, agent: &Path) -> Vec<ProtectedPath> {
     folders.chain(ancestor_files.into_iter().map(|file| protected_path(file, what, ProtectedKind::File))).collect()
 }
 
-/// Returns the folder itself if it is a plugin project, otherwise the projects in it. Every folder with a `plugin.toml`
-/// is a project, even if it cannot be built yet, because it may be completed later.
+/// If the folder is a plugin project, returns the folder itself. Otherwise, returns the projects in the folder. Every
+/// folder with a `plugin.toml` is a project, even if it cannot be built yet, because it may be completed later.
 fn projects_at(folder: &Path) -> Vec<PathBuf> {
     let is_project = |folder: &PathBuf| folder.join(PROJECT_FILE).is_file();
     if is_project(&folder.to_owned()) {
@@ -111,7 +112,7 @@ fn dependencies(manifest: &Path) -> Vec<PathBuf> {
             }
         }
     }
-    // The `path` of a target, such as `[lib] path = "src/lib.rs"`, names a file.
+    // The `path` of a target, such as `[lib] path = "src/lib.rs"`, names a file, so the folder of the file is returned.
     let folder_of = |path: PathBuf| if path.is_file() { path.parent().map(Path::to_owned) } else { Some(path) };
     paths.into_iter().filter_map(folder_of).filter(|path| path.is_dir()).collect()
 }
@@ -152,8 +153,8 @@ mod tests {
             assert!(found.iter().any(|path| path.path == root.join(name)), "{name}");
         }
         assert_eq!(source_paths(&root.join("other"), &root), []);
-        // In a package that contains the agent's folder, only source files are protected, so that plugins can work
-        // there.
+        // If a package contains the agent's folder, only the source files of the package are protected, so that plugins
+        // can work in the agent's folder.
         let found = source_paths(&root.join("plugins"), &root.join("shared/deep"));
         let deep = found.iter().find(|path| path.path == root.join("shared/deep")).expect("it is protected");
         assert_eq!(deep.kind, ProtectedKind::CodeFiles(SOURCES));

@@ -36,7 +36,8 @@ pub(super) fn server_paths(
         // An empty part of `PATH` means the working directory of the server.
         std::env::split_paths(&path).for_each(|searched| collector.add_path_folder(command, &searched));
     }
-    // The argument `--script=run.py` contains a file, and `sh -c "exec node run.js"` contains a program and a file.
+    // An argument can contain paths: `--script=run.py` contains a file, and `sh -c "exec node run.js"` contains a
+    // program and a file.
     let words: Vec<&str> = table.args.iter().flat_map(|arg| possible_paths(arg)).collect();
     let known: Vec<_> = std::iter::once(command).chain(words.iter().copied()).filter_map(program).collect();
     for program in &known {
@@ -67,13 +68,13 @@ fn working_directory(table: &McpTable, folder: &Path) -> PathBuf {
     table.directory.as_ref().map_or_else(|| PathBuf::from("."), |directory| folder.join(directory))
 }
 
-/// Returns the parts of an argument that may be paths: the argument itself, the value of an option, and the words of a
-/// shell command.
+/// Returns the parts of an argument that may be paths. These are the argument itself, the value of an option, and the
+/// words of a shell command.
 fn possible_paths(argument: &str) -> impl Iterator<Item = &str> {
     let is_separator = |character: char| character.is_whitespace() || "'\"`;|&()<>".contains(character);
     let parts = argument.split(is_separator).flat_map(|word| {
         let value = word.split_once('=').map(|(_, value)| value);
-        // The value of a short option follows without a space, as in `-Ilib`.
+        // The value of a short option can follow without a space, as in `-Ilib`.
         let joined = word.strip_prefix('-').and_then(|option| option.get(1..)).filter(|_| !word.starts_with("--"));
         [Some(word), value, joined]
     });
@@ -81,15 +82,15 @@ fn possible_paths(argument: &str) -> impl Iterator<Item = &str> {
     full_argument.into_iter().chain(parts.flatten()).filter(|word| !word.is_empty())
 }
 
-/// For a server, returns the environment variables that can contain paths of code, with the values of the variables.
+/// Returns the names and values of the server's environment variables that can contain paths of code.
 fn variables_that_load_code(table: &McpTable, variable: &dyn Fn(&str) -> Option<String>) -> Vec<(String, String)> {
     let configured = table.env.iter().map(|(name, value)| (name.clone(), value.clone()));
     let passed = table.pass_env.iter().filter_map(|name| Some((name.value.clone(), variable(&name.value)?)));
     configured.chain(passed).filter(|(name, _)| can_contain_code_paths(name)).collect()
 }
 
-/// Returns warnings about MCP servers that run in a folder that a plugin may write. The protection cannot cover all
-/// files that a program might load.
+/// Returns warnings about MCP servers that run in a folder that a plugin may write. Such a warning is needed because
+/// the protection cannot cover all files that a program might load.
 pub(super) fn in_writable_folders(settings: &Settings, trees: &[(String, TreeGrant)]) -> Vec<String> {
     let folder = settings.folder();
     let mut warnings = Vec::new();
@@ -132,8 +133,8 @@ impl PathCollector<'_> {
         }
     }
 
-    /// Adds a program and its folder. A program in a Python virtual environment also loads files next to its folder
-    /// `bin`.
+    /// Adds a program and its folder. A program in a Python virtual environment also loads files that are next to the
+    /// folder `bin`, which contains the program.
     fn add_program(&mut self, program: &Path) {
         self.add(program.to_owned(), ProtectedKind::File);
         let Some(folder) = program.parent() else { return };
@@ -145,15 +146,15 @@ impl PathCollector<'_> {
         {
             self.add_folder(environment);
         }
-        // The interpreter of a virtual environment is a link, and no code is loaded from the folder of its target.
-        // Other links point into packages.
+        // The interpreter of a virtual environment is a link, and no code is loaded from the folder of the link's
+        // target. Other programs that are links point into packages.
         if let Ok(target) = program.canonicalize() {
             self.add_package_folder(&target);
         }
         self.add_package_folder(program);
     }
 
-    /// Adds a folder of the `PATH`, so that a plugin cannot put another program with the name of the command into it.
+    /// Adds a folder of the `PATH`, so that no plugin can create a program with the name of the command in this folder.
     fn add_path_folder(&mut self, command: &str, searched: &Path) {
         let folder = self.working_directory.join(searched);
         self.add(folder.join(command), ProtectedKind::File);
@@ -170,7 +171,7 @@ impl PathCollector<'_> {
             match path.is_dir() {
                 true => self.add_folder(&path),
                 false if path.is_file() => self.add_script(&path, None),
-                // The path does not exist yet, but a plugin could create it.
+                // The path is protected although it does not exist, because a plugin could create it.
                 false if word.contains(std::path::is_separator) || name.to_ascii_uppercase().contains("PATH") => {
                     self.add(path, ProtectedKind::File);
                 }
@@ -203,8 +204,8 @@ impl PathCollector<'_> {
         }
     }
 
-    /// Adds the files that programs of a language look for in the folders above a folder of code. If the folder
-    /// contains the agent's folder, also adds the code files in the folder, which are recognised by their names.
+    /// Adds the files that programs of a language look for in the folders above a folder of code. If the folder of code
+    /// contains the agent's folder, also adds the code files in it, which are recognised by their names.
     fn add_code_files(&mut self, code: &Path, language: &Language) {
         let Ok(canonical) = code.canonicalize() else { return };
         self.ancestor_files
@@ -263,7 +264,7 @@ mod tests {
         shown.collect()
     }
 
-    /// Creates an agent's folder that contains servers.
+    /// Creates an agent's folder that contains the files of servers.
     fn folder_with_servers() -> tempfile::TempDir {
         let directory = tempfile::tempdir().expect("a temporary folder");
         let folder = directory.path();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Standard name of an agent's configuration file.
 pub const AGENT_FILE: &str = "agent.toml";
-/// Folder with further agents' configuration files, in the current folder.
+/// Subfolder of the current folder that contains the configuration files of further agents.
 pub const AGENT_FOLDER: &str = "agents";
 /// Maximum number of files that are examined in a folder.
 const MAX_FILES: usize = 1000;
@@ -55,7 +55,8 @@ pub fn find_agent(requested: &Path, folder: &Path) -> Result<PathBuf, ConfigErro
     }
 }
 
-/// Lists the agents of a folder by path: `agent.toml`, other TOML files that look like an agent's, and `agents/*.toml`.
+/// Lists the agents of a folder, sorted by path: `agent.toml`, other TOML files that look like an agent's,
+/// and `agents/*.toml`.
 pub fn list_agents(folder: &Path) -> Vec<ListedAgent> {
     let top_files =
         toml_files(folder, Path::new("")).into_iter().filter(|path| looks_like_agent_file(&folder.join(path), path));
@@ -75,8 +76,8 @@ fn read_agent(folder: &Path, path: PathBuf) -> ListedAgent {
 fn toml_files(folder: &Path, subfolder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder.join(subfolder)) else { return Vec::new() };
     let names = entries.flatten().map(|entry| subfolder.join(entry.file_name()));
-    // Plugins may have the right to write TOML files of other well-known programs, so these files are never read as
-    // agents.
+    // The TOML files of other well-known programs are never read as agents' files, because plugins may have the right
+    // to write such files.
     let is_foreign = |path: &PathBuf| path.file_name().is_some_and(agent_plugins::is_foreign_toml);
     let is_file = |path: &PathBuf| path.extension().is_some_and(|end| end == "toml") && folder.join(path).is_file();
     let is_file = |path: &PathBuf| is_file(path) && !is_foreign(path);

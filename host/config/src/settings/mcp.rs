@@ -13,7 +13,8 @@ use std::time::Duration;
 /// Environment variables that are passed to every server, because most programs need them.
 const ALWAYS_PASSED: [&str; 6] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR"];
 
-/// Returns all servers of the file, or all problems with the servers, each with its location in the file.
+/// Returns all servers that the file configures. If there are problems, returns all of them, each with its location in
+/// the file.
 pub(super) fn servers(file: &AgentFile, variable: Variables<'_>) -> Result<Vec<ServerConfig>, Vec<String>> {
     let (mut servers, mut problems) = (Vec::new(), Vec::new());
     for (name, table) in &file.mcp {
@@ -110,7 +111,7 @@ mod tests {
     /// I5: a server that is a process gets the variables of `env` and `pass_env`, and the variables that every server
     /// gets.
     #[test]
-    fn a_process_gets_only_the_configured_environment() {
+    fn mcp_process_gets_only_the_configured_environment() {
         let text = "[mcp.notes]\ncommand = \"bin/notes\"\nargs = [\"-r\"]\nenv = { A = \"b\" }\npass_env = [\"NOTES_TOKEN\"]\n\
                     directory = \"work\"\ntools = [\"one\"]\nkeep = \"always\"\ntimeout_ms = 5\nstart_timeout_ms = 6";
         let servers = read(text).unwrap();
@@ -134,7 +135,7 @@ mod tests {
 
     /// I5: headers contain the values of environment variables, and missing or empty variables are reported.
     #[test]
-    fn an_address_gets_its_headers_and_missing_variables_are_reported() {
+    fn mcp_headers_come_from_variables_and_missing_variables_are_reported() {
         let address = "[mcp.issues]\nurl = \"https://a/mcp\"\nheaders = { A = \"b\" }\nheader_env = ";
         let servers = read(&format!("{address}{{ Authorization = \"SECRET\" }}")).unwrap();
         let Transport::Http(found) = &servers[0].transport else { panic!("{servers:?}") };

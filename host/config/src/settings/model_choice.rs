@@ -1,5 +1,5 @@
-//! Chooses a model if neither the options nor `agent.toml` name a model. Either the user chooses a model, or the server
-//! at the base URL has only one model.
+//! Chooses a model if neither the options nor `agent.toml` names a model. Either the user chooses a model, or the
+//! server at the base URL has only one model, which is then used.
 
 use super::models::AT_BASE_URL;
 use super::providers::OPENAI_BASE_URL;
@@ -22,11 +22,11 @@ const LIST_WAIT: Duration = Duration::from_secs(10);
 /// Maximum number of models that an error message lists.
 const SHOWN_MODELS: usize = 20;
 
-/// Lets the user choose a model if neither the options nor `agent.toml` name a model.
+/// Lets the user choose a model if neither the options nor `agent.toml` names a model.
 #[async_trait]
 pub trait ModelChooser: Send + Sync {
-    /// Whether the user can be asked. If not, the host does not look for model servers, and uses the built-in
-    /// `offline` model.
+    /// Whether the user can be asked to choose a model. If this is false, the host does not look for model servers, and
+    /// uses the built-in `offline` model.
     fn can_ask(&self) -> bool;
 
     /// Asks the user to choose one of the offered models. There is at least one offer. Returns None if the user chooses
@@ -76,7 +76,8 @@ fn openai_offer(environment: &HostEnvironment) -> Option<ModelOffer> {
 
 async fn use_only_model(settings: &mut Settings, chooser: &dyn ModelChooser) -> Result<(), ConfigError> {
     let url = settings.models.base_url.clone().unwrap_or_default();
-    // The list of models depends only on the address and the key. The name `MODEL` is a placeholder.
+    // The list of models depends only on the address and the key. The name `MODEL` is only a placeholder for a
+    // model's name.
     let mut placeholder_settings = settings.clone();
     placeholder_settings.models.choose_at_base_url("MODEL");
     let (_, providers) = placeholder_settings.models()?;

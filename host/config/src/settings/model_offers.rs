@@ -18,13 +18,13 @@ pub struct ModelOffer {
 }
 
 impl ModelOffer {
-    /// Returns the offer of an OpenAI model. Call this only if `OPENAI_API_KEY` is set.
+    /// Returns the offer to use an OpenAI model. Call this only if `OPENAI_API_KEY` is set.
     pub fn of_openai(base_url: &str) -> Self {
         let (name, base_url) = (format!("openai/{OPENAI_MODEL}"), base_url.to_owned());
         Self { name, base_url, reason: "OPENAI_API_KEY is set" }
     }
 
-    /// Returns offers of all models of the servers on this machine.
+    /// Returns an offer for each model of the servers on this machine.
     pub fn of_servers(servers: &[LocalServer]) -> Vec<Self> {
         let of_server = |server: &LocalServer| {
             let offer = |model: &String| Self {

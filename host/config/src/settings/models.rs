@@ -1,5 +1,5 @@
-//! Determines the models of an agent: from `--model` and `--base-url`, otherwise from `agent.toml`, otherwise `offline`
-//! (M2).
+//! Determines the models of an agent. `--model` and `--base-url` override `agent.toml`. If none of them names a model,
+//! the model is `offline` (M2).
 
 use super::AgentOptions;
 use crate::agent_file::{AgentFile, BUILT_IN, Located, nearest};
@@ -8,23 +8,23 @@ use std::path::PathBuf;
 
 /// Name of the model that is used if no model is named.
 pub(super) const OFFLINE: &str = "offline";
-/// Provider of a model at `--base-url` whose name contains no provider.
+/// Provider of a model whose name contains no provider if `--base-url` is set.
 pub(super) const AT_BASE_URL: &str = "openai";
 
-/// The models that are named in the options or in the file.
+/// The models that the options or the file name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedModels {
     /// The first model and its fallbacks.
     pub chain: Chain,
     /// Model that summarises evicted messages. If no model is set, the model that wrote the reply is used.
     pub summary: Option<NamedModel>,
-    /// Models for single tasks: planner, executor and embedding model.
+    /// The planner, the executor and the embedding model, each of which does a single task.
     pub helpers: Helpers,
     /// Address of the first model's provider, from the options.
     pub base_url: Option<String>,
 }
 
-/// Models for single tasks: making plans, carrying them out, and selecting tools (L24, L25).
+/// Models that each do a single task: making plans, carrying out plans, or selecting tools (L24, L25).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Helpers {
     /// Model that makes plans. If no model is set, turns run without a plan.
@@ -109,8 +109,8 @@ impl WantedModels {
         self.chain = Chain::Named(vec![chosen]);
     }
 
-    /// Switches to a model that the user names in a session. If a base URL is set, a name without a known provider is a
-    /// model of the server at the base URL.
+    /// Switches to a model that the user names in a session. If a base URL is set and the name does not begin with a
+    /// known provider, the name belongs to a model of the server at the base URL.
     pub fn switch_to(&mut self, name: &str, file: &AgentFile) {
         match self.base_url.is_some() && !is_known(name, file) {
             true => self.choose_at_base_url(name),
@@ -163,7 +163,7 @@ pub fn provider_of(name: &str) -> Option<&str> {
     BUILT_IN.iter().find(built_in).copied().or_else(slash)
 }
 
-/// Returns the reason why a name is not the name of a model, or None if its provider is known.
+/// Returns the reason why a name cannot be the name of a model, or None if the provider in the name is known.
 pub(super) fn problem(name: &str, file: &AgentFile) -> Option<String> {
     if is_known(name, file) {
         let no_model = name.split_once('/').is_some_and(|(_, model)| model.trim().is_empty());
@@ -228,7 +228,7 @@ mod tests {
         wanted(options_line, file).expect("wanted").named().into_iter().map(|model| model.name).collect()
     }
 
-    /// L27: a model in the options is also used for summaries, instead of the summary model of the file.
+    /// L27: if the options name a model, this model also writes summaries, instead of the summary model of the file.
     #[test]
     fn l27_summary_model_comes_from_the_file() {
         let file = "model = \"openai/a\"\nsummary_model = \"ollama/b\"\n";
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(all_names(&[("--model", "groq/d")]), ["groq/d"]);
     }
 
-    /// M2, M3: a model in the options replaces the model and the fallback models of the file.
+    /// M2, M3: if the options name a model, this model replaces the model and the fallback models of the file.
     #[test]
     fn options_override_the_file() {
         let file = "model = \"openai/a\"\nfallback_models = [\"ollama/b\", \"scripted:c.json\"]\n";
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(wanted.provider_at_base_url(), None);
     }
 
-    /// M2: at a base URL, a name that does not begin with a known provider is the whole name of the model.
+    /// M2: if a base URL is set, a model name that does not begin with a known provider is used unchanged.
     #[test]
     fn base_url_is_the_address_of_the_first_models_provider() {
         let url = ("--base-url", "http://127.0.0.1:9/v1/");

@@ -9,7 +9,7 @@ use std::path::Path;
 pub struct Problems(Vec<String>);
 
 impl Problems {
-    /// Returns the value of a result. If the result is an error, adds the error to the list and returns None.
+    /// Returns the value if the result is Ok. If the result is an error, adds the error to the list and returns None.
     pub fn collect<T, E: fmt::Display>(&mut self, result: Result<T, E>) -> Option<T> {
         result.map_err(|problem| self.add(&problem)).ok()
     }
@@ -45,7 +45,7 @@ impl Problems {
         let mut problems: Vec<(Option<usize>, String)> = Vec::new();
         for text in self.0.iter().flat_map(|message| message.split('\n')) {
             match (line(text), problems.last_mut()) {
-                // A text without a location continues the previous problem, unless that problem has a location.
+                // Text without a location belongs to the previous problem, unless the previous problem has a location.
                 (None, Some((None, previous))) => previous.push_str(&format!("\n{text}")),
                 (line, _) => problems.push((line, text.to_owned())),
             }

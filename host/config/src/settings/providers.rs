@@ -11,8 +11,8 @@ use std::time::Duration;
 /// Environment variable with the address of the provider `openai`. OpenAI's own clients also read this variable.
 pub(super) const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
 
-/// Returns all known and configured providers, and the problems of the providers that are used. Each problem has the
-/// index of its model in [`WantedModels::all_named`].
+/// Returns all known and all configured providers. Also returns the problems of those providers that an agent's model
+/// uses. Each problem is returned with the index of the model in [`WantedModels::all_named`].
 pub(super) fn providers(
     wanted: &WantedModels,
     file: &AgentFile,
@@ -34,7 +34,7 @@ pub(super) fn providers(
     (configured, problems)
 }
 
-/// Whether the address of a provider is its default address.
+/// Whether a provider has its default address or an address that the user configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Address {
     /// The default address of a known provider.
@@ -85,8 +85,8 @@ fn provider(
     })
 }
 
-/// Returns the address of a provider, or None if it has no address. The check of the file rejects a provider without
-/// an address.
+/// Returns the address of a provider. Returns None if the provider has no address, which the check of the file
+/// already reports.
 fn address(
     name: &str,
     wanted: &WantedModels,
@@ -132,7 +132,8 @@ fn valid_key(name: &str, value: String) -> Result<Option<Secret>, String> {
     }
 }
 
-/// Returns the problem of an invalid key or header value as the end of a sentence. The text never contains the value.
+/// Returns the problem of an invalid key or header value, worded as the end of a sentence. The text never contains
+/// the value.
 fn value_problem(value: &str) -> Option<&'static str> {
     if value.trim().is_empty() {
         Some("is empty")

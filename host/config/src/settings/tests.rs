@@ -76,8 +76,8 @@ fn agent_toml_in_the_current_folder_is_mentioned_but_not_used() {
     assert!(!no_agent_error(other.path()).to_string().contains("automatically"));
 }
 
-/// I2, L17: without `name`, an agent is named after its file or folder. The default name differs between folders,
-/// because agents with the same name share approvals, sessions and memory.
+/// I2, L17: without `name`, an agent is named after its file or folder. Agents in different folders have different
+/// default names, because agents with the same name share approvals, sessions and memory.
 #[test]
 fn default_names_are_readable_and_unique_to_the_folder() {
     let base = tempfile::tempdir().expect("a temporary folder");
@@ -131,7 +131,8 @@ fn reports_all_problems_with_models_at_once() {
     assert!(providers.iter().any(|provider| provider.name == "ollama" && provider.key.is_none()));
 }
 
-/// L24, L25: planner, executor and embedding model are read, and problems with them are reported with all others.
+/// L24, L25: planner, executor and embedding model are read, and problems with them are reported together with all
+/// other problems.
 #[test]
 fn reads_planner_executor_and_embedding_model() {
     let text = "planner = \"groq/large\"\nexecutor = \"opnai/small\"\nembedding_model = \"offline\"\n";

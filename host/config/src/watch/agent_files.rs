@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Interval between two checks of a file, and the time for which a file must be unchanged before it is read.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// Time for which a file with errors must be unchanged before the errors are reported. The file may be only partly
-/// written.
+/// Time for which a file with errors must be unchanged before the errors are reported. This time is needed because the
+/// file may be only partly written.
 const ERROR_DELAY: Duration = Duration::from_secs(2);
 /// Keys whose changes apply only after the host is restarted.
 const RESTART_KEYS: [&str; 4] = ["name", "plugin_directory", "agents", "mcp"];
@@ -70,7 +70,7 @@ struct WatchedFile {
     text: Option<String>,
     /// The file's stamp at the last check, and the time when this stamp was first seen.
     last_stamp: (Stamp, Instant),
-    /// The stamp of the version of the file that was last applied or reported as invalid.
+    /// The stamp of the version of the file that was last applied, or that was last reported as invalid.
     handled: Option<Stamp>,
 }
 
@@ -107,7 +107,7 @@ impl WatchedFile {
         }
     }
 
-    /// Applies the current contents of the file to the agent, completely or not at all.
+    /// Applies the current contents of the file to the agent. If this fails, no setting is changed.
     fn apply(&mut self, sandbox: &Sandbox) -> Result<Option<WatchEvent>, String> {
         let text = read_bounded(&self.path, MAX_BYTES).ok();
         if text.is_some() && text == self.text {

@@ -1,5 +1,5 @@
-//! Asks the user at the terminal on behalf of delegates: for approvals, for answers to their questions, and for
-//! decisions about calls whose outcome is unknown (L16, L17, D3).
+//! Asks the user at the terminal for what delegates need: approvals of their calls, answers to their questions, and
+//! decisions about their calls whose outcome is unknown (L16, L17, D3).
 
 use super::{AfterQuestions, ApprovalPrompter};
 use crate::arguments::Verdict;
@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 /// The agent that a suspended turn belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TurnOwner {
-    /// The agent that the user works with. The caller asks the user this agent's questions.
+    /// The main agent, which the user talks to. The caller asks the user the questions of this agent.
     FirstAgent,
-    /// A delegate of that agent, at any depth.
+    /// A delegate of the main agent, or a delegate of another delegate.
     Delegate,
 }
 
@@ -74,11 +74,11 @@ impl ApprovalPrompter {
         settled
     }
 
-    /// Asks about each call whose outcome is unknown.
+    /// Asks the user to decide about each call whose outcome is unknown.
     async fn decide(&self, session: &mut Session, cancel: &CancellationToken) -> Result<AfterQuestions, Failure> {
         let mut next = AfterQuestions::NothingToAnswer;
         for call in session.undecided().await.map_err(Failure::failed)? {
-            self.introduce(session);
+            self.show_asking_delegate(session);
             self.terminal.note(approval::unknown(&call));
             let decision = match self.ask_until(QUESTION_OF_UNKNOWN, parse_decision, cancel).await? {
                 Ok(decision) => decision,
@@ -96,7 +96,7 @@ impl ApprovalPrompter {
             return Ok(AfterQuestions::NothingToAnswer);
         };
         if let Some((_, words)) = question(&suspension) {
-            self.introduce(session);
+            self.show_asking_delegate(session);
             let words = text::harmless(words).replace('\n', "\n  ");
             self.terminal.note(text::wrapped(&format!("{YELLOW}?{YELLOW:#} {words}"), self.terminal.width()));
         }
@@ -107,8 +107,8 @@ impl ApprovalPrompter {
         Ok(AfterQuestions::Continue)
     }
 
-    /// Asks until the typed line can be parsed. The inner `Err` is the next step if the user does not answer or
-    /// cancels.
+    /// Asks until the typed line can be parsed. The inner `Err` contains what to do next, because the user did not
+    /// answer or has cancelled the turn.
     async fn ask_until<A>(
         &self,
         prompt: &str,
@@ -128,11 +128,11 @@ impl ApprovalPrompter {
     }
 
     /// Shows the name of the agent that asks, if the agent is a delegate.
-    pub(super) fn introduce(&self, session: &Session) {
+    pub(super) fn show_asking_delegate(&self, session: &Session) {
         let state = session.state();
         if !state.delegation.is_empty() {
             self.terminal.idle();
-            let lines = approval::on_behalf(&state.delegation, &state.agent, session.subject());
+            let lines = approval::describe_asking_delegate(&state.delegation, &state.agent, session.subject());
             self.terminal.note(text::wrapped(&lines, self.terminal.width()));
         }
     }

@@ -8,7 +8,7 @@ use agent_runtime::Notice;
 /// Maximum number of lines of a toolchain's errors that are shown. The first errors are the most important ones.
 const SHOWN_LINES: usize = 60;
 
-/// Minimum size, in bytes, of components whose compilation to machine code takes seconds and is therefore announced.
+/// Minimum size, in bytes, of a component for which `dev` announces that compiling it to machine code takes a while.
 const LARGE_COMPONENT: u64 = 4 << 20;
 
 /// Describes a build event, or returns `None` if the event needs no message.
@@ -46,7 +46,7 @@ fn built(plugin: &BuiltPlugin) -> String {
 }
 
 /// Describes a change to the plugin version in use, or returns `None` if the version has not changed.
-pub(super) fn swapped(notice: &Notice) -> Option<String> {
+pub(super) fn describe_version_change(notice: &Notice) -> Option<String> {
     match notice {
         Notice::Swapped { plugin, to: Some(to), .. } => {
             let plugin = text::one_line(plugin, 64);

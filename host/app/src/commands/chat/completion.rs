@@ -8,7 +8,7 @@ use reedline::{Completer, CompletionResult, Span, Suggestion};
 pub(super) struct Names {
     /// Names and prefixes that `/model` accepts.
     pub(super) models: Vec<String>,
-    /// Names of the tools, as their authors wrote them.
+    /// Names of the tools, spelled as the tools' authors wrote them.
     pub(super) tools: Vec<String>,
 }
 

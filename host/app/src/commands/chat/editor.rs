@@ -30,13 +30,13 @@ const MAX_LINE: u64 = 1 << 20;
 /// An input from the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Typed {
-    /// A text of one or more lines.
+    /// The user entered text of one or more lines.
     Text(String),
-    /// Ctrl-C on a line with text. The text is discarded.
+    /// The user pressed Ctrl-C on a line that contains text. The text is discarded.
     Cleared,
-    /// Ctrl-C on an empty line.
+    /// The user pressed Ctrl-C on an empty line.
     Interrupted,
-    /// Ctrl-D, or the end of input.
+    /// The user pressed Ctrl-D, or the input ended.
     End,
     /// The process must end, because it received a signal or the terminal was closed.
     Leave,
@@ -49,7 +49,7 @@ pub(super) struct Editor {
     kind: Kind,
 }
 
-/// A task that reads a line.
+/// A background task that reads one line.
 type LineTask = JoinHandle<std::io::Result<Option<String>>>;
 
 enum Kind {
@@ -66,7 +66,7 @@ struct FullEditor {
     line: Arc<LineState>,
 }
 
-/// Maximum number of queued texts that will be shown above the line.
+/// Maximum number of texts in the queue of texts to show above the input line.
 const MAX_QUEUED_TEXTS: usize = 64;
 
 /// Shows texts above the line that is being typed, without changing the line.
@@ -82,17 +82,17 @@ impl PrinterAbove {
     }
 }
 
-/// State of the line that the parts of the editor share.
+/// State of the input line, which the parts of the editor share.
 #[derive(Debug, Default)]
 struct LineState {
     /// Whether the line contains text.
     has_text: AtomicBool,
-    /// The contents of the line at each time when Enter was pressed after a backslash.
+    /// The content that the line had each time the user pressed Enter after a backslash.
     continued: Mutex<Vec<String>>,
 }
 
 impl Editor {
-    /// Creates the line editor, or a reader of plain lines if the terminal is not interactive.
+    /// Creates the line editor. If the terminal is not interactive, creates a reader of plain lines instead.
     pub(super) fn new(terminal: &Terminal, interrupts: &Interrupts, data: &DataDirectory, names: Names) -> Self {
         let kind = match terminal.is_interactive() {
             true => Kind::Full(Box::new(FullEditor::new(terminal, interrupts, data, names))),
@@ -122,7 +122,7 @@ impl Editor {
         });
         let (mut full, signal) = tokio::select! {
             read = reading => read.map_err(|error| Failure::failed(format!("the line editor failed: {error}")))?,
-            // After the terminal is closed, the editor would read the end of input in an endless loop.
+            // If the terminal was closed, reading again would return the end of input in an endless loop.
             () = self.terminal.hung_up() => return Ok(Typed::Leave),
         };
         match signal {
@@ -169,7 +169,7 @@ impl Editor {
             // The cursor is still after the prompt, so start a new line.
             self.terminal.note("");
         }
-        self.terminal.silence_keyboard();
+        self.terminal.turn_off_echo();
         Ok(typed)
     }
 }
@@ -256,8 +256,8 @@ impl LineState {
     }
 }
 
-/// Removes the backslashes that were typed to begin a new line. Other backslashes, such as those in a pasted command,
-/// are kept.
+/// Removes the backslashes that were typed to begin a new line. Other backslashes are kept, such as the backslashes in
+/// a pasted command.
 fn remove_continuations(text: &str, continued: &[String]) -> String {
     let mut text = text.to_owned();
     let mut positions: Vec<_> =

@@ -13,7 +13,7 @@ const OFFLINE: &str = "offline/router";
 /// Width, in characters, of the part of a line that shows a command and its arguments.
 const COMMAND_WIDTH: usize = 26;
 
-/// Lists the commands, and the keyboard shortcuts that are not obvious.
+/// Lists all slash commands and some keyboard shortcuts.
 pub(super) fn help(width: usize) -> String {
     let mut lines: Vec<_> = COMMANDS
         .iter()
@@ -33,7 +33,7 @@ pub(super) fn help(width: usize) -> String {
     lines.join("\n")
 }
 
-/// Lists the tools that the model may call, and the withheld tools, each with the reason.
+/// Lists the tools that the model may call. Also lists the withheld tools, each with the reason why it is withheld.
 pub(super) fn tools(agent: &Agent, width: usize) -> String {
     let mut tools: Vec<_> = agent.registry().tools().collect();
     tools.sort_by(|left, right| left.definition.name.cmp(&right.definition.name));
@@ -81,7 +81,8 @@ pub(super) fn plugins(agent: &Agent, width: usize) -> String {
     if lines.is_empty() { "there are no plugins".to_owned() } else { lines.join("\n") }
 }
 
-/// Describes the grants in words. Values of variables and settings may be secrets, so only their names are shown.
+/// Describes the grants in words. Only the names of variables and settings are shown, because their values may
+/// be secrets.
 fn grants(grants: &Grants) -> Vec<String> {
     let trees = grants.trees.iter().map(|tree| match tree.access {
         Access::Read => format!("read {}", tree.guest),
@@ -109,7 +110,7 @@ fn own_models(agent: &Agent) -> Vec<String> {
     names
 }
 
-/// Lists the models, with a mark at the current model.
+/// Lists the models, and marks the current model.
 pub(super) fn marked_models(agent: &Agent) -> String {
     let current = agent.models().first().info().model.to_string();
     let mut lines: Vec<_> = own_models(agent)

@@ -13,7 +13,7 @@ use agent_store::StoreError;
 pub(super) enum LeaseState {
     /// This process has the lease.
     Held,
-    /// The lease was released when the session had this revision. Any process may acquire it.
+    /// This process released the lease when the session had this revision. Any process may acquire it.
     Released(u64),
 }
 

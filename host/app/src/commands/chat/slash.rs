@@ -69,7 +69,7 @@ pub(super) enum SlashCommand {
     Result,
     /// Undo the last turn.
     Undo,
-    /// Ask again about the calls that wait for an approval.
+    /// Ask the user again for the approvals and other answers that the agent and its delegates need.
     Approve,
     /// Continue a suspended turn whose answer was given in another process.
     Continue,

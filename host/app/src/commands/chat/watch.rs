@@ -1,5 +1,5 @@
-//! Collects the events that are shown before the next prompt: changes to plugins and to the agents' files, and the
-//! builds of `dev`.
+//! Collects the news to show before the next prompt: changes to plugins, changes to the agents' files, and builds
+//! by `dev`.
 
 use agent_config::assembly::AssembledAgents;
 use agent_config::{AgentWatch, WatchEvent};
@@ -32,12 +32,12 @@ impl ChatWatch {
         Self { agents: Some(AgentWatch::begin(host, &agents.all)), sources: None }
     }
 
-    /// Creates a watch that reports no changes.
+    /// Creates a watch that never reports a change.
     pub(super) fn nothing() -> Self {
         Self { agents: None, sources: None }
     }
 
-    /// Also reports the background builds that `sources` receives.
+    /// Makes this watch report the background builds that `sources` receives, too.
     pub(super) fn with_sources(self, sources: Option<Receiver<DevEvent>>) -> Self {
         Self { sources, ..self }
     }

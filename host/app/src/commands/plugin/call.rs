@@ -1,5 +1,5 @@
-//! `plugin call`: calls one tool once, with the grants of the command line. If the command line names an agent, the
-//! agent's grants and limits apply, too.
+//! `plugin call`: calls one tool once, with the grants that the command line gives to the plugin. If the command line
+//! names an agent, the agent's grants and limits apply, too.
 
 use super::GrantSource;
 use super::media::CallMedia;
@@ -35,12 +35,13 @@ pub(super) struct CallOptions {
     pub(super) grant_source: GrantSource,
     /// Format in which the outcome is shown.
     pub(super) format: Format,
-    /// Data folder with the store for the plugin's key-value pairs.
+    /// Data folder that contains the store for the plugin's key-value pairs.
     pub(super) data: DataDirectory,
 }
 
 impl CallOptions {
-    /// Opens the store for the key-value pairs of `plugin call`, which are separate from those of all agents.
+    /// Opens the store for the key-value pairs of `plugin call`. These pairs are separate from the key-value pairs of
+    /// all agents.
     fn store(&self) -> Result<Arc<dyn Store>, Failure> {
         let store: Arc<dyn Store> = assembly::open_store(&self.data)?;
         Ok(store)
@@ -50,7 +51,7 @@ impl CallOptions {
 /// Output format of the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// Text for users: the content on stdout, and everything else on stderr.
+    /// Text for users: the content goes to stdout, and everything else goes to stderr.
     Text,
     /// One JSON document for programs, on stdout.
     Json,
@@ -184,7 +185,7 @@ fn content_text(content: &Content) -> String {
     }
 }
 
-/// Converts the denial to the form that the error of a failed call contains.
+/// Converts a denial to the type of denial that the error of a failed call contains.
 fn stored_denial(denial: &Denial) -> agent_core::change::Denial {
     let Denial { plugin, thing, advice } = denial;
     agent_core::change::Denial { plugin: plugin.to_string(), thing: thing.clone(), grant: advice.to_string() }

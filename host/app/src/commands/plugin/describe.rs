@@ -10,7 +10,7 @@ use std::path::Path;
 /// Maximum number of characters of a name or description that are shown.
 const MAX_CHARACTERS: usize = 100;
 
-/// Formats a plugin for a list, with the requested grants that it does not have.
+/// Formats a plugin for a list. Also shows the grants that the plugin requests but does not have.
 pub(super) fn listed(plugin: &LoadedPlugin, grants: &Grants) -> String {
     let mut lines = vec![heading(plugin)];
     for tool in plugin.tools() {
@@ -73,15 +73,15 @@ pub(super) fn full(plugin: &LoadedPlugin, (file, exports): (&Path, &[String])) -
     lines.join("\n")
 }
 
-/// Returns the WIT worlds whose interfaces the component exports, with the versions of the worlds.
+/// Returns the names and versions of the WIT worlds whose interfaces the component exports.
 fn worlds(exports: &[String]) -> Vec<String> {
     let kind = |export: &String| {
         let (interface, version) = export.strip_prefix("agent-host:plugin/")?.split_once('@')?;
         Some((interface.to_owned(), version.to_owned()))
     };
     let kinds: Vec<(String, String)> = exports.iter().filter_map(kind).collect();
-    // The step-context world also exports the context-builder interface. For such a component, only the step-context
-    // world is returned.
+    // A component that exports the step-context world also exports the context-builder interface. For such a component,
+    // only the step-context world is returned.
     let has_step = kinds.iter().any(|(interface, _)| interface == "step-context");
     let worlds = kinds.iter().filter(|(interface, _)| !(has_step && interface == "context-builder"));
     worlds.map(|(interface, version)| format!("agent-host:plugin/{interface}-plugin@{version}")).collect()
@@ -116,7 +116,7 @@ pub(super) fn heading(plugin: &LoadedPlugin) -> String {
 
 fn asks(plugin: &LoadedPlugin) -> String {
     match requested_grants(plugin) {
-        None => "it has no manifest, so it may use whatever it is granted".to_owned(),
+        None => "it has no manifest, so it may use everything that it is granted".to_owned(),
         Some(requests) if requests.is_empty() => "nothing".to_owned(),
         Some(requests) => requests.join(", "),
     }
@@ -179,7 +179,7 @@ fn arguments(schema: &Value) -> Vec<String> {
     named.into_iter().map(line).collect()
 }
 
-/// Describes the result, for a tool that has an output schema.
+/// Describes the result of a tool that has an output schema.
 fn returned(schema: &Value) -> Vec<String> {
     let mut lines = vec![format!("    {DIM}returns {}{DIM:#}", kind(schema))];
     lines.extend(arguments(schema));

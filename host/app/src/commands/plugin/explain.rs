@@ -1,5 +1,5 @@
-//! `plugin explain`: shows the grants that a plugin requests, the grants that it has, and the configuration lines that
-//! would add missing grants (P6).
+//! `plugin explain`: shows the grants that a plugin requests, the grants that the plugin has, and the configuration
+//! lines that would add the missing grants (P6).
 
 use crate::terminal::{BOLD, DIM, GREEN, YELLOW, text};
 use agent_config::grants;

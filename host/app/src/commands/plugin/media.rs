@@ -1,4 +1,4 @@
-//! Stores the media of a tool call outside any session, in memory until the process ends.
+//! Stores the media of a tool call that runs outside any session. The media stay in memory until the process ends.
 
 use agent_core::message::{Digest, Media};
 use agent_plugins::{MediaPort, MediaRange, NewMediaItem, PortError, digest_of};

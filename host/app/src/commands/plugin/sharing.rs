@@ -61,7 +61,7 @@ fn failed(error: RegistryError) -> Failure {
     }
 }
 
-/// Returns the facts about a plugin that are published with it.
+/// Returns the name, the version and the other facts that are published with a plugin.
 fn facts(plugin: &LoadedPlugin) -> PluginFacts {
     let interfaces = plugin.interfaces().clone();
     let manifest = plugin.manifest();
@@ -76,7 +76,8 @@ fn facts(plugin: &LoadedPlugin) -> PluginFacts {
     }
 }
 
-/// Pushes a component to a registry. If the arguments request this, also signs the component or adds it to an index.
+/// Pushes a component to a registry. If the arguments name a key or an index, also signs the component or adds it to
+/// the index.
 pub(super) async fn push(arguments: PushArguments, data: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
     let data = DataDirectory::open(data, &environment::host())?;
     let sandbox = assembly::open_default_sandbox(&data, &environment::host())?;
@@ -126,8 +127,8 @@ fn describe(pushed: &Pushed, facts: &PluginFacts) -> String {
     )
 }
 
-/// Signs a component that is already in a registry or in a file. The component is not run, because it may not be
-/// trusted yet.
+/// Signs a component that is already in a registry or in a file. The component is not run, because the user may not
+/// trust it yet.
 pub(super) async fn sign(arguments: SignArguments, data: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
     let data = DataDirectory::open(data, &environment::host())?;
     let key = key::open(&arguments.key, terminal).await?;
@@ -171,7 +172,7 @@ fn sign_file(path: &Path, key: &SigningKey, terminal: &Terminal) -> Result<(), F
     )
 }
 
-/// Prints the plugins of an index that match the words best.
+/// Prints those plugins of an index that match the search words best.
 pub(super) async fn search(arguments: SearchArguments, _: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
     let words = arguments.words.join(" ");
     let registry = registry(&arguments.connection, terminal)?;

@@ -44,8 +44,8 @@ pub(super) async fn history(
     Ok(())
 }
 
-/// Rolls a plugin back to an earlier version, or undoes a rollback. A running host applies the change without a
-/// restart.
+/// Rolls a plugin back to an earlier version, or undoes a rollback. A running host uses the other version without
+/// a restart.
 pub(super) async fn rollback(
     arguments: RollbackArguments,
     data: Option<&Path>,
@@ -105,7 +105,8 @@ pub(super) async fn prune_components(data: Option<&Path>, terminal: &Terminal) -
     print(terminal, format!("removed {removed} ({} bytes), kept {kept}", text::grouped(pruned.bytes)))
 }
 
-/// Finds the only directory that has the plugin, and returns the directory and the plugin's versions, latest first.
+/// Finds the directory that contains the plugin, and returns the directory and the plugin's versions, latest first. It
+/// is an error if several directories contain the plugin.
 async fn versions_of(
     store: &dyn Store,
     plugin: &str,
@@ -121,7 +122,7 @@ async fn versions_of(
         ))),
         [one] => Ok((one.clone(), versions)),
         several => Err(Failure::refused(format!(
-            "several folders have a plugin `{plugin}`: {}; name one with --plugins DIR",
+            "several folders have a plugin `{plugin}`: {}; select one with --plugins DIR",
             several.join(", ")
         ))),
     }
@@ -201,10 +202,10 @@ mod tests {
         assert!(describe(&typed).contains("/home/ann/p/calc.wasm"), "{}", describe(&typed));
     }
 
-    /// P10: a rollback goes to the previous version or to the named version, and never to the version in the plugin's
-    /// file.
+    /// P10: a rollback returns to the previous version or to the version that the user names, and never to the version
+    /// in the plugin's file.
     #[test]
-    fn p10_target_is_the_previous_or_the_named_version() {
+    fn p10_rollback_target_is_the_previous_or_the_named_version() {
         let versions = [version(3), version(2), version(3), version(1)];
         let digest = |byte: u8| Digest::from_sha256([byte; 32]);
         let target_of = |prefix| target(&versions, (&digest(3), Some(&digest(3))), prefix);

@@ -10,7 +10,7 @@ use agent_config::DataDirectory;
 use agent_store::{SessionSummary, Store};
 use std::sync::Arc;
 
-/// Stores the answer. The turn continues when the session is continued.
+/// Stores the answer. The turn continues only when the user continues the session.
 pub(super) async fn answer(
     session: SessionSummary,
     text: String,
@@ -25,8 +25,8 @@ pub(super) async fn answer(
         None => {
             let subject = &session.subject;
             Err(Failure::refused(format!(
-                "session `{subject}` does not wait for an answer, or its question has expired; `agent-host session show \
-                 {subject}` shows its state"
+                "session `{subject}` is not waiting for an answer, or its question has expired; `agent-host session \
+                 show {subject}` shows its state"
             )))
         }
     };

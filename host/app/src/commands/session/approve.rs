@@ -96,7 +96,7 @@ async fn decide(
 /// waiting calls.
 fn select_calls(session: &str, waiting: &[ApprovalItem], calls: &[String]) -> Result<Vec<CallId>, Failure> {
     if waiting.is_empty() {
-        return Err(Failure::refused(format!("session {session} does not wait for an approval")));
+        return Err(Failure::refused(format!("session {session} is not waiting for an approval")));
     }
     if calls.is_empty() {
         return Ok(waiting.iter().map(|item| item.call.clone()).collect());
@@ -112,7 +112,9 @@ fn select_calls(session: &str, waiting: &[ApprovalItem], calls: &[String]) -> Re
 fn unknown(session: &str, call: &str, waiting: &[ApprovalItem]) -> Failure {
     let waiting: Vec<_> = waiting.iter().map(|item| format!("{} ({})", item.call, item.name)).collect();
     let waiting = waiting.join(", ");
-    Failure::refused(format!("`{call}` does not wait for an approval in session {session}; these calls do: {waiting}"))
+    Failure::refused(format!(
+        "`{call}` is not waiting for an approval in session {session}; these calls are waiting: {waiting}"
+    ))
 }
 
 async fn close_without_running(

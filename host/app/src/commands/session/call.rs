@@ -40,8 +40,8 @@ pub(super) async fn show(
     Ok(Exit::Done)
 }
 
-/// Finds the call with this id. The suffix that is unique to the session may be omitted, as in `call_1_2_3` for a call
-/// of turn 1.
+/// Finds the call with this id. The id may omit the suffix that all call ids of the session share, as in `call_1_2_3`
+/// for a call of turn 1.
 async fn find(store: &dyn Store, session: &str, id: &str) -> Result<Option<CallRecord>, Failure> {
     let named = CallFilter::Ids(vec![CallId(id.to_owned())]);
     if let Some(record) = store.calls(session, named).await.map_err(Failure::failed)?.pop() {

@@ -12,10 +12,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum depth of delegated sessions that are cancelled. Agents cannot be configured to delegate more deeply.
+/// Delegated sessions are cancelled down to this depth. Agents cannot be configured to delegate more deeply.
 const MAX_LEVELS: usize = 16;
 
-/// Ends the open turn. The result of each waiting call is an error, which states that the call was cancelled.
+/// Ends the open turn. Each call that still waits gets an error as its result. The error states that the call
+/// was cancelled.
 pub(super) async fn cancel(
     session: SessionSummary,
     store: Arc<dyn Store>,
@@ -51,7 +52,7 @@ pub(super) async fn cancel(
     Ok(Exit::Done)
 }
 
-/// State of a turn before it was ended.
+/// State that a turn had before this command ended it.
 struct EndedTurn {
     /// Id of the session that delegated the work to this session, if any.
     parent: Option<String>,
@@ -79,8 +80,9 @@ async fn end_turn(
     Ok(was_open.then_some(ended))
 }
 
-/// Ends the open turns of the sessions that a cancelled turn delegated work to, and of the sessions that those sessions
-/// delegated work to. No session needs the answers of these turns any more. Returns one line for each session.
+/// A cancelled turn may have delegated work to sessions, which may have delegated work to further sessions. Ends the
+/// open turns of all these sessions. No session needs the answers of these turns any more. Returns one line of output
+/// for each session.
 fn cancel_delegates<'c>(
     store: &'c Arc<dyn Store>,
     waits: Vec<Wait>,
@@ -93,7 +95,7 @@ fn cancel_delegates<'c>(
             let WaitCause::Agent { session: subject } = wait.cause else { continue };
             let filter = SessionFilter { subject: Some(subject.clone()), ..SessionFilter::default() };
             let found = store.sessions(filter, 1).await.map_err(Failure::failed)?;
-            // A session that was not created yet will never be created.
+            // If the delegated session was not created yet, it will never be created, so there is nothing to cancel.
             let Some(child) = found.into_iter().next() else { continue };
             if let (Some(process), SessionState::Running) = (&child.open_in, child.state) {
                 lines.push(format!(

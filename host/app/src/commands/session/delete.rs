@@ -12,9 +12,9 @@ use std::io::{IsTerminal, stdin};
 /// Whether to ask for confirmation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Confirmation {
-    /// Ask if a user is at the terminal.
+    /// Ask for confirmation if a user is at the terminal.
     OnTerminal,
-    /// Do not ask, because `--yes` was given.
+    /// Do not ask for confirmation, because the user passed `--yes`.
     Never,
 }
 
@@ -64,7 +64,8 @@ pub(super) async fn delete(
     Ok(Exit::Done)
 }
 
-/// Refuses to delete a session that its parent waits for, because the parent would do the work again in a new session.
+/// Refuses to delete a session while its parent is waiting for it, because the parent would do the work again in a
+/// new session.
 async fn refuse_awaited(store: &dyn Store, selected: &[SessionSummary], data: &DataDirectory) -> Result<(), Failure> {
     for session in selected {
         let Some(parent) = delegation::awaited_by(store, session).await? else { continue };
@@ -89,7 +90,7 @@ fn parents_first(mut sessions: Vec<SessionSummary>) -> Vec<SessionSummary> {
             parent.subject != child.subject && child.delegated_by.as_ref() == Some(&parent.subject)
         };
         let has_no_parent = |session: &SessionSummary| !sessions.iter().any(|other| is_parent_of(other, session));
-        // A damaged import can contain a cycle of parents. In a cycle, any session can come first.
+        // A damaged import can contain a cycle of parents. The sessions of a cycle can be deleted in any order.
         let next = sessions.iter().position(has_no_parent).unwrap_or_default();
         ordered.push(sessions.remove(next));
     }
@@ -110,7 +111,7 @@ fn is_yes(answer: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// D5: only a clear yes deletes anything.
+    /// D5: sessions are deleted only if the answer is clearly yes.
     #[test]
     fn d5_is_yes_accepts_only_yes() {
         assert!(["y", "Y\n", " yes \n", "YES"].into_iter().all(is_yes));

@@ -20,7 +20,7 @@ pub(in crate::commands) enum Existing {
 pub(super) enum Destination {
     /// A regular file that exists or will be created. Symbolic links are resolved.
     File(PathBuf, Existing),
-    /// A pipe or a terminal, which is written to directly.
+    /// A pipe or a terminal. The export is written to it directly, without a temporary file.
     Stream(PathBuf),
 }
 
@@ -62,7 +62,7 @@ impl Destination {
         }
     }
 
-    /// Opens the destination. Returns the file to write to, and the value that completes the export.
+    /// Opens the destination. Returns the file to write to, and a value whose method completes the export.
     pub(super) async fn open(self) -> Result<(File, Writing), Failure> {
         match self {
             Self::File(path, existing) => {
@@ -85,7 +85,7 @@ impl Destination {
 }
 
 impl Writing {
-    /// Moves a complete file to its final name.
+    /// Gives the temporary file its final name when the export is complete.
     pub(super) async fn finish(self, file: File) -> Result<(), Failure> {
         let Self::File { part, path, existing } = self else { return Ok(()) };
         file.sync_all().await.map_err(|error| unwritable(&path, &error))?;

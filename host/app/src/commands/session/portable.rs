@@ -60,7 +60,8 @@ pub(super) async fn undo(
     open.close().await.map_err(Failure::failed)?;
     undone.map_err(Failure::refused)?;
     terminal.note(format!(
-        "undid the last turn of {}; {left} left; the messages of the turn stay stored, but are not remembered",
+        "undid the last turn of {}; the model now sees {left}; the messages of the turn stay stored, but later \
+         turns do not recall them",
         session.subject
     ));
     Ok(Exit::Done)
@@ -134,8 +135,8 @@ async fn read(file: &Path, data: &DataDirectory) -> Result<SessionDocument, Fail
     }
 }
 
-/// Converts the error to a failure. A closed pipe, for example because `head` has exited, is handled like other
-/// output errors.
+/// Converts the error to a failure. If the output is a pipe whose reader has exited, for example `head`, the error is
+/// handled like other output errors.
 fn failure(error: TransferError) -> Failure {
     match error {
         TransferError::Write(error) if error.kind() == ErrorKind::BrokenPipe => Failure::output(error),

@@ -31,15 +31,15 @@ pub(super) struct RespondOptions {
     pub(super) session: String,
     /// File with the event. `-` means stdin.
     pub(super) event: std::path::PathBuf,
-    /// The agent of the session, which is needed to continue the turn.
+    /// The session's agent. The agent is needed to continue the turn.
     pub(super) agent: AgentArguments,
-    /// The next step after the answer is stored.
+    /// What to do after the answer is stored.
     pub(super) then: AfterAnswer,
     /// Output format.
     pub(super) format: Format,
 }
 
-/// The next step after the last answer that the turn waits for is stored.
+/// What to do when all answers that the turn waits for are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AfterAnswer {
     /// Continue the turn.
@@ -48,7 +48,7 @@ pub(super) enum AfterAnswer {
     Record,
 }
 
-/// Stores the answer. Continues the turn if the options request it and all answers are stored.
+/// Stores the answer. If the options request it and the turn needs no further answer, continues the turn.
 pub(super) async fn respond(
     options: RespondOptions,
     store: Arc<dyn Store>,
@@ -58,7 +58,7 @@ pub(super) async fn respond(
     let event = event_file::read(&options.event)?;
     let found = find_open(&*store, data, &options.session).await.map_err(with_no_context_code)?;
     let names_agent = options.agent != AgentArguments::default();
-    // An approval is checked against the agent's tools, so it always needs the agent.
+    // An approval is checked against the agent's tools, so the agent is always needed to record an approval.
     let needs_agent = event.event_type == APPROVAL_RESOLVED.as_str();
     if needs_agent && !names_agent {
         let advice = "an approval is checked against the agent's tools: give the same options as before, --agent FILE, or \
@@ -115,7 +115,7 @@ pub(super) async fn respond(
     exit
 }
 
-/// The session that receives the answer, with the options that are needed to open the session together with its agent.
+/// The session that receives the answer, and the options that are needed to open the session together with its agent.
 struct SessionToAnswer<'a> {
     options: &'a RespondOptions,
     subject: &'a str,
@@ -200,7 +200,7 @@ async fn continue_turn(
     format: Format,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    // If the turn has already ended, its result is shown.
+    // The result of the turn is shown even if the turn has already ended.
     let interrupts = Interrupts::listen(terminal.clone());
     let cancel = interrupts.begin(Activity::Turn);
     let servers = session.agent().servers().clone();

@@ -45,7 +45,7 @@ pub(crate) async fn show(
     Ok(Exit::Done)
 }
 
-/// Shows every message, turn by turn, and the results of finished calls whose batch is not finished.
+/// Shows all messages, grouped by turn. Also shows the results of finished calls in a batch that is not finished.
 async fn show_messages(store: &dyn Store, session: &str, terminal: &Terminal) -> Result<(), Failure> {
     let line = |line: String| terminal.print(line).map_err(Failure::output);
     let (ends, hidden) = (ends(store, session).await?, hide_reasons(store, session).await?);
@@ -81,7 +81,7 @@ async fn show_messages(store: &dyn Store, session: &str, terminal: &Terminal) ->
     Ok(())
 }
 
-/// Cost of each call that has a result.
+/// The costs of the calls that have a result, by call id.
 type Costs = BTreeMap<CallId, CallCost>;
 
 async fn costs_of(store: &dyn Store, session: &str, turn: u32) -> Result<Costs, Failure> {
@@ -89,7 +89,7 @@ async fn costs_of(store: &dyn Store, session: &str, turn: u32) -> Result<Costs, 
     Ok(calls.into_iter().filter_map(|call| Some((call.id, call.result?.cost))).collect())
 }
 
-/// Shows the calls without a result, grouped by the kind of their wait.
+/// Shows the calls that have no result yet, grouped by what they wait for.
 async fn show_open_calls(
     store: &dyn Store,
     session: &SessionSummary,
@@ -118,7 +118,7 @@ async fn show_open_calls(
     Ok(())
 }
 
-/// Returns a line about the end of each turn that has ended.
+/// Returns one line for each turn that has ended. The line describes how the turn ended.
 async fn ends(store: &dyn Store, session: &str) -> Result<BTreeMap<u32, String>, Failure> {
     let (mut ends, mut errors) = (BTreeMap::new(), BTreeMap::new());
     let mut after = 0;
@@ -147,7 +147,7 @@ fn end(reason: EndReason, error: Option<&str>) -> String {
         EndReason::Completed => format!("{GREEN}completed{GREEN:#}"),
         EndReason::Converse => format!("{GREEN}replied with a message{GREEN:#}"),
         EndReason::QuestionExpired => format!("{YELLOW}asked a question{YELLOW:#}, and nobody answered in time"),
-        EndReason::Limit => format!("{YELLOW}answered{YELLOW:#} at its limit"),
+        EndReason::Limit => format!("{YELLOW}answered{YELLOW:#} because it reached a limit"),
         EndReason::Cancelled => format!("{YELLOW}cancelled{YELLOW:#}"),
         EndReason::Error => {
             let message = error.map(|error| format!(": {}", text::harmless(error).replace('\n', "\n  ")));
@@ -181,7 +181,7 @@ async fn hide_reasons(store: &dyn Store, session: &str) -> Result<BTreeMap<Messa
     }
 }
 
-/// Describes a call without a result. `open_in` is the process that has the session open, if any.
+/// Describes a call that has no result yet. `open_in` is the process that has the session open, if any.
 fn open_call(call: &CallRecord, open_in: Option<&str>) -> String {
     let (name, arguments) =
         (text::one_line(&call.name, MAX_CHARACTERS), text::json_line(&call.arguments, MAX_CHARACTERS));
@@ -247,10 +247,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn end_describes_each_reason() {
+    fn turn_end_line_describes_each_reason() {
         let shown = |reason, error| anstream::adapter::strip_str(&end(reason, error)).to_string();
         assert_eq!(shown(EndReason::Answered, None), "answered");
-        assert_eq!(shown(EndReason::Limit, None), "answered at its limit");
+        assert_eq!(shown(EndReason::Limit, None), "answered because it reached a limit");
         assert_eq!(shown(EndReason::Cancelled, None), "cancelled");
         assert_eq!(shown(EndReason::Error, Some("the model\n\u{1b}[2J")), "failed: the model\n  \\u{1b}[2J");
     }

@@ -77,7 +77,10 @@ pub(super) fn kept_children_note(children: &[SessionSummary], flag: &str) -> Opt
         open => format!(" ({} still open, and no session waits for the answer any more)", text::count(open, "turn")),
     };
     (!subjects.is_empty()).then(|| {
-        format!("kept {number} that worked for it{open}; to delete them, too: agent-host session delete {ids}{flag}")
+        format!(
+            "kept {number} that worked for the deleted session{open}; to delete them, too: agent-host session delete \
+             {ids}{flag}"
+        )
     })
 }
 
@@ -109,7 +112,8 @@ mod tests {
         let child = |subject: &str, state| SessionSummary { state, ..session(subject, Some("lead")) };
         let note = |children: &[SessionSummary]| kept_children_note(children, " --data d").unwrap_or_default();
         assert_eq!(note(&[]), "");
-        let ended = "kept 1 session that worked for it; to delete them, too: agent-host session delete a --data d";
+        let ended = "kept 1 session that worked for the deleted session; to delete them, too: agent-host session \
+                     delete a --data d";
         assert_eq!(note(&[child("a", SessionState::Idle)]), ended);
         let shown = note(&[child("a", SessionState::Idle), child("b", SessionState::Suspended)]);
         assert!(shown.contains("2 sessions") && shown.contains("(1 turn still open"), "{shown}");

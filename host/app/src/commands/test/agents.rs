@@ -1,4 +1,4 @@
-//! Creates the agents of scenarios from keys of agent.toml, with the folders and variables of the scenario (S4).
+//! Creates the agents of a scenario from the scenario's keys of agent.toml, folders and variables (S4).
 
 use super::components::Components;
 use crate::environment;
@@ -24,8 +24,8 @@ use std::time::Duration;
 
 /// Name of an agent whose file contains no name.
 const DEFAULT_NAME: &str = "test";
-/// Wait before a call to a scripted model is retried. The wait is short, because there is no server that retries
-/// could overload.
+/// Time between a failed call to a scripted model and its retry. The time is short, because there is no server that
+/// retries could overload.
 const RETRY_WAIT: Duration = Duration::from_millis(1);
 
 /// Creates the agents of scenarios.
@@ -34,7 +34,7 @@ pub(super) struct ScenarioAgents {
     pub(super) sandbox: Sandbox,
     /// Finds the components of the plugins.
     pub(super) components: Components,
-    /// Shows warnings about the delegates.
+    /// Terminal that shows the warnings about delegates.
     pub(super) terminal: Terminal,
 }
 
@@ -65,13 +65,13 @@ impl ScenarioAgents {
             settings.file.mcp.keys().map(move |server| format!("{server} of {agent}")).collect::<Vec<_>>()
         };
         let delegate_servers = delegates.all.iter().flat_map(servers_of).collect();
-        // No MCP server is used, because a server runs outside the sandbox or is reached over the network.
+        // Scenarios use no MCP servers, because a server runs outside the sandbox or is reached over the network.
         let agent = make_test_agent(&settings, (generation, delegates.by_tool), models)?;
         Ok(ScenarioAgent { agent, servers, delegate_servers })
     }
 
-    /// Loads the plugins that the scenario names, or else the plugin of the scenario's project, or else the plugins in
-    /// the agent's plugin folder.
+    /// Loads the plugins that the scenario names. If it names none, loads the plugin of the scenario's project. If
+    /// there is no such project, loads the plugins in the agent's plugin folder.
     async fn generation(&self, scenario: &Scenario, settings: &Settings) -> Result<Generation, Failure> {
         let components = self.components.of(scenario)?;
         if let (true, Some(folder)) = (components.is_empty(), settings.plugins.as_deref()) {
@@ -91,11 +91,12 @@ impl ScenarioAgents {
     }
 }
 
-/// Reads agent files with the variables of a scenario, with grants in the scenario's folder, and without MCP servers.
+/// Reads agent files with the variables of a scenario and without MCP servers. All grants for files are inside the
+/// scenario's folder.
 struct ScenarioReader<'s> {
     scenario: &'s Scenario,
     setup: &'s AgentSetup,
-    /// Environment of the host with the variables of the scenario.
+    /// Environment of the host, to which the variables of the scenario are added.
     environment: HostEnvironment,
     /// Unmodified environment of the host.
     host: HostEnvironment,
@@ -138,8 +139,8 @@ impl<'s> ScenarioReader<'s> {
         let (mut settings, problems) = Settings::of_file((path, file), &AgentOptions::default(), &self.environment)?;
         problems.into_result(file_path.as_deref())?;
         settings.user = Some(self.scenario.user().to_owned());
-        // Grants and secrets were already resolved. The host's `PATH` determines which of the host's programs
-        // are protected.
+        // The environment of the scenario is no longer needed, because grants and secrets are already resolved. The
+        // host's `PATH` determines which of the host's programs are protected.
         settings.environment = self.host.clone();
         Ok(settings)
     }
@@ -168,7 +169,7 @@ fn move_trees(file: &mut AgentFile, folder: &Path) -> Result<(), ConfigError> {
             )));
         }
         grant.base = folder.to_owned();
-        // A path with `..` is refused later, together with other invalid paths.
+        // A path that contains `..` is refused later, together with other invalid paths.
         let tree = folder.join(&grant.value);
         if !grant.value.split('/').any(|step| step == "..") && !tree.exists() {
             std::fs::create_dir_all(tree)

@@ -8,19 +8,20 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Maximum number of folders in which the host looks for a plugin by its name: the scenario's folder and its parents.
+/// The host looks for a plugin by its name in the scenario's folder and the folders above it. It searches at most this
+/// many folders.
 const SEARCHED_FOLDERS: usize = 6;
 
 /// Finds the components that scenarios use.
 #[derive(Debug)]
 pub(crate) struct Components {
-    /// Folder or file that `agent-host test` was called with.
+    /// The folder or file that the user passed to `agent-host test`.
     root: PathBuf,
-    /// Folder with all components, from `--plugins`.
+    /// The folder that `--plugins` names. It contains all components.
     component_folder: Option<PathBuf>,
-    /// Built components, by the folder of their project.
+    /// Path of each component that was built, by the folder of its project.
     built: BTreeMap<PathBuf, PathBuf>,
-    /// Build errors, by the folder of the project.
+    /// Error of each build that failed, by the folder of the project.
     build_errors: BTreeMap<PathBuf, String>,
 }
 
@@ -34,13 +35,13 @@ enum Origin {
 }
 
 impl Components {
-    /// Creates a finder. `component_folder` is the folder with all components, from `--plugins`.
+    /// Creates a finder. `component_folder` is the folder that `--plugins` names, which contains all components.
     pub(super) fn new(root: &Path, component_folder: Option<PathBuf>) -> Result<Self, Failure> {
         component_folder.as_deref().map_or(Ok(()), has_components)?;
         Ok(Self { root: root.to_owned(), component_folder, built: BTreeMap::new(), build_errors: BTreeMap::new() })
     }
 
-    /// Returns the folder with all components, from `--plugins`.
+    /// Returns the folder that `--plugins` names, which contains all components.
     pub(crate) fn component_folder(&self) -> Option<&Path> {
         self.component_folder.as_deref()
     }
@@ -64,7 +65,7 @@ impl Components {
     ) -> Vec<(PathBuf, Vec<Project>)> {
         let mut folders = BTreeSet::new();
         for scenario in scenarios {
-            // Errors are ignored here, because they are reported when the scenario runs.
+            // An error is ignored here, because it is reported when the scenario runs.
             for origin in self.origins(scenario).unwrap_or_default() {
                 if let Origin::Project(folder) = origin
                     && is_project(&folder)
@@ -144,7 +145,8 @@ impl Components {
     }
 }
 
-/// Refuses a folder without components. If such a folder were accepted, components of other folders would be tested.
+/// Returns an error if the folder contains no components. If such a folder were accepted, the command would test
+/// components from other folders.
 fn has_components(folder: &Path) -> Result<(), Failure> {
     let problem = |problem: String| {
         let advice = "name the folder with the components (NAME.wasm), or omit --plugins to build them";
@@ -219,7 +221,7 @@ fn origin(folder: &Path, plugin: &str) -> Result<Origin, String> {
     })
 }
 
-/// Returns the folder and its parents, the nearest first.
+/// Returns the folder, its parent, the parent's parent, and so on.
 fn folder_and_parents(folder: &Path) -> Vec<PathBuf> {
     canonical(folder).ancestors().take(SEARCHED_FOLDERS).map(Path::to_owned).collect()
 }

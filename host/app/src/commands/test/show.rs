@@ -18,7 +18,7 @@ pub(super) struct ShownReports {
 }
 
 impl ShownReports {
-    /// Prints one report: a line if the scenario passed, or else all its failures.
+    /// Prints one report. If the scenario passed, this is one line. Otherwise, all failures are printed.
     pub(super) fn report(&mut self, report: &Report, terminal: &Terminal) -> Result<(), CommandFailure> {
         let is_shown = match &report.verdict {
             Verdict::NotPlayed(reason) => !self.reasons.insert(reason.clone()),

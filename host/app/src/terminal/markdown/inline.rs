@@ -23,7 +23,7 @@ pub(super) enum Ending {
 pub(super) struct Inline {
     rendering: Rendering,
     style: Style,
-    /// The last character before the unread text.
+    /// The last character that was read.
     before: char,
 }
 
@@ -102,7 +102,8 @@ impl Inline {
         Token::Mark(length + end + length, vec![(over(self.style, CODE), inside.to_owned())])
     }
 
-    /// Emphasis: `*italic*`, `**bold**` and `***bold italic***`, each also with `_`, and `~~struck~~`.
+    /// Emphasis: `*italic*`, `**bold**`, `***bold italic***` and `~~struck~~`. Underscores can be used instead
+    /// of asterisks.
     fn emphasis(&self, text: &str, mark: char, ending: Ending) -> Token {
         let length = run(text, mark);
         let Some(next) = text[length..].chars().next() else {
@@ -171,7 +172,7 @@ impl Inline {
 /// The text in which the renderer looks for the closing mark.
 struct Window<'t> {
     text: &'t str,
-    /// `Over` if text that arrives later cannot change the result.
+    /// `Over` if text that arrives later cannot change the result of the search.
     ending: Ending,
 }
 
@@ -183,8 +184,8 @@ impl<'t> Window<'t> {
         }
     }
 
-    /// Returns the token for an opening mark without a closing mark: undecided if the closing mark may still arrive,
-    /// else plain text of `length` bytes.
+    /// Returns the token for an opening mark whose closing mark was not found. The token is undecided if the closing
+    /// mark may still arrive. Otherwise, the token is plain text of `length` bytes.
     fn without_closer(&self, length: usize) -> Token {
         if self.ending == Ending::Open { Token::Undecided } else { Token::Plain(length) }
     }
@@ -205,7 +206,7 @@ enum Closer {
     At(usize),
 }
 
-/// Finds the closing marks of an emphasis of `length` marks. Marks within code and escaped marks don't count.
+/// Finds the closing marks of an emphasis of `length` marks. Marks within code are ignored, and so are escaped marks.
 fn closer(window: &Window<'_>, mark: char, length: usize) -> Closer {
     let text = window.text;
     let open = window.ending == Ending::Open;

@@ -12,7 +12,7 @@ pub(super) enum Kind {
     Blank,
     /// A line that starts with `>`. The text after the `>` is a line within the quote.
     Quote,
-    /// A heading with this number of `#`.
+    /// A heading that starts with this number of `#` characters.
     Heading(usize),
     /// A list item with its mark: `-`, `*`, `+` or a number.
     Item(String),
@@ -31,7 +31,7 @@ pub(super) enum Kind {
 pub(super) struct Fence {
     /// Character of the fence: a backtick or a tilde.
     pub(super) mark: char,
-    /// Number of characters of the fence. The closing fence has at least as many.
+    /// Number of characters of the fence. The closing fence has at least this many characters.
     pub(super) length: usize,
     /// Text after the fence, usually the language.
     pub(super) info: String,
@@ -61,7 +61,7 @@ pub(super) struct Start {
     pub(super) length: usize,
 }
 
-/// Recognises the start of a line. Returns None if more of the line is needed.
+/// Recognises the start of a line. Returns None if the kind depends on text of the line that has not arrived yet.
 pub(super) fn start(line: &str, ending: Ending) -> Option<Start> {
     let rest = line.trim_start_matches([' ', '\t']);
     let blank = &line[..line.len() - rest.len()];
@@ -116,7 +116,8 @@ fn fence(rest: &str, mark: char, ending: Ending) -> Option<(Kind, usize)> {
     if length < 3 || (mark == '`' && info.contains('`')) {
         return Some((Kind::Text, 0));
     }
-    // The rest of the line may show that this is inline code, so the complete line is needed.
+    // The complete line is needed, because further backticks in the rest of the line would mean that the line is inline
+    // code and not a fence.
     if ending == Ending::Open {
         return None;
     }

@@ -20,14 +20,15 @@ enum Alignment {
     Right,
 }
 
-/// Lines that start with `|`. The second line shows whether they are a table.
+/// Lines that start with `|` and may be a table. They are a table if the second line is a separator such
+/// as `|---|---|`.
 #[derive(Debug)]
 pub(super) struct Table {
     rendering: Rendering,
     prefix: Prefix,
-    /// The first line: the header of a table.
+    /// The first line, which is the header if the lines are a table.
     first: String,
-    /// Alignment of each column. Empty until the second line shows that the lines are a table.
+    /// Alignment of each column. Empty until the second line has shown that the lines are a table.
     alignments: Vec<Alignment>,
     /// Cells of the rows that have not been shown.
     rows: Vec<Vec<String>>,
@@ -38,9 +39,9 @@ pub(super) struct Table {
 /// Layout of a table.
 #[derive(Clone, Debug)]
 enum Layout {
-    /// Cells are next to each other, in columns of these widths.
+    /// The cells of a row are shown side by side, in columns of these widths.
     Columns(Vec<usize>),
-    /// Each cell has its own line, because the terminal is too narrow for columns.
+    /// Each cell is shown on its own line, because the terminal is too narrow for columns.
     Lines,
 }
 
@@ -55,7 +56,7 @@ impl Table {
         &self.prefix
     }
 
-    /// Returns true if the lines are known to be a table.
+    /// Returns true if the second line has shown that the lines are a table.
     pub(super) fn is_table(&self) -> bool {
         !self.alignments.is_empty()
     }
@@ -134,7 +135,7 @@ impl Table {
         Layout::Columns(widths)
     }
 
-    /// Width of a cell on one line in terminal columns.
+    /// Returns the width in terminal columns of a cell that is shown on one line.
     fn width(&self, cell: &str) -> usize {
         let mut width = 0;
         Inline::new(self.rendering, Style::new()).read(cell, Ending::Over, &mut |_, text| width += text.width());

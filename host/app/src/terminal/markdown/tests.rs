@@ -1,5 +1,5 @@
-//! Tests of the Markdown renderer. The tests check the output for a page, and that the output does not depend on how
-//! the text is split into pieces.
+//! Tests of the Markdown renderer. The tests check the output for an example page. They also check that the output does
+//! not depend on how the text is split into pieces.
 
 use super::*;
 use proptest::prelude::*;
@@ -44,9 +44,9 @@ fn keeps_marks_without_styles() {
     insta::assert_snapshot!(render(Rendering::Plain, 40, PAGE));
 }
 
-/// Words appear as soon as they are complete, and marks as soon as they are certain.
+/// Words appear as soon as they are complete, and styled text appears as soon as its marks are certain.
 #[test]
-fn shows_text_as_soon_as_it_is_certain() {
+fn shows_text_as_soon_as_its_format_is_certain() {
     let mut markdown = Markdown::new(Rendering::Styled, 80);
     let steps = [
         ("Hel", ""),
@@ -211,13 +211,14 @@ fn markdown_like() -> impl Strategy<Value = String> {
     prop::collection::vec(token, 0..60).prop_map(|tokens| tokens.concat())
 }
 
-/// Generates long lines with few marks, so that the distance of closing marks is close to the maximum.
+/// Generates long lines with few marks, so that the distance between an opening and a closing mark is often close to
+/// the maximum.
 fn far_marks() -> impl Strategy<Value = String> {
     let token = prop_oneof![20 => Just("some words "), 1 => prop::sample::select(&MARKS[..13]), 1 => Just("end*")];
     prop::collection::vec(token, 40..120).prop_map(|tokens| tokens.concat())
 }
 
-/// Cuts a text into pieces of these lengths in characters. The lengths repeat.
+/// Cuts a text into pieces of these lengths in characters. After the last length, the first length is used again.
 fn cut<'t>(text: &'t str, lengths: &[usize]) -> Vec<&'t str> {
     let (mut rest, mut parts) = (text, Vec::new());
     for length in lengths.iter().cycle() {
@@ -231,7 +232,7 @@ fn cut<'t>(text: &'t str, lengths: &[usize]) -> Vec<&'t str> {
     parts
 }
 
-/// Returns true if a line is a horizontal rule, which is rendered with another length.
+/// Returns true if a line is a horizontal rule. A rule is rendered with another length than its source line.
 fn has_rule(text: &str) -> bool {
     let is_rule = |line: &str| line.contains(['-', '*', '_']) && line.chars().all(|mark| "-*_> \t".contains(mark));
     text.lines().any(is_rule)
@@ -252,7 +253,7 @@ proptest! {
         }
     }
 
-    /// The output contains no control character of the text, and no style is left open.
+    /// The output contains no control characters from the text, and ends every style that it begins.
     #[test]
     fn escapes_control_characters_and_closes_styles(text in markdown_like(), width in 1_usize..60) {
         let out = render(Rendering::Styled, width, &text);
@@ -263,7 +264,7 @@ proptest! {
         prop_assert!(out.is_empty() || out.ends_with('\n'));
     }
 
-    /// Without styles, only white space and the marks of quotes change.
+    /// Without styles, the output differs from the text only in white space and in the marks of quotes.
     #[test]
     fn keeps_all_words_without_styles(text in markdown_like()) {
         let text = text.replace(['|', '\r', '\u{1b}'], "");

@@ -49,7 +49,7 @@ impl TurnView<'_> {
             EventKind::LoopStart { .. } | EventKind::LoopIteration { .. } => {
                 self.terminal.busy(format!("{agent} is working"));
             }
-            // The user may need to act on these events.
+            // These events are shown as lines, because the user may need to act on them.
             EventKind::Denied { .. } | EventKind::ModelFallback { .. } | EventKind::OutcomeUnknown { .. } => {
                 if let Some(lines) = events::lines(&event.kind) {
                     let lines = self.fitted(format!("{DIM}{agent}:{DIM:#} {lines}"));
@@ -61,7 +61,7 @@ impl TurnView<'_> {
     }
 }
 
-/// Name of a session's agent: the session's subject without its last segment.
+/// Returns the name of a session's agent, which is the session's subject without its last segment.
 fn agent_of(session: &str) -> &str {
     session.rsplit_once('/').map_or(session, |(agent, _)| agent)
 }

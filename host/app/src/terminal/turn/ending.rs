@@ -36,7 +36,8 @@ impl TurnView<'_> {
         self.terminal.note(format!("{DIM}sending the queued prompt: {prompt}{DIM:#}"));
     }
 
-    /// Reports how many queued prompts were dropped with the turn. Prints nothing if no prompts were dropped.
+    /// Reports how many queued prompts were dropped because the turn was ended. Prints nothing if no prompts
+    /// were dropped.
     pub(crate) fn note_dropped_prompts(&self, count: usize) {
         if count > 0 {
             let prompts = text::count(count, "queued prompt");
@@ -89,7 +90,8 @@ impl TurnView<'_> {
                     Format::Json => self.print_output(&output)?,
                     Format::Lines | Format::Terminal => self.print_answer(&output)?,
                 }
-                // A question that the user did not answer in time does not count as an answer of the model.
+                // If the user did not answer the model's question in time, the model gave no answer, so the
+                // command fails.
                 Ok(if output.finish == EndReason::QuestionExpired { Exit::Failed } else { Exit::Done })
             }
             TurnResult::Failed(error) => {
@@ -100,7 +102,8 @@ impl TurnView<'_> {
                 }
             }
             TurnResult::Cancelled => {
-                // If stdout is closed, the exit code must still be that of the cancelled turn.
+                // If stdout is closed, the error is ignored, so that the process still exits with the code for a
+                // cancelled turn.
                 self.print_status("cancelled", json!({}))
                     .map_err(|failure| Failure { exit: Exit::Cancelled, ..failure })?;
                 let (session, flag) = (&self.session, self.storage.data.flag());
@@ -193,7 +196,7 @@ impl TurnView<'_> {
         Ok(())
     }
 
-    /// Shows the model's question and how to answer it (L18).
+    /// Shows the model's question, and explains how to answer it (L18).
     fn ask(&mut self, question: &str) {
         let question = text::harmless(question).replace('\n', "\n  ");
         let (session, flag) = (&self.session, self.storage.data.flag());
@@ -224,7 +227,8 @@ impl TurnView<'_> {
         let mut line = json!({"type": "result", "status": status, "session": self.session});
         let cost = self.cost.filter(|_| status != "idle").map(|cost| json!(cost)).unwrap_or_default();
         if let Some(line) = line.as_object_mut() {
-            // The details are added last, because an output contains its own cost, which takes precedence.
+            // The details are added last, because they may contain an output that has its own cost. That cost replaces
+            // the cost that was added before.
             for fields in [cost, details] {
                 line.extend(fields.as_object().cloned().unwrap_or_default());
             }
@@ -281,7 +285,7 @@ fn interactive_decisions(calls: &[CallRecord]) -> String {
     lines.join("\n")
 }
 
-/// Returns the note that replaces a missing answer.
+/// Returns the message that is shown if the turn has no answer.
 fn no_answer(finish: EndReason, question: &str) -> String {
     match finish {
         EndReason::QuestionExpired => {

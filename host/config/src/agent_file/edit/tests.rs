@@ -129,7 +129,7 @@ fn p6_adds_grants_and_keeps_layout_and_comments() {
     "#);
 }
 
-/// P6: every kind of grant is written as it was shown, with quotes where TOML needs them.
+/// P6: every kind of grant is written as it was shown to the user, with quotes where TOML needs them.
 #[test]
 fn p6_writes_every_kind_of_grant() {
     let all = [
@@ -156,14 +156,14 @@ fn p6_writes_every_kind_of_grant() {
     );
 }
 
-/// P6: a file that the addition would not change as expected is left unchanged.
+/// P6: a file is left unchanged if its form does not allow the addition.
 #[test]
 fn p6_leaves_unsupported_files_unchanged() {
     for file in ["plugins = 1\n", "[plugins]\ntext = []\n", "[plugins.text.grants]\nread = \".\"\n", "= \n"] {
         let refused = text_with(file, &Addition::Grants(&[grant(Kind::Read, ".")]));
         assert!(matches!(refused, Err(EditError::Form { .. })), "{file}: {refused:?}");
     }
-    // A value that is already in the file is not replaced.
+    // The addition does not replace a value that is already in the file.
     let replaced =
         text_with("[plugins.text.grants]\nkey_value_mib = 5\n", &Addition::Grants(&[grant(Kind::KeyValue, "10")]));
     assert!(matches!(replaced, Err(EditError::Form { .. })), "{replaced:?}");

@@ -71,8 +71,8 @@ pub(super) const MODELS: Section = Section {
             name: "fallback_models",
             value: Value::Texts(TextFormat::Line),
             default: NONE,
-            meaning: "Fallback models. They are called in this order, each after the models before it have failed. \
-                      Requires `model`.",
+            meaning: "Fallback models. They are called in this order. Each one is called after all models \
+                      before it have failed. Requires `model`.",
             example: r#"["ollama/qwen3:8b"]"#,
         },
         Key {
@@ -87,7 +87,8 @@ pub(super) const MODELS: Section = Section {
             name: "model_cooldown_ms",
             value: Value::Number(0, 86_400_000),
             default: Default::Is("60000"),
-            meaning: "Milliseconds for which a model that kept failing is skipped while another model is available.",
+            meaning: "Time in milliseconds for which a model is skipped after repeated failures, if another model is \
+                      available.",
             example: "30000",
         },
         Key {
@@ -165,7 +166,7 @@ pub(super) const TURN: Section = Section {
             name: "max_corrections",
             value: Value::Number(0, 100),
             default: Default::Is("2"),
-            meaning: "How many times the model may correct an output that was rejected.",
+            meaning: "Maximum number of times that the model may correct a rejected output.",
             example: "0",
         },
         Key {
@@ -179,16 +180,16 @@ pub(super) const TURN: Section = Section {
             name: "result_characters",
             value: Value::Number(200, 1_048_576),
             default: Default::Is("6000"),
-            meaning: "Maximum number of characters of a tool's result that the model is shown. The model can read the \
-                      rest with `read_result`.",
+            meaning: "Maximum number of characters of a tool's result that are shown to the model. The model can read \
+                      the rest with `read_result`.",
             example: "2000",
         },
         Key {
             name: "minimum_remaining",
             value: Value::Number(0, 1_000_000),
             default: Default::Is("1500"),
-            meaning: "Tokens of the context window that must be free before a step. If fewer are free, the turn ends \
-                      with a final answer.",
+            meaning: "Number of tokens that must be free in the context window before a step. If fewer are free, the \
+                      turn ends with a final answer.",
             example: "3000",
         },
         Key {
@@ -204,8 +205,8 @@ pub(super) const TURN: Section = Section {
             value: Value::Number(1, 100),
             default: Default::Is("80"),
             meaning: "Percentage of the history budget above which the oldest messages are removed from the prompt. The \
-                      budget is the context window without system text, tools and reply. A summary of the removed \
-                      messages stays in the prompt, and `memory_search` finds them.",
+                      budget is the part of the context window that is left after the system text, the tools and the \
+                      reply. A summary of the removed messages stays in the prompt, and `memory_search` finds them.",
             example: "90",
         },
         Key {
@@ -227,8 +228,8 @@ pub(super) const TURN: Section = Section {
             name: "summary_model",
             value: Value::Text(TextFormat::Line),
             default: Default::Words("the model that answers"),
-            meaning: "The model that summarises removed messages. A model that is given on the command line is also used \
-                      for summaries.",
+            meaning: "The model that summarises removed messages. If the command line names a model, that model also \
+                      writes the summaries.",
             example: r#""ollama/qwen3:8b""#,
         },
         Key {
@@ -271,7 +272,7 @@ pub(super) const TURN: Section = Section {
             name: "include_history",
             value: Value::Flag,
             default: Default::Is("false"),
-            meaning: "Whether the output contains the session's messages, without those that were undone.",
+            meaning: "Whether the output contains the session's messages. Messages of undone turns are never included.",
             example: "true",
         },
         Key {

@@ -5,7 +5,7 @@ use agent_core::limits::{DefaultLimit, LimitRow};
 use agent_mcp::MCP_LIMITS;
 use agent_plugins::limits::{CALL_LIMITS, HOST_LIMITS};
 
-/// Placeholder for array elements that are filled later.
+/// Placeholder for the elements of an array, which are replaced before the array is used.
 const EMPTY: Key =
     Key { name: "", value: Value::Text(TextFormat::Line), default: Default::Words(""), meaning: "", example: "" };
 

@@ -1,12 +1,13 @@
-//! Keys of `[mcp.NAME]`. A server is either a child process or an address, so there are two sections for the same
-//! table.
+//! Keys of `[mcp.NAME]`. A server is either a child process or a server at an address, so the same table is described
+//! in two sections.
 
 use super::limits::MCP_KEYS;
 use super::{Default, Key, NONE, Section, TextFormat, Value};
 
 pub(in crate::agent_file) const MCP: &str = "mcp";
 
-/// Names that are reserved for other sources of tools in calls that a model writes as text (L20).
+/// Names that a server must not have. In calls that a model writes as text, they stand for other sources of
+/// tools (L20).
 pub(in crate::agent_file) const MCP_TAKEN: [&str; 3] = ["local", "service", "mcp"];
 
 pub(super) const MCP_PROCESS: Section = Section {
@@ -18,12 +19,12 @@ pub(super) const MCP_PROCESS: Section = Section {
             a turn begins. The key `tools` and the keys after it also apply to servers with a `url`. NAME must not be \
             `local`, `service` or `mcp`, which are reserved for other sources of tools. If a server sends back a value \
             of eight or more characters that it got through `pass_env` or `header_env`, or a value of `env` or \
-            `headers` whose name is that of a secret, it is shown as `(secret)`, also in the usual encodings: see \
-            [secrets](secrets.md).",
+            `headers` whose name is that of a secret, the value is shown as `(secret)`, even if it is in a \
+            usual encoding: see [secrets](secrets.md).",
     keys: &PROCESS_KEYS,
 };
 
-/// The keys of a server that is a process, followed by the keys of the limits on its list of tools.
+/// The keys of a server that is a child process. The last of them are the limits on the server's list of tools.
 const PROCESS_KEYS: [Key; BASE_PROCESS_KEYS.len() + MCP_KEYS.len()] = {
     let mut keys = [MCP_KEYS[0]; BASE_PROCESS_KEYS.len() + MCP_KEYS.len()];
     let mut index = 0;
@@ -110,7 +111,7 @@ pub(super) const MCP_ADDRESS: Section = Section {
     path: &[MCP, "NAME"],
     example: "mcp.issues",
     title: "MCP servers over HTTP",
-    about: "Servers that are reached over streamable HTTP.",
+    about: "MCP servers that are reached over streamable HTTP.",
     keys: &[
         Key {
             name: "url",
@@ -130,13 +131,14 @@ pub(super) const MCP_ADDRESS: Section = Section {
             name: "header_env",
             value: Value::Pairs(TextFormat::Header, TextFormat::Variable),
             default: NONE,
-            meaning: "Headers whose values are read from environment variables, by name.",
+            meaning: "Headers whose values are read from environment variables, by the name of the header.",
             example: r#"{ "Authorization" = "ISSUES_AUTHORIZATION" }"#,
         },
     ],
 };
 
-/// Keys that require another key: those of a process require `command`, and those of an address require `url`.
+/// Keys that require another key. The keys for a child process require `command`, and the keys for an address
+/// require `url`.
 pub(in crate::agent_file) const MCP_NEEDS: [(&str, &str); 6] = [
     ("args", "command"),
     ("env", "command"),

@@ -53,7 +53,8 @@ pub(super) const SERVICE: Section = Section {
             name: "answer_within_ms",
             value: Value::Number(1, 2_678_400_000),
             default: Default::Words("no limit"),
-            meaning: "Milliseconds until the model is told that no answer came. An answer that arrives after that is treated as late.",
+            meaning: "Milliseconds until the model is told that no answer came. An answer that arrives after that is \
+                      treated as late.",
             example: "86400000",
         },
         Key {

@@ -19,8 +19,8 @@ pub(super) const SHARING: Section = Section {
             value: Value::Choice(POLICIES),
             default: Default::Is(r#""warn""#),
             meaning: "What happens if a plugin has no signature by a key that is trusted for its origin: `required` \
-                      rejects it, also if it was built or copied here; `warn` prints a warning; `off` does not check \
-                      signatures. `warn` also rejects a plugin that was changed after a trusted key signed it.",
+                      rejects the plugin, even if it was built or copied here; `warn` prints a warning; `off` does not \
+                      check signatures. `warn` also rejects a plugin that was changed after a trusted key signed it.",
             example: r#""required""#,
         },
         Key {

@@ -74,7 +74,7 @@ pub(super) const PROVIDER: Section = Section {
             name: "header_env",
             value: Value::Pairs(TextFormat::Header, TextFormat::Variable),
             default: NONE,
-            meaning: "Headers whose values are read from environment variables, by name.",
+            meaning: "Headers whose values are read from environment variables, by the name of the header.",
             example: r#"{ "X-Team-Key" = "OFFICE_TEAM_KEY" }"#,
         },
         Key {
@@ -106,7 +106,7 @@ pub(super) const PROVIDER_MODEL: Section = Section {
     path: &["providers", "NAME", "models", "MODEL"],
     example: r#"providers.office.models."qwen3-32b""#,
     title: "Single models",
-    about: "Facts about a provider's model that the host does not know.",
+    about: "Context window and prices of one model of a provider, for example of a model that the host does not know.",
     keys: &[
         Key {
             name: "window",
@@ -136,8 +136,9 @@ pub(super) const DELEGATES: Section = Section {
     path: &["agents", "NAME"],
     example: "agents.researcher",
     title: "Agents as tools",
-    about: "Other agents that this agent may delegate work to, each as the tool NAME. A delegate works in its own \
-            session, with the model, plugins, grants and limits of its own file. It gets only the task from this agent.",
+    about: "Other agents to which this agent may delegate work. It calls each of them through the tool \
+            NAME. A delegate works in its own session, with the model, plugins, grants and limits of its own file. It \
+            gets only the task from this agent.",
     keys: &[
         Key {
             name: "agent",

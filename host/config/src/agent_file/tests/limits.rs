@@ -6,15 +6,15 @@ use agent_mcp::{MCP_LIMITS, McpLimits};
 use agent_plugins::limits::{CALL_LIMITS, FUEL, HOST_LIMITS};
 use agent_plugins::{CallLimits, HostLimits};
 
-/// Returns the default limits, overridden by the values of a file.
+/// Returns the limits that result if the values of a file override the defaults.
 fn limits_with<L: std::default::Default>(rows: &[LimitRow<L>], values: &LimitValues) -> L {
     let mut limits = L::default();
     values.set(rows, &mut limits);
     limits
 }
 
-/// P8, I2: each key of a list is read into its own field, and values outside its bounds are rejected with file, line,
-/// key and what is allowed.
+/// P8, I2: the value of each limit is read into the field of that limit. A value outside its bounds is rejected with an
+/// error that names the file, the line, the key and the allowed values.
 fn check<L: std::default::Default>(rows: &[LimitRow<L>], header: &str, values: impl Fn(&AgentFile) -> LimitValues) {
     for row in rows {
         for value in [row.least, row.most] {
@@ -59,7 +59,7 @@ fn limits_of_a_plugin_override_general_limits() {
     assert_eq!((limits.memory >> 20, limits.requests, limits.fuel), (16, 5, None));
 }
 
-/// The documented default of each limit is its default in the code.
+/// The documentation states the same default for each limit as the code.
 #[test]
 fn listed_defaults_match_the_code() {
     fn check<L: std::default::Default>(rows: &[LimitRow<L>]) {

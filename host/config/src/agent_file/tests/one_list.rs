@@ -20,7 +20,7 @@ fn template_is_valid_with_and_without_its_settings() {
             assert!(with_examples.contains(&format!("\n{} = {}\n", key.name, key.example)), "{}", key.name);
         }
     }
-    // Every key is read: removing it changes the result.
+    // Every key is read: the result changes if the key is removed from the file.
     for (index, line) in
         with_examples.lines().enumerate().filter(|(_, line)| line.contains(" = ") && !line.starts_with('#'))
     {
@@ -47,7 +47,7 @@ pub(super) fn uncommented(template: &str) -> String {
     template.lines().map(line).collect()
 }
 
-/// The documented default of each key is its default in the code.
+/// The documentation states the same default for each key as the code.
 #[test]
 fn documented_defaults_match_the_code() {
     let documented: BTreeMap<_, _> = keys::SECTIONS

@@ -122,7 +122,8 @@ static PROGRAMS: [Program; 16] = [
     Program::interpreter(&["lua", "luajit"], &[&LUA]),
     Program::interpreter(&["sh", "bash", "dash", "zsh", "ksh", "fish", "pwsh", "powershell"], &[&SHELL]),
     Program::interpreter(&["java", "gradle", "mvn", "jbang"], &[&JAVA]),
-    // These programs run packages from their own cache, unless the folder contains a package with the same name.
+    // These programs run a package from their own cache, unless the working directory contains a package with the
+    // same name.
     Program { commands: &["npx", "pnpx", "bunx"], runs: &[], files: &NODE_FILES, folders: &["node_modules", ".yarn"] },
     Program {
         commands: &["npm", "pnpm", "yarn", "bun", "deno"],
@@ -196,7 +197,7 @@ const CODE_VARIABLE_PREFIXES: [&str; 33] = [
     "ZDOTDIR",
 ];
 
-/// Whether an environment variable can contain paths of code that programs load.
+/// Whether the variable with this name can contain paths of code that programs load.
 pub(super) fn can_contain_code_paths(variable: &str) -> bool {
     let variable = variable.to_ascii_uppercase();
     CODE_VARIABLE_PREFIXES.iter().any(|beginning| variable.starts_with(beginning))

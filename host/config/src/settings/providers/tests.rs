@@ -78,13 +78,14 @@ fn a_table_sets_address_key_headers_and_limits_of_a_provider() {
     --model: `office/large/2` needs a key, and the environment variable `OFFICE_KEY` is not set (named in agent.toml:4: providers.office.key_env). Set it, for example with `export OFFICE_KEY=YOUR_KEY`
     --model: `office/large/2` needs the header `X-Team`, and the environment variable `TEAM` is not set (named in agent.toml:6: providers.office.header_env.X-Team). Set it
     ");
-    // Problems with providers that are not used are not reported.
+    // A problem with a provider is reported only if a model uses the provider.
     configure("ollama/a", None, file, &[]).expect("not asked");
 }
 
-/// The address comes from the options, then from the file, then from the environment, then from the known provider.
+/// The address of a provider is taken from the first source that sets it: the options, the file, the environment, or
+/// the list of known providers.
 #[test]
-fn addresses_have_an_order_of_precedence() {
+fn provider_address_comes_from_the_first_source_that_sets_it() {
     let url = |base_url, file: &str, environment: &[(&str, &str)]| {
         configure("openai/a", base_url, file, environment).map(|provider| provider.base_url)
     };
@@ -103,7 +104,7 @@ fn addresses_have_an_order_of_precedence() {
 /// A missing API key is not an error if the user configured the provider's address. If the variable of the key is set,
 /// the key is sent.
 #[test]
-fn a_key_is_optional_at_another_address() {
+fn a_missing_key_is_allowed_at_a_configured_address() {
     let url = Some("http://127.0.0.1:9/v1");
     assert_eq!(key(&configure("openai/a", url, "", &[]).expect("configured")), None);
     assert_eq!(key(&configure("openai/a", url, "", &[("OPENAI_API_KEY", "")]).expect("configured")), None);

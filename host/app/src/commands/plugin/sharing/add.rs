@@ -1,5 +1,5 @@
 //! `plugin add`: installs a plugin from a registry, a web server or a file into the plugin folder, or restores the
-//! locked plugins that are missing from the folder.
+//! plugins that are in the lock file but missing from the folder.
 
 use super::super::{describe, print};
 use super::candidate::{self, Candidate};
@@ -46,7 +46,7 @@ pub(in super::super) async fn add(
     Ok(Exit::Done)
 }
 
-/// Returns the components of the folder if the source is a folder, or else the source itself.
+/// If the source is a folder, returns the components in the folder. Otherwise, returns the source itself.
 fn expand_source(source: &Source) -> Result<Vec<Source>, Failure> {
     let Source::File(folder) = source else { return Ok(vec![source.clone()]) };
     if !folder.exists() {
@@ -82,8 +82,8 @@ fn missing_path(path: &Path) -> Failure {
     Failure::refused(format!("there is no file or folder `{what}`: {advice}"))
 }
 
-/// Returns true if the locked plugin came from this source: from the same repository, from the same web address, or
-/// from any file.
+/// Returns true if the locked plugin came from the same repository or web address as this source. If this source is a
+/// file, returns true if the locked plugin came from any file.
 fn is_same_source(locked: &LockedPlugin, source: &Source) -> bool {
     match (locked.source(), source) {
         (Ok(Source::Registry(locked)), Source::Registry(new)) => locked.repository() == new.repository(),
@@ -97,7 +97,7 @@ fn added(Candidate { locked, plugin, .. }: &Candidate, path: &Path) -> String {
     let signer = locked.signer.as_ref().map(|signer| format!("\n  signed    {signer}")).unwrap_or_default();
     let requests = describe::requested_grants(plugin);
     let requests = match &requests {
-        None => "it has no manifest, so it may use whatever it is granted".to_owned(),
+        None => "it has no manifest, so it may use everything that it is granted".to_owned(),
         Some(requests) if requests.is_empty() => "nothing".to_owned(),
         Some(requests) => requests.join(", "),
     };
@@ -145,9 +145,9 @@ impl PluginAddition<'_> {
         print(self.terminal, added(&candidate, &path))
     }
 
-    /// Checks that the new plugin may replace the locked plugin, because the new plugin gets all grants to the locked
-    /// plugin's name. A plugin from another source, or an older version that may have a known vulnerability, must be
-    /// allowed explicitly.
+    /// Checks that the new plugin may replace the locked plugin. The check is needed because grants belong to the
+    /// plugin's name, so the new plugin gets all grants of the locked plugin. The user must explicitly allow a plugin
+    /// from another source, and an older version, which may have a known vulnerability.
     fn check_successor(&self, before: &LockedPlugin, new: &LockedPlugin, source: &Source) -> Result<(), Failure> {
         if !is_same_source(before, source) {
             return match self.replace {
@@ -162,7 +162,7 @@ impl PluginAddition<'_> {
         check_update(new, before, &self.target.trust, self.downgrade).map_err(Failure::refused)
     }
 
-    /// Restores the plugins in the lock file whose components are missing or differ.
+    /// Restores each plugin in the lock file whose component is missing or differs from the component in the lock file.
     async fn restore(&self) -> Result<Exit, Failure> {
         let lock = self.target.folder.lock_file().map_err(failed)?;
         if lock.plugins().is_empty() {
@@ -221,7 +221,7 @@ impl PluginAddition<'_> {
             (source, _) => source,
         };
         let found = self.registry.resolve(&source).await.map_err(failed)?;
-        // The lock file already has the signature.
+        // The signature is not fetched, because the lock file already contains it.
         let signatures = SignatureRequest::Skip;
         let fetched =
             candidate::fetch(&self.registry, &found, &self.component_cache, signatures, self.terminal).await?;

@@ -45,8 +45,8 @@ pub(super) async fn fetch(
     fetched.map_err(failed)
 }
 
-/// Returns the signatures to fetch for a source. If trusted keys are configured, only signatures of the keys that are
-/// trusted for the source are fetched.
+/// Returns which signatures are fetched with a download from this source. If trusted keys are configured, only
+/// signatures of the keys that are trusted for the source are fetched.
 pub(super) fn signatures_to_fetch<'t>(source: &Source, trust: &'t Trust) -> SignatureRequest<'t> {
     let namespace = namespace_of(source).filter(|_| trust.checks_signatures());
     namespace.map_or(SignatureRequest::Any, |namespace| SignatureRequest::FromKeys(trust.keys_for(&namespace)))
@@ -58,7 +58,7 @@ pub(super) fn read_component_claims(fetched: &FetchedPlugin) -> Result<Component
         .map_err(|error| Failure::failed(format!("{}: {error}", fetched.source)))
 }
 
-/// Returns the plugin name for a component without a manifest, which is the last part of its source.
+/// Returns the plugin name for a component without a manifest. The name is the last part of the component's source.
 fn default_name(source: &Source) -> String {
     let file_stem = |path: &str| Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
     match source {
@@ -112,8 +112,8 @@ pub(super) fn check_signatures(
     Ok(TrustedDownload { fetched, locked })
 }
 
-/// If a download has no trusted signature, adds `stopped` to the message: the reason why the host did not read
-/// all signatures.
+/// If a download has no trusted signature, adds `stopped` to the message. `stopped` is the reason why the host did not
+/// read all signatures.
 fn with_stopped_search(verdict: Result<Signer, RegistryError>, stopped: Option<&str>) -> Result<Signer, RegistryError> {
     let Some(stopped) = stopped else { return verdict };
     match verdict {
@@ -127,7 +127,7 @@ fn with_stopped_search(verdict: Result<Signer, RegistryError>, stopped: Option<&
     }
 }
 
-/// Returns the claims that a valid signature must contain.
+/// Returns the claims that a valid signature of this download must contain.
 fn claims(fetched: &FetchedPlugin) -> Result<Claims, Failure> {
     let ComponentClaims { identity, manifest } = read_component_claims(fetched)?;
     let repository = match &fetched.source {

@@ -1,5 +1,5 @@
-//! The folder into which plugins are installed, and the commands on it that need no network: `plugin remove` and
-//! `plugin verify`.
+//! The folder into which plugins are installed. The commands `plugin remove` and `plugin verify` work on this folder
+//! without the network.
 
 use super::super::print;
 use super::failed;
@@ -44,7 +44,10 @@ impl FolderWithTrust {
         };
         let folder = arguments.plugins.clone().or(file.plugin_directory);
         let folder: PathBuf = folder.ok_or_else(|| {
-            Failure::refused("name the plugin folder with --plugins DIR, or an agent that has one with --agent FILE")
+            Failure::refused(
+                "name the plugin folder with --plugins DIR, or use --agent FILE to name an agent that has a plugin \
+                 folder",
+            )
         })?;
         if folder.exists() && !folder.is_dir() {
             return Err(Failure::refused(format!("`{}` is not a folder", folder.display())));

@@ -123,7 +123,8 @@ impl PluginUpdate<'_> {
         Ok(Outcome::Newer)
     }
 
-    /// Describes the changes that an update makes: version, signer, requested grants, imports and tools.
+    /// Describes how an update changes the version, the signer, the requested grants, the imports and the tools of
+    /// a plugin.
     async fn changes(&self, locked: &LockedPlugin, Candidate { locked: new, plugin, .. }: &Candidate) -> String {
         let to = text::one_line(&new.version, 100);
         let mut lines = vec![format!("{} → {BOLD}{to}{BOLD:#} {DIM}{}{DIM:#}", summary(locked), new.component.short())];
@@ -136,7 +137,7 @@ impl PluginUpdate<'_> {
         }
         if let Some(before) = self.load_locked(locked).await {
             let asks = |plugin: &LoadedPlugin| {
-                describe::requested_grants(plugin).unwrap_or_else(|| vec!["whatever it is granted".to_owned()])
+                describe::requested_grants(plugin).unwrap_or_else(|| vec!["everything that it is granted".to_owned()])
             };
             lines.extend(differences("asks for", &asks(&before), &asks(plugin)));
             lines.extend(differences("imports", before.imports(), plugin.imports()));
