@@ -157,7 +157,8 @@ fn row_41_masks_a_secret_in_parts() {
             assert!(results[3].contains("location: /x?token=***"), "{}", results[3]);
             assert!(results[4].contains("it is"), "the guest reads the text before the secret: {}", results[4]);
             assert!(results[6].contains("compressed its response"), "{}", results[6]);
-            // A header name has lower-case letters and no plus sign.
+            // A header name is always in lower case and cannot contain a plus sign, so the sent token has no such
+            // characters either.
             let config = agent(&server, "tkcanary5d1c77e0", repeat);
             let results = call_results(&scene, config, json!({"urls": [server.url("/name")]})).await;
             assert!(results[0].contains("x-****************: 1"), "{}", results[0]);

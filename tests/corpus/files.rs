@@ -22,7 +22,7 @@ pub(crate) fn tree(scene: &Scene, name: &str) -> PathBuf {
     folder
 }
 
-/// Grants for these trees. The guest sees each tree under the name of its folder.
+/// Grants for these trees. The guest sees each tree under the name of the tree's folder.
 pub(crate) fn trees(trees: &[(&Path, Access)]) -> Grants {
     let tree = |(folder, access): &(&Path, Access)| TreeGrant {
         host: folder.to_path_buf(),
@@ -128,8 +128,9 @@ fn snapshot(folder: &Path) -> BTreeMap<PathBuf, String> {
     found
 }
 
-/// Row 12: A guest tries every operation with every escape path, in a writable tree and in a readable one. Nothing
-/// outside the granted trees is read, created, changed or removed, and the readable tree does not change at all.
+/// Row 12: A guest tries every operation with every path that leads out of a tree, in a writable tree and in a
+/// read-only tree. Nothing outside the granted trees is read, created, changed or removed, and nothing in the read-only
+/// tree changes.
 #[test]
 fn row_12_every_operation_with_every_escape_path() {
     run_exclusively(async {
@@ -235,8 +236,8 @@ fn row_12_a_folder_becomes_a_link_while_walking() {
     });
 }
 
-/// Row 33: Pipes, sockets, devices and links below `/proc` in a granted tree are refused immediately, and no call
-/// blocks.
+/// Row 33: If a granted tree contains pipes, sockets, devices or links to files below `/proc`, opening them is refused
+/// immediately, and no call blocks.
 #[test]
 fn row_33_refuses_special_files() {
     run_exclusively(async {
@@ -268,7 +269,7 @@ fn row_33_refuses_special_files() {
     });
 }
 
-/// Row 33: In a writable tree, no operation waits for the other end of a pipe or socket.
+/// Row 33: In a writable tree, no operation on a pipe or socket waits for another process that opens its other end.
 #[test]
 fn row_33_refuses_writable_pipes_and_sockets() {
     run_exclusively(async {
@@ -333,7 +334,7 @@ fn row_33_reads_a_folder_of_many_names_in_small_parts() {
     });
 }
 
-/// Returns a function that returns how much this process's peak memory has grown since this call.
+/// Returns a closure that reports how much the peak memory of this process has grown since the closure was created.
 fn measure_peak_growth() -> impl Fn() -> usize {
     let read = |word: &str| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -347,7 +348,7 @@ fn measure_peak_growth() -> impl Fn() -> usize {
 }
 
 /// Row 33: A guest reads a file of one tebibyte in small pieces until its own memory is full. An endless loop of reads
-/// stops at the call's time limit.
+/// is stopped at the time limit of the call.
 #[test]
 fn row_33_stops_reading_endless_files() {
     run_exclusively(async {

@@ -13,13 +13,15 @@ pub(crate) const USUAL: &str = r#"
       (local.get $at))
 "#;
 
-/// Creates a component with this core code. The component exports functions without parameters, which return a number.
+/// Creates a component with this core code. The component exports functions that have no parameters and return
+/// a number.
 pub(crate) fn numbers(code: &str, functions: &[&str]) -> Vec<u8> {
     let functions: Vec<_> = functions.iter().map(|name| (*name, "(result u32)")).collect();
     guest(&format!("{USUAL} {code}"), &functions)
 }
 
-/// Creates a component with this core code and these functions. Its core functions have the same names.
+/// Creates a component with this core code that exports these functions. Each of them is implemented by the core
+/// function with the same name.
 pub(crate) fn guest(code: &str, functions: &[(&str, &str)]) -> Vec<u8> {
     let mut text = format!(
         r#"(core module $code {code})

@@ -16,8 +16,7 @@ fn row_22_a_failing_validator_ends_the_turn() {
             for words in ["trap", "no problems", "bad json", "spin", "fail"] {
                 let mut config = AgentConfig::new("validated");
                 config.validators = vec!["bad-validator".to_owned()];
-                // The fallback text replaces the answer of a model that fails, but not the result of a validator that
-                // fails.
+                // The fallback text is the turn's output if the model fails, but not if a validator fails.
                 config.bounds.fallback = Some(agent_core::plugin::OutputData::Text("The fixed reply.".to_owned()));
                 let mut session = scene.session(config, &[text_reply(words)]).await;
                 let result = run_turn(&mut session, "Go.").await;

@@ -1,5 +1,5 @@
-//! Tests each configurable limit with two values. If a limit stops a call, the error names the limit, and the plugin
-//! with its digest.
+//! Tests each configurable limit with two values. If a limit stops a call, the error names the limit, the plugin and
+//! the plugin's digest.
 
 use crate::components::{attacks, bytes_below};
 use crate::guests::{ONE, USUAL, component, guest, numbers};
@@ -26,8 +26,8 @@ type Report = CallReport<Result<ToolOutcome, ToolError>>;
 /// The names of a plugin and of its tool, and the arguments.
 type Tool = (&'static str, &'static str, Value);
 
-/// A call that reaches a limit. `expected` has two values of the key, each with a text that the report then contains.
-/// With the default value, the report contains neither text.
+/// A call that reaches a limit. `expected` contains two values of the limit, each with a text that the report of the
+/// call contains if the limit has this value. With the default value, the report contains neither text.
 struct Case {
     key: &'static str,
     tool: Tool,
@@ -38,7 +38,7 @@ fn case(key: &'static str, tool: Tool, expected: [(u64, &'static str); 2]) -> Ca
     Case { key, tool, expected }
 }
 
-/// The time limit of a call that would never end.
+/// The time limit of the calls, some of which would never end without it.
 const STOP_AFTER: Duration = Duration::from_secs(3);
 
 fn set<L>(rows: &[LimitRow<L>], limits: &mut L, (key, value): (&str, u64)) {
@@ -53,7 +53,7 @@ fn with_limit(key: &str, value: u64) -> CallLimits {
     limits
 }
 
-/// Calls that reach limits of memory, output, files or time.
+/// Returns the calls that reach limits of memory, output, files or time.
 fn cases() -> Vec<Case> {
     let spin = || ("probe", "probe.spin", json!({}));
     let bytes = |bytes: usize| ("probe", "probe.bytes", json!({"bytes": bytes}));
@@ -139,7 +139,7 @@ fn guests() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Makes one call, as a new agent.
+/// Makes one call on behalf of a new agent, because some limits apply to all calls of an agent.
 async fn call(sandbox: &Sandbox, setup: &PluginSetup, name: &str, arguments: &Value) -> Report {
     static AGENTS: AtomicUsize = AtomicUsize::new(0);
     let agent = format!("agent-{}", AGENTS.fetch_add(1, Ordering::Relaxed));
@@ -212,8 +212,8 @@ fn limits_each_key_of_a_call_has_its_effect() {
     });
 }
 
-/// P8: The limits also apply to validators and context builders. The agent's own limits apply to plugins that its
-/// configuration does not name.
+/// P8: The limits also apply to validators and context builders. The limits of the whole agent apply to plugins that
+/// the agent's configuration does not name.
 #[test]
 fn limits_of_builders_and_validators_have_their_effect() {
     run_exclusively(async {
@@ -336,8 +336,8 @@ fn limits_each_key_of_the_host_has_its_effect() {
 /// Creates a sandbox with these keys set.
 type SandboxFactory<'k> = dyn FnMut(&[(&'static str, u64)]) -> Result<Sandbox, String> + 'k;
 
-/// Checks for each key that a component is refused with the first value, with an error that names the key, and that
-/// this error does not occur with the second value.
+/// Tests each key with two values. With the first value, a component must be refused with an error that names the key.
+/// With the second value, this error must not occur.
 async fn check_component_limits(with: &mut SandboxFactory<'_>) {
     let component = numbers("(func (export \"one\") (result i32) (i32.const 1))", &["one"]);
     let image = attacks::with_image(&component, 20 << 20, b'x');
@@ -361,7 +361,7 @@ async fn check_component_limits(with: &mut SandboxFactory<'_>) {
     }
 }
 
-/// A custom section of this many bytes.
+/// Returns a custom section whose content has this many bytes.
 fn padding(bytes: usize) -> Vec<u8> {
     let size = u32::try_from(bytes + 2).expect("the size fits into 32 bits");
     let size = [size as u8 | 0x80, (size >> 7) as u8 | 0x80, (size >> 14) as u8 | 0x80, (size >> 21) as u8 & 0x7f];

@@ -140,7 +140,8 @@ fn row_34_refuses_or_limits_expensive_schemas() {
     });
 }
 
-/// Loads a tool with this schema, and calls it with this argument. Returns the error or the answer.
+/// Loads a tool with this schema, and calls it with this argument. Returns the error of the load, or the result of the
+/// call as text.
 async fn with_schema(scene: &Scene, bytes: Vec<u8>, argument: Value) -> String {
     let plugin = match scene.test_host.sandbox.load_bytes("schema", bytes).await {
         Ok(plugin) => plugin,
@@ -279,8 +280,8 @@ async fn source(sandbox: &Sandbox, bytes: Vec<u8>) -> CodeSource {
     found.into_inner().unwrap().expect("the component was loaded")
 }
 
-/// Row 30: If a plugin's version is swapped ten times while a session works, no call fails, and an unused version is
-/// released.
+/// Row 30: If a plugin is replaced by another version ten times while a session works, no call fails, and each version
+/// is released when no call uses it.
 #[test]
 fn row_30_swaps_versions_while_a_session_works() {
     run_exclusively(async {

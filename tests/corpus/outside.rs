@@ -58,7 +58,8 @@ fn row_7_cuts_endless_bodies() {
     });
 }
 
-/// Row 7: Headers of more than 32 KiB are refused. A request with such headers is not sent.
+/// Row 7: A response with more than 32 KiB of headers is refused, and a request with more than 32 KiB of headers is
+/// not sent.
 #[test]
 fn row_7_refuses_giant_headers() {
     run_exclusively(async {
@@ -88,8 +89,8 @@ fn row_7_refuses_giant_headers() {
     });
 }
 
-/// Limits: A call may make 32 requests, and a plugin may make 60 requests a minute for an agent. Requests whose
-/// responses the plugin does not read count too.
+/// Limits: A call may make at most 32 requests, and a plugin may make at most 60 requests a minute for one agent.
+/// Requests whose responses the plugin does not read also count.
 #[test]
 fn limits_the_number_of_requests() {
     run_exclusively(async {
@@ -266,7 +267,7 @@ fn tls_server() -> Server {
     })
 }
 
-/// Runs `web.fetch` with the real binary, which trusts only these certificate authorities.
+/// Runs `web.fetch` with the real binary, which trusts only the certificate authorities in the file `authorities`.
 fn fetch(authorities: &Path, url: &str) -> Output {
     let data = tempfile::tempdir().unwrap();
     let pattern = format!("web:http=private GET https://*:{}", url.rsplit(':').next().unwrap().trim_end_matches('/'));
@@ -277,7 +278,7 @@ fn fetch(authorities: &Path, url: &str) -> Output {
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-/// P6: Over TLS, a server's certificate must come from a trusted authority and contain the server's name or address.
+/// P6: Over TLS, a server's certificate must be signed by a trusted authority and contain the server's name or address.
 /// `SSL_CERT_FILE` adds an authority.
 #[test]
 fn p6_verifies_tls_certificates() {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// The credentials that no line, file or response may contain.
+/// The credentials that no line of output, file or response may contain.
 const TOKEN: &str = "tk-canary-5d1c77e0a4f94b6e";
 const KEY: &str = "sk-canary-90b2a8f1c3e64d57";
 

@@ -80,12 +80,12 @@ impl Server {
         Self::new(|mut stream| while stream.read(&mut [0; 64 << 10]).is_ok_and(|read| read > 0) {})
     }
 
-    /// The server's URL with this path.
+    /// Returns the URL of this path on the server.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// Grants that let a plugin send any request to this server.
+    /// Returns grants that let a plugin send any request to this server.
     pub(crate) fn grants(&self) -> Grants {
         Grants {
             http: vec![format!("http://{}", self.address).parse().expect("the pattern is valid")],

@@ -1,4 +1,4 @@
-//! Rows 3 to 6, 8 and 9: Attacks on the host's memory.
+//! Rows 3 to 6, 8 and 9: Attacks that use up the host's memory or read what other calls left in it.
 
 use crate::guests::{ONE, USUAL, component, guest, numbers};
 use crate::scene::{Scene, run_exclusively, with_short_calls};
@@ -88,7 +88,8 @@ fn row_4_stops_growing_memory_bombs() {
     let code = format!("{code} {growing_memories} (br $more)) (i32.const 0))");
     run_exclusively(async {
         let bombs = numbers(&code, &["growing", "widening", "coping", "failing", "many"]);
-        // This memory has its own maximum. Requests to grow the memory beyond its maximum do not count.
+        // This memory has its own maximum. Requests to grow the memory beyond its own maximum do not count towards the
+        // host's limit.
         let bounded = numbers(
             r#"(memory $own 1 10)
                (func (export "again") (result i32)
@@ -127,7 +128,7 @@ fn row_4_stops_growing_memory_bombs() {
     });
 }
 
-/// Row 44, P5: All media that a call stores count together, even those that it no longer uses.
+/// Row 44, P5: The sizes of all media items that a call stores count together, even of those that it no longer uses.
 #[test]
 fn row_44_limits_the_total_media_of_a_call() {
     run_exclusively(async {
@@ -141,7 +142,8 @@ fn row_44_limits_the_total_media_of_a_call() {
     });
 }
 
-/// Like `with_short_calls`, with enough time to reach another limit first, even on a busy machine.
+/// Like `with_short_calls`, but the time limit is so long that a call reaches another limit first, even on a
+/// busy machine.
 fn with_enough_time(plugin: &str) -> AgentConfig {
     crate::scene::with_grants(plugin, Grants::default(), CallLimits::default())
 }
@@ -289,8 +291,8 @@ fn row_5_limits_handles() {
     });
 }
 
-/// Row 6: The host refuses results that claim 200 MB, that are out of bounds, or that repeat the same megabyte a
-/// thousand times.
+/// Row 6: The host refuses results that claim a size of 200 MB, that point outside the guest's memory, or that contain
+/// the same megabyte a thousand times.
 #[test]
 fn row_6_refuses_giant_results() {
     let code = format!(

@@ -1,4 +1,4 @@
-//! Rows 1, 2, 10 and 35: Attacks that use time, and components that never finish their start.
+//! Rows 1, 2, 10 and 35: Attacks that use up time, and components whose instantiation never ends.
 
 use crate::guests;
 use crate::scene::{SHORT, Scene, repeats, run_exclusively, with_grants, with_short_calls};
@@ -15,9 +15,9 @@ use std::time::Duration;
 
 const WALL: &str = "wall time of 300ms";
 
-/// Row 1: The host stops an endless loop that runs in a function, while the function receives its arguments, or after
-/// the function has returned. The host also stops an endless loop of host calls that do nothing, and eight endless
-/// loops at the same time.
+/// Row 1: The host stops an endless loop in a function, in the code that receives the function's arguments, or in the
+/// code that runs after the function has returned. The host also stops an endless loop of host calls that do nothing,
+/// and eight endless loops at the same time.
 #[test]
 fn row_1_stops_endless_loops() {
     run_exclusively(async {
@@ -50,7 +50,7 @@ fn row_1_stops_endless_loops() {
     });
 }
 
-/// Row 1: Processor time has its own limit. Time in which a call waits does not count.
+/// Row 1: Processor time has its own limit, which does not count the time during which a call waits.
 #[test]
 fn row_1_limits_processor_time() {
     run_exclusively(async {
@@ -67,8 +67,8 @@ fn row_1_limits_processor_time() {
     });
 }
 
-/// Row 1: A component that never finishes its instantiation is refused when it is loaded. Each attempt takes ten
-/// seconds, so the test makes few of them.
+/// Row 1: A component whose instantiation never ends is refused when it is loaded. Each attempt takes ten seconds, so
+/// the test makes few of them.
 #[test]
 fn row_1_refuses_an_endless_start() {
     run_exclusively(async {
@@ -126,7 +126,8 @@ fn row_2_stops_sleeping_host_calls() {
             let attack = async |_| {
                 let config = with_short_calls("intruder", server.grants());
                 let (is_error, text) = scene.call(config, "intruder.get", json!({"url": server.url("/")})).await;
-                // The request ends at the latest when the call ends. The guest may get an error before it is stopped.
+                // The host aborts the request no later than the end of the call, so the guest may receive an error for
+                // the request before the guest is stopped.
                 let is_stopped = text.contains(&scene.identity("intruder")) && text.contains(WALL);
                 assert!((is_error && is_stopped) || text.contains("timeout"), "{text}");
             };
@@ -196,7 +197,7 @@ fn row_35_a_validator_meets_its_deadline_despite_64_loops() {
             validated.validators = vec!["strict-json".to_owned()];
             let mut validated_session = scene.session(validated, &vec![text_reply("{\"fine\": true}"); 5]).await;
             let validating = async {
-                // After this delay, all loops are running.
+                // After this delay, all 64 endless loops are running.
                 tokio::time::sleep(SHORT).await;
                 for _ in 0..5 {
                     let result = run_turn(&mut validated_session, "Go.").await;

@@ -1,4 +1,4 @@
-//! Rows 13, 17, 19 and 20: What the host trusts.
+//! Rows 13, 17, 19 and 20: Approvals, permanent grants and delegation under attack.
 
 use crate::scene::{Scene, run_exclusively, with_grants};
 use crate::support::{call_reply, components, results, run_turn, script, text_reply};
@@ -34,7 +34,7 @@ fn allow(call: &str, scope: GrantScope) -> ApprovalDecision {
     ApprovalDecision { call: CallId(call.to_owned()), verdict: Verdict::Allow { scope, edited: None } }
 }
 
-/// The waiting call. Panics if there is not exactly one waiting call.
+/// Returns the call that waits for an approval. Panics if not exactly one call waits.
 fn call_to_approve(result: &TurnResult) -> String {
     match result {
         TurnResult::Suspended(suspension) if suspension.waits.len() == 1 => suspension.waits[0].call.0.clone(),
@@ -46,8 +46,8 @@ async fn continue_turn(session: &mut Session) -> TurnResult {
     session.run(None, CancellationToken::new()).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Rows 17 and 20: A model obeys a malicious tool output, and the host stops the call at the approval. An approval is
-/// valid only once, for its own call and its own session.
+/// Rows 17 and 20: A model obeys instructions in a malicious tool output, but the call that it makes must first be
+/// approved by the user. An approval is valid only once, for its own call and its own session.
 #[test]
 fn rows_17_and_20_stop_an_obedient_model_and_replayed_approvals() {
     run_exclusively(async {

@@ -119,8 +119,8 @@ fn working_directory(plugins: &[&str]) -> TempDir {
     directory
 }
 
-/// P6: The agent.toml of the guide and the command line can give the same grants. A denial names both ways to give
-/// a grant.
+/// P6: The agent.toml of the guide and the command line can give the same grants. The message about a denial shows how
+/// to give the missing grant in `agent.toml` and on the command line.
 #[test]
 fn p6_the_command_line_and_the_file_grant_the_same() {
     let user = CliUser::new();
@@ -236,7 +236,7 @@ fn l29_ctrl_c_cancels_the_turn() {
 }
 
 /// Row 32: A second process cannot continue a session that another process has open, and its error contains the id of
-/// that process. It can use another session in the same database.
+/// that process. The second process can use another session in the same database.
 #[test]
 fn row_32_refuses_a_second_process_on_a_session() {
     let user = CliUser::new();

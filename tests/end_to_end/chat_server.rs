@@ -20,13 +20,14 @@ pub(crate) enum Answer {
     Calls(&'static str, Vec<(&'static str, Value)>),
     /// A complete response with this status, content type and body.
     Whole(u16, &'static str, String),
-    /// The first bytes of a text, up to this number. Then the connection closes.
+    /// The first bytes of a streamed text, of which at most this many are sent before the connection closes.
     Cut(&'static str, usize),
-    /// The first bytes of a text, up to this number. Then the connection stays open without further data.
+    /// The first bytes of a streamed text, of which at most this many are sent. After that, the connection stays open
+    /// without further data.
     Stall(&'static str, usize),
     /// No response at all, not even headers.
     Silence,
-    /// A text, and then an error event instead of the end of the stream.
+    /// A streamed text that is followed by an error event instead of the end of the stream.
     ErrorInStream(&'static str, Value),
     /// A stream with one event that contains a text of this many bytes.
     Huge(usize),
@@ -85,8 +86,9 @@ impl ChatServer {
         state.requests.clone()
     }
 
-    /// Returns the bodies of all requests so far, even if the server found problems in them. Several models that share
-    /// the server need this function, because a request of one model does not continue a request of another model.
+    /// Returns the bodies of all requests so far, even if the server found problems in them. Tests in which several
+    /// models share the server use this function, because the server would report that a request of one model does not
+    /// continue the previous request of another model.
     pub(crate) fn bodies(&self) -> Vec<Value> {
         self.state.lock().expect("no panic").requests.clone()
     }
@@ -227,7 +229,8 @@ async fn write_chunk(connection: &mut TcpStream, piece: &str) -> Option<()> {
     connection.flush().await.ok()
 }
 
-/// Returns the problems of a request: invalid content, and changes to the content of the previous request.
+/// Returns the problems of a request: invalid content, and content of the previous request that this request does not
+/// repeat unchanged.
 fn request_problems(request: &Value, previous: Option<&Value>) -> Vec<String> {
     let mut problems = Vec::new();
     let empty = Vec::new();
@@ -289,8 +292,7 @@ fn check_call_results(messages: &[Value], problems: &mut Vec<String>) {
     }
 }
 
-/// Accepts an unchanged message. If the message had an image, also accepts the same message with a text instead of the
-/// image.
+/// Returns whether a message is repeated correctly, which means unchanged or with a text in place of its image.
 fn same_or_masked(before: &Value, after: &Value) -> Result<(), String> {
     let bytes = |message: &Value| serde_json::to_vec(message).expect("JSON");
     if bytes(before) == bytes(after) {

@@ -20,8 +20,8 @@ const CHUNKS: usize = 25_000;
 const SMALL_READ: usize = 4 * 1024;
 /// Bytes of text in the smaller of the two large events. The larger event has four times as many bytes.
 const LARGE: usize = 1024 * 1024;
-/// The maximum ratio of the times for the same text in larger and in smaller events. The ratio would be four if the
-/// decoder needed quadratic time.
+/// The same text is decoded once in the larger events and once in the smaller events. This is the maximum ratio of the
+/// first time to the second. If the decoder needed quadratic time, the ratio would be four.
 const MAX_RATIO: f64 = 2.0;
 
 const WORDS: [&str; 8] = [" the", " answer", " is", ",", " forty", "-two", "\\n\\n", " because"];
@@ -67,7 +67,7 @@ fn stream(chunks: impl Iterator<Item = String>) -> Vec<u8> {
     chunks.chain([end.to_owned()]).collect::<String>().into_bytes()
 }
 
-/// Measures the time to decode the whole body as one reply, in reads of this many bytes.
+/// Measures the time to decode the whole body as one reply, in reads of `read` bytes.
 fn decode(body: &[u8], read: usize) -> wasmtime::Result<Samples> {
     let mut samples = Samples::default();
     let mut deltas: Vec<Delta> = Vec::new();

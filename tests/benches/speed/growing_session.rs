@@ -65,7 +65,7 @@ pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     Ok(session.close().await?)
 }
 
-/// The size of the database without its log. The log has a few MB and does not grow.
+/// The size of the database file in bytes, without its write-ahead log. The log has a few MB and does not grow.
 fn bytes(database: &Path) -> u64 {
     std::fs::metadata(database).map_or(0, |file| file.len())
 }

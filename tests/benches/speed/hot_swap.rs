@@ -96,7 +96,7 @@ async fn block(sandbox: &Sandbox, live: &LiveAgent, interval: Duration, samples:
     let start = Instant::now();
     for number in 0..CALLS as u32 {
         let due = start + interval * number;
-        // The precision of timers is too low for these intervals.
+        // The loop polls the clock, because timers are not precise enough for intervals this short.
         while Instant::now() < due {
             tokio::task::yield_now().await;
         }

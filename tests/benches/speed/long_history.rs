@@ -1,5 +1,5 @@
-//! "Long history": The time of a turn in a session with few older messages and in a session with many. The messages in
-//! the view are the same.
+//! "Long history": The time of a turn in a session with few older messages and in a session with many. Both sessions
+//! have the same messages in the view.
 
 use crate::agent::{in_memory, scripted};
 use crate::loop_step::{Step, observer};
@@ -21,7 +21,7 @@ use wasmtime::bail;
 
 /// The number of messages in the view.
 const VIEW: u64 = 200;
-/// The numbers of older messages, which are stored but no longer in the view.
+/// For each of the two sessions, the number of older messages. They are stored but no longer in the view.
 const OLDER: [u64; 2] = [100, 100_000];
 const WARM_UP: usize = 20;
 const ROUNDS: usize = 300;
@@ -118,13 +118,14 @@ impl HistoryHost {
         Ok(session.close().await?)
     }
 
-    /// Compares the snapshots. In a long history, message ids have more digits, but nothing else may differ.
+    /// Compares the turn snapshots of both hosts. With a long history, message ids have more digits. Nothing else
+    /// may differ.
     fn compare(&self, other: &Self) -> &'static str {
         let without_digits =
             |bytes: &[u8]| bytes.iter().filter(|byte| !byte.is_ascii_digit()).copied().collect::<Vec<_>>();
         let trace = |host: &Self| {
             let mut run: serde_json::Value = serde_json::from_slice(&host.snapshot).unwrap_or_default();
-            // The trace is random and always has the same length.
+            // The trace id is random, so it is left out of the comparison. Its length is always the same.
             run["turn"]["trace"] = serde_json::Value::Null;
             without_digits(run.to_string().as_bytes())
         };
@@ -132,7 +133,7 @@ impl HistoryHost {
     }
 }
 
-/// Creates a session with this many messages that are no longer in the view, and then the messages of the view.
+/// Creates a session with `older` messages that are no longer in the view, followed by the messages of the view.
 async fn fill(store: &SqliteStore, older: u64) -> wasmtime::Result<()> {
     let meta = SessionMeta { agent: "bench".to_owned(), user: None, delegated_by: None };
     let opened = store.open(SUBJECT, OpenMode::CreateNew, meta).await?;

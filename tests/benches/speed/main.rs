@@ -44,7 +44,7 @@ use component::built;
 use table::Table;
 
 fn main() -> wasmtime::Result<()> {
-    // The same number of threads as in the program itself.
+    // The benchmarks use as many worker threads as the host program.
     let threads = agent_plugins::worker_threads();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
     // As in other benchmarks, `cargo bench -- loop` runs only the benchmarks whose names contain this text.

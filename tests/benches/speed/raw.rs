@@ -21,13 +21,13 @@ mod bindings {
     });
 }
 
-/// Prefixes of standard interfaces that wasmtime-wasi does not implement.
+/// The name prefixes of the standard interfaces that wasmtime-wasi does not implement.
 const FOREIGN: [&str; 2] = ["wasi:config/", "wasi:logging/"];
 
 pub(crate) use bindings::agent_host::plugin::types::{Scope, TraceContext};
 pub(crate) use tool::{CallContext, Content, Outcome};
 
-/// The linked component.
+/// The component, compiled and linked by raw wasmtime.
 pub(crate) struct Raw {
     engine: Engine,
     instance: InstancePre<State>,
@@ -84,8 +84,8 @@ impl Raw {
 }
 
 /// If wasmtime-wasi does not implement an import, defines the import as a function that traps. The called tool does not
-/// use such imports. (Wasmtime's own function for unknown imports would also define imports that have another name in a
-/// newer WASI version.)
+/// use such imports. (Wasmtime's own function for unknown imports cannot be used here, because it would also define
+/// imports that are known to wasmtime-wasi under another WASI version.)
 fn trap_on_foreign_imports(linker: &mut Linker<State>, component: &Component) -> wasmtime::Result<()> {
     let engine = linker.engine().clone();
     for (name, import) in component.component_type().imports(&engine) {

@@ -29,7 +29,7 @@ fn text(text: &str) -> Vec<u8> {
     wat::parse_str(text).expect("the text is valid")
 }
 
-/// An import with an unknown name. It makes the host examine the component further.
+/// An import with an unknown name. Because of this import, the host examines the rest of the component too.
 fn unknown_import() -> Vec<u8> {
     let name = b"acme:thing/api@1.0.0";
     section(10, &[&[1, 0], leb(name.len()).as_slice(), name, &[5, 0]].concat())
@@ -65,7 +65,8 @@ pub(crate) fn imports(count: usize) -> Vec<u8> {
     component(&[section(10, &[leb(count), [0, 1, b'a', 1, 0].repeat(count)].concat())])
 }
 
-/// A component with modules whose memory has two initialised bytes at a large distance.
+/// A component with `modules` modules. In the memory of each module, only the first and the last of `distance` bytes
+/// are initialised.
 pub(crate) fn sparse_images(modules: usize, distance: usize) -> Vec<u8> {
     let pages = distance / 65_536 + 1;
     let module =

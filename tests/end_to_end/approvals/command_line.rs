@@ -29,7 +29,7 @@ impl TestCli {
         cli
     }
 
-    /// Rewrites the agent's configuration. `rules` are its tables about approvals.
+    /// Rewrites the agent's configuration. `rules` are the tables of the configuration that contain approval rules.
     pub(crate) fn configure(&self, rules: &str) {
         let text = format!(
             "name = \"clerk\"\nmodel = \"scripted:script.json\"\nplugin_directory = \"plugins\"\n{rules}\n\
@@ -211,8 +211,8 @@ fn d3_an_approval_survives_a_killed_process() {
     assert_eq!((code, cli.ledger()), (Some(0), vec!["Ann 1".to_owned()]));
 }
 
-/// L17: The current rule (ask or deny) applies to a call that an earlier configuration allowed and that has not run
-/// yet.
+/// L17: If a call was allowed by an earlier configuration and has not run yet, the current rule (ask or deny) applies
+/// to it.
 #[cfg(unix)]
 #[test]
 fn l17_the_configuration_at_dispatch_decides() {
