@@ -35,7 +35,7 @@ pub(crate) enum Answer {
     Endless,
 }
 
-/// The provider `local`: a server at this address that needs no key.
+/// Configures the provider `local`: a server at this address that needs no key.
 pub(crate) fn local_provider(base_url: &str) -> Providers {
     Providers::new(vec![ProviderConfig {
         name: "local".to_owned(),
@@ -201,7 +201,7 @@ async fn write_answer(connection: &mut TcpStream, answer: Answer) -> Option<()> 
     }
 }
 
-/// How the server ends a streamed response.
+/// The way in which the server ends a streamed response.
 #[derive(PartialEq)]
 enum Close {
     Whole,

@@ -22,7 +22,8 @@ async fn outcomes(test_host: &TestHost, config: AgentConfig, calls: &[(&str, Val
     results.into_iter().map(|(_, is_error, text)| (is_error, text)).collect()
 }
 
-/// P3: A value of each WIT type is passed to a guest and returned unchanged, as JSON that the model reads.
+/// P3: A value of each WIT type is converted from JSON, passed to a guest, returned unchanged, and converted to the
+/// same JSON for the model.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_values_of_every_type_round_trip() {
     let test_host = TestHost::new(&["every-type"]).await;
@@ -79,8 +80,8 @@ async fn p3_values_of_every_type_round_trip() {
     assert!(tool("greet").description.contains("func(name: string, loud: option<bool>) -> string"));
 }
 
-/// P3: A `result` becomes the tool's result or its error, resources live for one call, and a function of the world is
-/// also a tool.
+/// P3: A WIT `result` becomes the result or the error of the tool call, resources exist for one call, and a function
+/// that the world exports directly is also a tool.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_results_resources_and_world_functions_are_supported() {
     let test_host = TestHost::new(&["every-type"]).await;
