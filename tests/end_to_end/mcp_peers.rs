@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A server process that is killed on drop.
+/// A server process that is killed when this value is dropped.
 struct Server(Child);
 
 impl Drop for Server {
@@ -89,7 +89,7 @@ fn i5_real_servers_over_stdio_and_http_in_one_turn() {
     assert_eq!(std::fs::read_to_string(tree.join("note.txt")).unwrap(), "kept");
 }
 
-/// I5: If an HTTP server does not run, calls to its tools return errors, and the turn continues.
+/// I5: If an HTTP server is not running, calls to its tools return errors, and the turn continues.
 #[test]
 fn i5_the_tools_of_a_stopped_http_server_return_errors() {
     let directory = tempfile::tempdir().unwrap();

@@ -75,7 +75,8 @@ async fn l2_a_builder_receives_the_delegating_agent() {
     assert_eq!(builder_input(&records)["delegated_by"], json!(session.subject()));
 }
 
-/// L2: Each model call and each step receives the reason why its prompt is built. The reason is recorded (D1).
+/// L2: Each time a prompt is built, for a model call or a step, the builder receives the reason. The reason is
+/// recorded (D1).
 #[tokio::test(flavor = "multi_thread")]
 async fn l2_each_model_call_gets_the_lifecycle() {
     let test_host = TestHost::new(&["stateful-builder", "probe"]).await;

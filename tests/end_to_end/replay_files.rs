@@ -56,7 +56,7 @@ fn all_files(folder: &Path) -> BTreeMap<String, String> {
 
 /// S6: All operations on files return the recorded results: reading, metadata, listing in directory order, missing
 /// files, links, and paths that leave the tree. The recorded results are also returned after the tree is deleted, and
-/// for an exported document on another machine. No files are left behind.
+/// for an exported document on another machine. The replay leaves no files behind.
 #[test]
 fn replays_files_as_they_were() {
     let cli = cli();
@@ -154,7 +154,7 @@ fn denies_and_reports_files_that_were_not_recorded() {
     assert_eq!(all_files(&cli.path("docs")), current_files, "the current files are unchanged");
 }
 
-/// S6: Changes are made in a temporary tree and compared with the recorded result.
+/// S6: A replay makes the changes of a call in a temporary tree and compares the tree with the recorded result.
 #[test]
 fn compares_changes_without_applying_them() {
     let cli = cli();

@@ -65,7 +65,7 @@ fn data() -> PathBuf {
     data
 }
 
-/// Returns the line `plugins = [...]` for a scenario outside a plugin's project.
+/// Returns the line `plugins = [...]` that a scenario needs if it is not in a plugin's project.
 fn plugins_line(plugin: &str) -> String {
     format!("plugins = [{:?}]\n", components().join(format!("{plugin}.wasm")).display().to_string())
 }
@@ -138,8 +138,8 @@ error = { contains = \"yes\" }
     insta::assert_snapshot!(printed);
 }
 
-/// S4: If a scenario cannot run, the location of its mistake is reported. The exit code is 2 for this scenario alone,
-/// and 1 together with other scenarios.
+/// S4: If a scenario cannot run because of a mistake, the location of the mistake is reported. The exit code is 2 if
+/// this is the only scenario, and 1 if other scenarios could run.
 #[test]
 fn reports_why_a_scenario_cannot_run() {
     let text = plugins_line("text");
@@ -320,7 +320,7 @@ fn runs_complete_agents() {
         ScenarioFolder::with(&[("careful", &careful), ("lead", &lead), ("service", service), ("question", question)]);
     let (code, printed) = folder.shown(&[]);
     assert_eq!(code, Some(0), "{printed}");
-    // Without an answer, the agent waits, and the report shows the line to write.
+    // If the scenario has no answer, the agent waits, and the report shows the line to add to the scenario.
     let waiting = careful.replace("approvals = ", "approvals = [] # ");
     let folder = ScenarioFolder::with(&[
         ("careful", &waiting),
