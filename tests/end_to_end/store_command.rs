@@ -5,7 +5,7 @@ use crate::approvals::command_line::TestCli;
 use crate::support::text_reply;
 use serde_json::Value;
 
-/// Creates two sessions with one turn each, and their memories.
+/// Creates two sessions, each with one turn and its memories.
 fn cli() -> TestCli {
     let cli = TestCli::new("", &[text_reply("The walrus sleeps.")]);
     for prompt in ["How is the walrus?", "And the otter?"] {

@@ -28,7 +28,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// A timeout that only fails tests that hang.
 const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Creates a version of the probe. All versions have the same code and different digests.
+/// Creates a version of the plugin `probe`. All versions have the same code but different digests.
 fn probe_version(number: u32) -> Vec<u8> {
     probe_version_with(number, None)
 }
@@ -53,7 +53,7 @@ fn with_manifest_name(name: &str, component: &[u8]) -> Vec<u8> {
         .unwrap()
 }
 
-/// Writes to a temporary name and renames, as `cp` and `mv` do.
+/// Writes the file under a temporary name and renames it, like a `cp` that is followed by a `mv`.
 fn write_atomically(path: &Path, bytes: &[u8]) {
     let temporary = path.with_extension("new");
     std::fs::write(&temporary, bytes).unwrap();
@@ -163,8 +163,8 @@ async fn swaps(test_host: &TestHost, session: &Session) -> Vec<EventKind> {
     events(test_host, session).await.into_iter().map(|event| event.kind).filter(is_swap).collect()
 }
 
-/// P10, invariant 5: A version that is published during a turn is used from the next turn on. Then the old version is
-/// released.
+/// P10, invariant 5: A version that is published during a turn is used from the next turn on. When that turn starts,
+/// the old version is released.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_turn_keeps_the_generation_from_its_start() {
     let test_host = TestHost::new(&[]).await;
@@ -314,7 +314,7 @@ async fn p10_rolls_back_a_version_that_crashes() {
     .unwrap();
     assert_eq!(restarted.current().generation().plugin("probe").unwrap().digest(), &first);
 
-    // The file changes.
+    // The file changes, so its plugin is used again.
     write_atomically(&file, &probe_version(4));
     watched_agent.until(&probe_version(4)).await;
     let directory = directory_name(&watched_agent.file(""));
@@ -385,8 +385,8 @@ async fn p10_a_revocation_takes_effect_immediately() {
     }
 }
 
-/// L17, P10: The approval rules at the start of the turn and the current rules both count, and the stricter rule
-/// applies. The stricter rule also applies to calls of a reply that are not dispatched yet.
+/// L17, P10: Of the approval rules at the start of the turn and the current rules, the stricter rule applies to a call.
+/// This includes calls in a reply that have not started when the rules change.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_applies_the_stricter_of_pinned_and_current_rules() {
     use agent_core::approval::ApprovalPolicy::{self, Allow, Ask, Deny};
@@ -418,7 +418,7 @@ async fn l17_applies_the_stricter_of_pinned_and_current_rules() {
         let ended = run_turn(&mut session, "Go.").await;
         let received = match ended {
             TurnResult::Suspended(_) if initial == Ask && changed == Deny => {
-                // A call that waits for approval can no longer be allowed.
+                // The new rule forbids a call that already waits for approval, so the call can no longer be allowed.
                 let call = session.pending_approvals().await.unwrap()[0].call.clone();
                 let verdict =
                     agent_runtime::Verdict::Allow { scope: agent_core::approval::GrantScope::Once, edited: None };
@@ -436,8 +436,8 @@ async fn l17_applies_the_stricter_of_pinned_and_current_rules() {
     }
 }
 
-/// P10: A waiting turn still has its version after a restart and after pruning. A version that no turn needs is
-/// deleted.
+/// P10: The plugin version that a waiting turn uses is still available after a restart and after pruning. Pruning
+/// deletes a version that no turn needs.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_never_prunes_a_version_that_an_open_turn_needs() {
     let test_host = TestHost::new(&[]).await;

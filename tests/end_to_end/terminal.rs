@@ -68,7 +68,7 @@ impl TestCli {
     }
 }
 
-/// A reply that is streamed word by word.
+/// Creates a reply that is streamed word by word.
 fn streamed_slowly(text: &str, delay_ms: u64) -> Value {
     let chunks: Vec<&str> = text.split_inclusive(' ').collect();
     json!({"chunks": chunks, "delay_ms": delay_ms})
@@ -223,7 +223,7 @@ fn a_closed_window_ends_a_session_that_ignores_hangups() {
     assert_eq!(screen.exit_code(), Some(130));
 }
 
-/// Output after the window has become narrower is wrapped at its new width, and typing still works.
+/// If the window becomes narrower, later output is wrapped at the new width, and typing still works.
 #[test]
 fn the_window_can_be_resized_during_a_reply_and_while_typing() {
     let cli = TestCli::new(&[streamed_slowly(&numbers(), 20)]);
@@ -288,12 +288,13 @@ fn without_colours_the_output_has_no_styles() {
     assert_eq!(screen.styled_cells(), 0, "{}", screen.text());
 }
 
-/// A terminal without capabilities gets plain text and no escape codes.
+/// If a terminal supports no escape codes, the host prints plain text only.
 #[test]
 fn a_dumb_terminal_gets_plain_lines() {
     let cli = TestCli::new(&[json!({"text": "**Hello**", "expect": {"last_contains": "one\ntwo"}})]);
     let mut command = cli.command(&[]);
-    // With `CI` set, some libraries assume that every output supports colour. The output must stay plain.
+    // If the variable `CI` is set, some libraries assume that every output supports colour. The host must print plain
+    // text anyway.
     command.env("TERM", "dumb").env("CI", "true");
     let mut screen = cli.session_with(command);
     screen.send("one\\\rtwo\r");
@@ -381,7 +382,7 @@ fn only_the_owner_can_search_the_input_history() {
     screen.wait_for("(search: emb) Remember this.");
 }
 
-/// M3, L30: An interrupted reply stays on the screen and is marked as void with the reason.
+/// M3, L30: A reply whose stream was interrupted stays on the screen, followed by a note that it is void and why.
 #[test]
 fn m3_marks_an_interrupted_reply_as_void() {
     let broken =
@@ -402,7 +403,7 @@ fn m3_marks_an_interrupted_reply_as_void() {
     }
 }
 
-/// D3: A call with an unknown outcome is decided in the session itself.
+/// D3: Within the session, the host asks the user what to do about a call whose outcome is unknown.
 #[test]
 fn d3_decides_an_unknown_outcome_in_the_session() {
     let cli =
@@ -452,7 +453,7 @@ fn l18_the_next_line_answers_a_question() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// I1: A pipe gets only the answer, as the model wrote it and without escape codes.
+/// I1: If stdout is a pipe, only the answer is written to it, exactly as the model wrote it and without escape codes.
 #[test]
 fn i1_a_pipe_gets_only_the_answer() {
     let answer = "**bold** and a long line that no terminal would hold: ".to_owned() + &"word ".repeat(40) + "end";

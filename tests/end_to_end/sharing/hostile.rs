@@ -30,8 +30,8 @@ impl TestCli {
     }
 }
 
-/// Row 18: A file in the current folder with the name of a reference is not used instead of the reference, because its
-/// signature would not be checked.
+/// Row 18: If the current folder contains a file whose name equals a registry reference, `plugin add` uses the registry
+/// and not the file, because the signature of a file would not be checked.
 #[test]
 fn row_18_does_not_use_a_file_in_place_of_a_reference() {
     let cli = TestCli::new();
@@ -46,7 +46,8 @@ fn row_18_does_not_use_a_file_in_place_of_a_reference() {
     assert!(cli.succeed(&with_agent(&["plugin", "update"])).contains("all plugins are up to date"));
     cli.succeed(&with_agent(&["plugin", "add", &reference]));
     assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), signed);
-    // A reference that ends like a file name is not treated as a file either. Its signature is checked at each load.
+    // A registry reference that ends with `.wasm` is not treated as a file name either. Its signature is checked at
+    // each load.
     let reference = cli.reference("others/tides.wasm");
     cli.succeed(&["plugin", "push", &format!("oci://{reference}:1.0.0"), "pushed.wasm"]);
     cli.agent("warn", &team);

@@ -42,8 +42,8 @@ fn is_serving(seen: &DirectoryContents, bytes: &[u8]) -> bool {
     seen.plugins.iter().any(|(_, plugin)| *plugin.digest() == digest_of(bytes))
 }
 
-/// Row 23, P10: A watcher loads an added and an updated plugin without a message. A changed file is refused, and loads
-/// again once the lock file accepts it.
+/// Row 23, P10: If another command adds or updates a plugin, the watcher loads it without reporting a problem. A
+/// changed file is refused, and loads again once the lock file accepts it.
 #[tokio::test(flavor = "multi_thread")]
 async fn p11_a_watcher_loads_added_and_updated_plugins() {
     let cli = TestCli::new();

@@ -26,7 +26,8 @@ async fn suspended_session(test_host: &TestHost, config: AgentConfig) -> String 
     subject
 }
 
-/// Creates the agent of the next process with this configuration. Its model continues with these replies.
+/// Creates the agent that the next process uses, with this configuration. Its model continues the session with
+/// these replies.
 async fn agent_of_next_process(test_host: &TestHost, config: AgentConfig, replies: &[Value]) -> Arc<Agent> {
     test_host.agent(with_events_and_media(config), script(&[&[waiting_reply()], replies].concat())).await
 }
@@ -43,7 +44,8 @@ async fn answer_service(session: &mut Session) -> TurnResult {
     session.run(None, CancellationToken::new()).await.unwrap()
 }
 
-/// P10: A grant that was added while a turn waited applies to the next turn, including the host's own tools.
+/// P10: A grant that was added while a turn waited applies only from the next turn on. This also holds for the grants
+/// of the host's own tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_grants_are_pinned_across_a_restart() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -132,7 +134,7 @@ async fn p10_a_permanently_refused_component_ends_the_turn() {
     }
 }
 
-/// P10, row 19: A service that was changed or added while the turn waited applies to the next turn.
+/// P10, row 19: If a service was changed or added while the turn waited, the change applies only from the next turn on.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_services_are_pinned_by_their_definitions() {
     let test_host = TestHost::new(&["probe"]).await;
