@@ -25,8 +25,8 @@ pub(crate) enum Answer {
     /// The first bytes of a streamed text, of which at most this many are sent. After that, the connection stays open
     /// without further data.
     Stall(&'static str, usize),
-    /// No response at all, not even headers.
-    Silence,
+    /// The server accepts the request but sends no response, not even headers.
+    NoResponse,
     /// A streamed text that is followed by an error event instead of the end of the stream.
     ErrorInStream(&'static str, Value),
     /// A stream with one event that contains a text of this many bytes.
@@ -182,7 +182,7 @@ async fn write_answer(connection: &mut TcpStream, answer: Answer) -> Option<()> 
             stream(connection, &text(&words[..kept]), Close::Never).await?;
             std::future::pending().await
         }
-        Answer::Silence => std::future::pending().await,
+        Answer::NoResponse => std::future::pending().await,
         Answer::ErrorInStream(words, error) => {
             stream(connection, &(text(words) + &format!("data: {}\n\n", json!({"error": error}))), Close::Whole).await
         }

@@ -49,7 +49,7 @@ async fn row_31_every_fault_is_an_error_or_a_retry() {
     let faults = [
         (Answer::Cut(STORY, 30), "ended early", true),
         (Answer::Stall(STORY, 30), "", true),
-        (Answer::Silence, "", true),
+        (Answer::NoResponse, "", true),
         (Answer::ErrorInStream(STORY, error), "The server had an error", true),
         (Answer::Whole(200, "application/json", in_body), "overloaded", true),
         (Answer::Whole(503, "application/json", r#"{"error":{"message":"busy"}}"#.into()), "busy", true),

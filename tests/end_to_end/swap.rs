@@ -25,7 +25,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// A timeout that only fails tests that hang.
+/// A timeout that expires only if a test hangs.
 const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Creates a version of the plugin `probe`. All versions have the same code but different digests.

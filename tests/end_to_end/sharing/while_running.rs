@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A timeout that only fails tests that hang.
+/// A timeout that expires only if a test hangs.
 const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn watched(folder: &Path) -> PluginDirectory {

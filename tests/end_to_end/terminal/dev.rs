@@ -98,8 +98,8 @@ fn s5_the_new_version_serves_the_next_turn() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// S5: Without an agent file, the built component is used according to its kind. The prompt of `--prompt` runs again
-/// after each change.
+/// S5: Without an agent file, the built component is used according to its kind. The prompt that `--prompt` contains
+/// runs again after each change.
 #[test]
 fn s5_runs_a_validator_and_repeats_the_prompt() {
     let project = DevProject::new();

@@ -173,8 +173,8 @@ fn p6_grants_another_folder_on_request() {
     assert!(folder.file().ends_with(&format!("read = [\"{}\"]\n", other_folder.display())), "{}", folder.file());
 }
 
-/// P6: "No" is the default. The denial names the configuration line to add, and the question is not repeated in this
-/// run. "Never" is written to the file.
+/// P6: The default answer is "no". The denial then names the configuration line to add, and the question is not
+/// repeated in this run. The answer "never" is written to the file.
 #[test]
 fn p6_no_applies_to_this_run_and_never_is_permanent() {
     let replies = [count(), text_reply("First."), count(), text_reply("Second.")];
@@ -234,7 +234,7 @@ fn p6_a_crash_at_the_question_leaves_no_unknown_outcome() {
     assert!(!output_text.contains("outcome unknown"), "{output_text}");
 }
 
-/// P6: The host does not ask in a script, and the denial names the configuration line to add.
+/// P6: The host does not ask if it runs in a script without a terminal. The denial names the configuration line to add.
 #[test]
 fn p6_does_not_ask_in_scripts() {
     let folder = AgentFolder::new(FILE, &[count(), text_reply("Done.")]);
@@ -248,7 +248,7 @@ fn p6_does_not_ask_in_scripts() {
         assert_eq!(screen.exit_code(), Some(0));
         assert!(!screen.raw().contains("first use") && screen.raw().contains("Done."), "{}", screen.raw());
     }
-    // With a prompt on a terminal, the host asks.
+    // On a terminal, the host asks, even if the prompt is on the command line.
     let mut screen = folder.start(folder.command(&["Count."]));
     screen.wait_for_end(QUESTION);
     screen.send("y\r");
@@ -256,8 +256,8 @@ fn p6_does_not_ask_in_scripts() {
     assert!(screen.raw().contains("a.txt has 1 line"), "{}", screen.raw());
 }
 
-/// P6: If two plugins of a batch need grants, the host asks about one plugin after the other. Calls of plugins that
-/// need no grant run in the meantime.
+/// P6: If the calls of one reply use two plugins that need grants, the host asks about one plugin after the other.
+/// Calls of plugins that need no grant run in the meantime.
 #[test]
 fn p6_asks_about_two_plugins_of_a_batch_in_turn() {
     let calls = [
@@ -340,7 +340,7 @@ fn p6_a_question_names_the_child_agent() {
     }
 }
 
-/// P6: The host asks about a context builder before its first turn.
+/// P6: The host asks about the grants of a context builder before the agent's first turn.
 #[test]
 fn p6_asks_for_a_context_builder_before_its_first_turn() {
     let folder = AgentFolder::new(
