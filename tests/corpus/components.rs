@@ -61,7 +61,7 @@ fn sandbox(folder: &Path, compiler: CompilerCommand, limits: HostLimits) -> Sand
 /// Row 36: A component whose start function never ends uses up its time limit once. After that, the component is in
 /// quarantine and is not started again.
 #[test]
-fn row_36_does_not_retry_an_endless_start() {
+fn row_36_does_not_retry_an_instantiation_that_never_ends() {
     let folder = plugin_folder();
     let code = "(component (core module $m (func $run loop br 0 end) (start $run)) (core instance $i (instantiate $m))\n\
                 (core module $n (func (export \"f\"))) (core instance $j (instantiate $n))\n\
@@ -179,7 +179,7 @@ fn row_36_quarantines_a_file_that_kills_the_child() {
 /// Row 37: A child process announces a report or compiled code whose size exceeds the limits, and then writes output
 /// without end. The host stops reading.
 #[test]
-fn row_37_the_host_reads_no_more_than_the_limits_allow() {
+fn row_37_reads_no_more_of_a_childs_output_than_the_limits_allow() {
     run_exclusively(async {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let calc = std::fs::read(components().join("calc.wasm")).expect("the component is built");

@@ -132,7 +132,7 @@ fn snapshot(folder: &Path) -> BTreeMap<PathBuf, String> {
 /// read-only tree. Nothing outside the granted trees is read, created, changed or removed, and nothing in the read-only
 /// tree changes.
 #[test]
-fn row_12_every_operation_with_every_escape_path() {
+fn row_12_no_operation_leaves_the_granted_trees() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let attack = async |repeat| {
@@ -160,7 +160,7 @@ fn row_12_every_operation_with_every_escape_path() {
 /// Row 12, P6: In a tree that is granted for reading, no operation changes anything, even through an open handle. A
 /// granted tree gives no access to another granted tree.
 #[test]
-fn row_12_a_readable_tree_is_not_changed() {
+fn row_12_a_read_only_tree_is_not_changed() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let attack = async |repeat| {
@@ -195,7 +195,7 @@ fn remove(escape_trees: &EscapeTrees) {
 /// Row 12: While a guest opens files in a folder, the test repeatedly swaps the folder and a link that leads out of the
 /// tree.
 #[test]
-fn row_12_a_folder_becomes_a_link_while_walking() {
+fn row_12_does_not_follow_a_folder_that_becomes_a_link() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let tree = tree(&scene, "moving");

@@ -55,7 +55,7 @@ impl GrantedFolder {
 /// Neither the guest's next call nor the host's own tools follow the link, in this turn, in the next turn, or with
 /// another agent's grant.
 #[test]
-fn row_39_a_guest_replaces_a_granted_folder_by_a_link() {
+fn row_39_does_not_follow_a_link_that_replaces_a_granted_folder() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let attack = async |repeat: usize| {
@@ -153,7 +153,7 @@ const ATTACKS: [&str; 24] = [
 /// Row 40, P13: With no grant can an operation create or change a file that the host reads for its decisions, or change
 /// the path to such a file. Other files in the same folder can be written.
 #[test]
-fn row_40_no_grant_covers_decision_files() {
+fn row_40_no_grant_lets_a_plugin_change_decision_files() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let folder = tree(&scene, "guarded");
@@ -361,7 +361,7 @@ impl Rng {
 /// Rows 39 and 40: Guests and the host's tools perform random operations on overlapping trees at the same time. Nothing
 /// outside the trees is read or changed, and protected files stay unchanged.
 #[test]
-fn row_39_two_guests_and_the_host_perform_random_operations() {
+fn row_39_random_operations_change_nothing_outside_the_trees() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let attack = async |repeat: usize| {

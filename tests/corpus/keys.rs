@@ -215,7 +215,7 @@ fn limits_each_key_of_a_call_has_its_effect() {
 /// P8: The limits also apply to validators and context builders. The limits of the whole agent apply to plugins that
 /// the agent's configuration does not name.
 #[test]
-fn limits_of_builders_and_validators_have_their_effect() {
+fn limits_apply_to_builders_and_validators() {
     run_exclusively(async {
         let scene = Scene::new(&["stateful-builder", "bad-validator"]).await;
         for named in [true, false] {

@@ -89,7 +89,7 @@ fn manifest_named(name: &str) -> Manifest {
 /// Row 34: Schemas with expensive patterns, endless recursion, ten megabytes or ten thousand levels. The host refuses
 /// each of these schemas with a reason, or limits the time that each use of the schema may take.
 #[test]
-fn row_34_refuses_or_limits_expensive_schemas() {
+fn row_34_refuses_expensive_schemas_or_limits_their_time() {
     let deep = format!(
         "{}{}",
         "{\"type\":\"object\",\"properties\":{\"a\":".repeat(10_000),

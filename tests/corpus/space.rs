@@ -51,7 +51,7 @@ fn row_3_stops_giant_copies_and_deep_recursion() {
 
 /// Row 4: The host stops a guest that fills memories, tables or the engine's garbage-collected heap up to a limit.
 #[test]
-fn row_4_stops_growing_memory_bombs() {
+fn row_4_stops_guests_that_fill_memory() {
     let mut code = r#"
         (table $table 1 funcref)
         (func (export "growing") (result i32)
@@ -178,7 +178,7 @@ fn heap_bombs() -> Vec<u8> {
 /// Row 4: A component that declares too much of a resource is refused when it is loaded or called, and the reason names
 /// the resource.
 #[test]
-fn row_4_refuses_components_that_are_large_from_the_start() {
+fn row_4_refuses_components_that_declare_too_large_sizes() {
     let module = |rest: &str| guest(&format!("{USUAL} {ONE} {rest}"), &[("one", "(result u32)")]);
     let memories = (0..17).map(|_| "(memory 1)").collect::<String>();
     let guest_with = |name: &str, rest: &str| {
@@ -360,7 +360,7 @@ fn row_8_cuts_floods_of_logs() {
 
 /// Row 9: A call finds nothing that an earlier call left in memories, tables and globals before it trapped.
 #[test]
-fn row_9_leaves_nothing_in_a_slot() {
+fn row_9_a_call_leaves_nothing_for_the_next_call() {
     let code = r#"
         (table $table 1000 funcref)
         (global $seen (mut i32) (i32.const 0))

@@ -70,7 +70,7 @@ fn row_1_limits_processor_time() {
 /// Row 1: A component whose instantiation never ends is refused when it is loaded. Each attempt takes ten seconds, so
 /// the test makes few of them.
 #[test]
-fn row_1_refuses_an_endless_start() {
+fn row_1_refuses_a_component_whose_instantiation_never_ends() {
     run_exclusively(async {
         let scene = Scene::new(&[]).await;
         let attack = async |repeat| {

@@ -49,7 +49,7 @@ async fn continue_turn(session: &mut Session) -> TurnResult {
 /// Rows 17 and 20: A model obeys instructions in a malicious tool output, but the call that it makes must first be
 /// approved by the user. An approval is valid only once, for its own call and its own session.
 #[test]
-fn rows_17_and_20_stop_an_obedient_model_and_replayed_approvals() {
+fn rows_17_and_20_injected_calls_and_replayed_approvals_do_not_run() {
     run_exclusively(async {
         let scene = Scene::new(&["payer"]).await;
         let tree = crate::files::tree(&scene, "ledger");

@@ -163,7 +163,7 @@ async fn l17_checks_edited_arguments_against_the_schema() {
 /// L17: An approval is granted for one call, for the session, or permanently until it is revoked. A revocation takes
 /// effect immediately.
 #[tokio::test(flavor = "multi_thread")]
-async fn l17_a_grant_lasts_for_its_scope() {
+async fn l17_an_approval_lasts_for_its_scope() {
     let test_host = TestHost::new(&["payer"]).await;
     let pay = |amount| call_reply(&[(PAY, payment("Ann", amount))]);
     let mut session = paying_session(&test_host, &[pay(1), pay(2), pay(3), pay(4)]).await;
@@ -233,7 +233,7 @@ async fn l17_a_revocation_stops_a_call_that_is_about_to_run() {
 /// L17: An approval that is bound to arguments applies only to calls with these arguments. If the user edits the
 /// arguments, the approval is always bound to the edited arguments.
 #[tokio::test(flavor = "multi_thread")]
-async fn l17_a_bound_grant_applies_only_to_its_arguments() {
+async fn l17_a_bound_approval_applies_only_to_its_arguments() {
     let test_host = TestHost::new(&["payer"]).await;
     let mut config = with_tree_grant(&test_host, "payer");
     config.approvals.bind_arguments = vec!["payer.*".to_owned()];

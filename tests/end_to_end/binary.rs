@@ -141,7 +141,7 @@ fn p6_the_command_line_and_the_file_grant_the_same() {
 /// I1: In a pipe, stdout contains only the answer, without escape codes. With `--json`, stdout contains the events as
 /// JSON lines, and the last line is the result.
 #[test]
-fn i1_prints_the_answer_to_pipes_and_events_as_json() {
+fn i1_prints_only_the_answer_to_a_pipe_and_events_as_json() {
     let user = CliUser::new();
     let working_directory = working_directory(&["calc"]);
     let prompt = "calc.evaluate {\"expression\": \"1/3 + 1/6\"}";

@@ -314,7 +314,7 @@ fn i2_does_not_use_an_agent_file_that_was_not_named() {
 /// In a pipe, the host does not search for a model and does not ask the user. If the environment contains an API key,
 /// the host mentions its variable but does not use the key.
 #[test]
-fn m2_a_key_alone_selects_no_model() {
+fn m2_an_api_key_alone_selects_no_model() {
     let folder = WorkingFolder::new(&[]);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();

@@ -335,7 +335,7 @@ fn the_data_directory_is_private() {
 /// the host's stored copy of the plugin is also missing, the turn ends with `plugin_changed`, and every call still has
 /// exactly one result.
 #[test]
-fn p10_a_plugin_is_replaced_during_a_turn() {
+fn p10_an_interrupted_turn_continues_with_its_stored_plugin() {
     for store in ["kept", "gone"] {
         let kill_target = KillTarget::new();
         kill_target.clear();

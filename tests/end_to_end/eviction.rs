@@ -113,7 +113,7 @@ async fn l27_evicted_messages_are_summarised_and_can_be_found() {
 /// L27: If no model writes a summary, or the model's summary is unusable, the host writes the summary itself, and the
 /// turn continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn l27_without_a_model_the_host_summarises() {
+async fn l27_the_host_writes_the_summary_if_no_model_can() {
     let failing = json!({"text": "", "error": {"status": 500, "message": "broken"}});
     let mut empty = text_reply("");
     empty["usage"] = json!({"prompt_tokens": 1_000, "completion_tokens": 0});

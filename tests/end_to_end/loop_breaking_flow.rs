@@ -351,7 +351,7 @@ fn l18_the_finish_with_tool_example_runs_unchanged() {
 
 /// L18: If a session has asked the user a question, its next prompt is used as the answer.
 #[test]
-fn l18_the_next_prompt_is_the_answer() {
+fn l18_the_next_prompt_answers_the_question() {
     const AGENT: [&str; 2] = ["--agent", "tests/agents/finish-with-tool.toml"];
     let user = CliUser { data: tempfile::tempdir().unwrap() };
     user.run(&[&AGENT[..], &["Plan my visit."]].concat());

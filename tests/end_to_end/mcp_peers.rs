@@ -42,7 +42,7 @@ fn run(folder: &Path, arguments: &[&str]) -> Output {
 /// I5, L7, L17: A turn uses the reference server over HTTP and the file server over stdio. The calls cover names,
 /// images, errors, and a write that needs an approval.
 #[test]
-fn i5_real_servers_over_stdio_and_http_in_one_turn() {
+fn i5_one_turn_uses_real_servers_over_stdio_and_http() {
     let Some(node) = node() else { return };
     let (Some(everything), Some(files)) = (mcp_package("server-everything"), mcp_package("server-filesystem")) else {
         return;

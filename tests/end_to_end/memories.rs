@@ -218,7 +218,7 @@ async fn d4_a_failed_memory_write_does_not_fail_the_turn() {
 /// D4, D6: A memory that could not be written stays in the outbox and is written later. Its time is the time of the
 /// commit that created it. If the turn was undone in the meantime, the memory is not stored.
 #[tokio::test(flavor = "multi_thread")]
-async fn d6_an_unwritten_memory_waits_in_the_outbox() {
+async fn d6_a_memory_that_could_not_be_written_waits_in_the_outbox() {
     for undone in [false, true] {
         let test_host = TestHost::new(&["probe"]).await;
         let replies = [call_reply(&[("probe.echo", json!({"text": "walrus"}))]), text_reply("Done.")];
@@ -294,7 +294,7 @@ async fn recalled(test_host: &TestHost, session: &Session, turn: u32) -> Vec<Rec
 /// D4, L26: A session does not recall its own memories, which are in its history. Memories of other sessions use only a
 /// small part of the context window, even if they are many and long, so that turns also work with a small window.
 #[tokio::test(flavor = "multi_thread")]
-async fn d4_recall_is_bounded_and_excludes_the_own_session() {
+async fn d4_recall_is_bounded_and_excludes_the_current_session() {
     let test_host = TestHost::new(&[]).await;
     for number in 0..6 {
         let memory = Memory {

@@ -134,7 +134,7 @@ async fn p6_a_request_needs_a_grant() {
 /// Row 15: A name that resolves to an internal address is refused before the host connects, even if its other addresses
 /// are public. If a grant allows internal addresses, the host connects to such a name.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_15_refuses_names_with_internal_addresses() {
+async fn row_15_refuses_names_that_resolve_to_internal_addresses() {
     let server = Server::new(|_| page("", "inside"));
     let port = server.address.port();
     let public: SocketAddr = "192.0.2.1:80".parse().unwrap();

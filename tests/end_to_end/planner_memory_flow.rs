@@ -114,7 +114,7 @@ async fn l4_remembers_each_interaction_up_to_the_limit() {
 
 /// A plan with one tool call is executed, and the turn ends with a final answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn l24_a_plan_runs_a_tool_call_and_a_final_answer() {
+async fn l24_a_plan_runs_a_tool_call_and_ends_with_an_answer() {
     let setup = PlannerSetup::new().await;
     let answer =
         json!({"text": "She is called Narcissus.", "expect": {"tools": [], "contains": "\"text\":\"Narcissus\""}});

@@ -97,7 +97,7 @@ const TWO_STEPS: [&str; 20] = [
 /// L24, L25: The planner makes a plan. Each step gets the nearest tools and one model call. Then the synthesis is
 /// streamed.
 #[tokio::test(flavor = "multi_thread")]
-async fn l24_plans_executes_and_synthesizes() {
+async fn l24_makes_and_executes_a_plan_and_streams_the_answer() {
     let test_host = TestHost::new(&["probe"]).await;
     let mut first =
         call_reply(&[("probe.echo", json!({"text": "Meeting Notes"})), ("probe.bytes", json!({"bytes": 3}))]);
@@ -220,7 +220,7 @@ fn failures() -> [([Vec<Value>; 3], &'static str, usize); 6] {
 /// L24: After every kind of failure, the single model continues with all tools and all results so far. No call runs
 /// twice.
 #[tokio::test(flavor = "multi_thread")]
-async fn l24_every_failure_falls_back() {
+async fn l24_every_failure_falls_back_to_the_single_model() {
     for (scripts, reason, calls) in failures() {
         let test_host = TestHost::new(&["probe"]).await;
         let [planner, executor, single] = &scripts;

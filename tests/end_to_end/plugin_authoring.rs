@@ -90,7 +90,7 @@ fn s3_check_reports_the_problems_of_plugins() {
 
 /// S3: The project's own plugins have no errors and no warnings.
 #[test]
-fn s3_our_own_plugins_pass() {
+fn s3_plugins_of_the_project_pass_the_check() {
     let cli = TestCli::new();
     std::fs::create_dir(cli.path("own")).unwrap();
     let mut count = 0;

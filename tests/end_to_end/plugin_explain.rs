@@ -107,7 +107,7 @@ fn p6_explain_shows_every_kind_of_request() {
 /// P10: If a plugin's version was rolled back, it is no longer listed as the version in use, neither for a folder nor
 /// for an agent.
 #[test]
-fn p10_lists_show_the_versions_that_would_serve() {
+fn p10_lists_show_the_versions_that_would_be_used() {
     let folder = plugin_folder("plugin_directory = \"plugins\"\n");
     let version = |number: &str| Manifest { name: "text".into(), version: number.into(), ..Manifest::default() };
     let use_version = |number| {

@@ -78,7 +78,7 @@ async fn l2_a_builder_receives_the_delegating_agent() {
 /// L2: Each time a prompt is built, for a model call or a step, the builder receives the reason. The reason is
 /// recorded (D1).
 #[tokio::test(flavor = "multi_thread")]
-async fn l2_each_model_call_gets_the_lifecycle() {
+async fn l2_each_prompt_is_built_with_its_lifecycle() {
     let test_host = TestHost::new(&["stateful-builder", "probe"]).await;
     let mut config = config_with_builder("test");
     config.output_schema = Some(json!({"type": "object"}));

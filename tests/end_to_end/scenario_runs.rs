@@ -72,7 +72,7 @@ fn plugins_line(plugin: &str) -> String {
 
 /// S4: Every scenario of the project's own plugins passes.
 #[test]
-fn the_plugins_own_scenarios_pass() {
+fn the_scenarios_of_the_projects_plugins_pass() {
     let folder = ScenarioFolder(tempfile::tempdir().unwrap());
     let plugins = repository().join("plugins");
     let (code, printed) = folder.shown(&[plugins.to_str().unwrap()]);
@@ -87,7 +87,7 @@ fn the_plugins_own_scenarios_pass() {
 
 /// S4: Both example scenarios of the guide pass.
 #[test]
-fn the_examples_of_the_page_run() {
+fn the_example_scenarios_of_the_guide_pass() {
     let page = std::fs::read_to_string(repository().join("host/docs/guide/scenarios.md")).unwrap();
     let examples: Vec<&str> = page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert_eq!(examples.len(), 2);
@@ -104,7 +104,7 @@ fn the_examples_of_the_page_run() {
 /// S4: A failed expectation is reported with its scenario, its line, the expected value and the actual value. All
 /// failures are shown together.
 #[test]
-fn reports_a_failed_expectation_with_its_place() {
+fn reports_a_failed_expectation_with_its_line() {
     let scenario = "plugins = [\"PLUGIN\"]
 golden = true
 [agent.plugins.text.grants]

@@ -173,7 +173,7 @@ async fn l26_cuts_a_long_result_and_reads_the_rest() {
 /// L6: Of the calls in one reply, only those whose tools have the highest priority run. Every other call gets an
 /// error result.
 #[tokio::test(flavor = "multi_thread")]
-async fn l6_only_the_highest_priority_runs() {
+async fn l6_only_calls_with_the_highest_priority_run() {
     let test_host = TestHost::new(&["probe"]).await;
     let replies =
         [call_reply(&[("probe.echo", json!({"text": "low"})), ("probe.high", json!({"ms": 1}))]), text_reply("Done.")];
@@ -291,7 +291,7 @@ async fn l4_ends_the_turn_at_the_interaction_limit() {
 
 /// L1: A second turn of a session sees the messages of the first turn, and the seen counts continue.
 #[tokio::test(flavor = "multi_thread")]
-async fn l1_a_second_turn_sees_the_first() {
+async fn l1_a_second_turn_sees_the_messages_of_the_first() {
     let test_host = TestHost::new(&[]).await;
     let mut session =
         test_host.session(AgentConfig::new("test"), script(&[text_reply("One."), text_reply("Two.")])).await;
@@ -358,7 +358,7 @@ async fn l29_cancels_a_running_call() {
 /// D3, L1, L29: If the task that runs a turn is dropped during a call, the turn refuses another input, asks for a
 /// decision when it continues, and can still be cancelled.
 #[tokio::test(flavor = "multi_thread")]
-async fn d3_continues_after_a_dropped_driver() {
+async fn d3_a_turn_continues_after_its_task_was_dropped() {
     let test_host = TestHost::new(&["probe"]).await;
     let replies = [call_reply(&[("probe.slow", json!({"ms": 20_000}))]), text_reply("Going on.")];
     let mut session = test_host.session(AgentConfig::new("test"), script(&replies)).await;

@@ -81,7 +81,7 @@ fn numbers() -> String {
 /// I1, L21: Thinking is dimmed, text is rendered as Markdown, a call is shown on its own lines, and the turn ends with
 /// a summary line.
 #[test]
-fn streams_a_turn_with_thinking_cards_and_markdown() {
+fn shows_a_streamed_turn_with_thinking_calls_and_markdown() {
     let first = json!({"thinking": "Let me count.", "text": "I **count** it.",
         "calls": [{"name": "text.count", "arguments": {"text": "one two"}}]});
     let cli = TestCli::new(&[first, json!({"text": "It has `two` words.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"})]);
@@ -328,7 +328,7 @@ fn shortens_a_large_result_and_shows_it_on_request() {
 }
 
 #[test]
-fn slash_commands_answer() {
+fn slash_commands_print_their_results() {
     let cli = TestCli::new(&[json!({"text": "unused"})]);
     let mut screen = cli.session();
     let script = format!("scripted/{}/script.json", cli.folder.path().display());
@@ -405,7 +405,7 @@ fn m3_marks_an_interrupted_reply_as_void() {
 
 /// D3: Within the session, the host asks the user what to do about a call whose outcome is unknown.
 #[test]
-fn d3_decides_an_unknown_outcome_in_the_session() {
+fn d3_the_user_decides_about_an_unknown_outcome_in_the_session() {
     let cli =
         TestCli::new(&[call_reply(&[("probe.count", json!({"path": "effects.txt"}))]), json!({"text": "Finished."})]);
     let killed = cli.command(&["Go."]).env("AGENT_HOST_KILL_AT", "after-call:probe.count").output().unwrap();
@@ -425,7 +425,7 @@ fn d3_decides_an_unknown_outcome_in_the_session() {
 /// L18, L19: Reminders are shown as notes. A question is shown, and the next typed line is its answer. L29: A turn that
 /// waits for an answer can be cancelled.
 #[test]
-fn l18_the_next_line_answers_a_question() {
+fn l18_the_next_typed_line_answers_a_question() {
     let ask = || call_reply(&[("ask_question", json!({"question": "Which year do you mean?"}))]);
     let done = json!({"calls": [{"name": "task_completion", "arguments": {"result": "It was in 1984."}}],
         "expect": {"last_contains": "the eighties, 1984"}});

@@ -77,7 +77,7 @@ async fn row_52_a_permanent_approval_is_bound_to_grants_user_and_file() {
 /// Row 52: An approval is bound to the folder that a granted path resolves to, not to the text of the path.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
-async fn row_52_a_link_to_another_folder_is_another_grant() {
+async fn row_52_an_approval_is_bound_to_the_folder_behind_a_link() {
     let test_host = TestHost::new(&["payer"]).await;
     let (link, other_folder) = (test_host.directory.path().join("link"), test_host.directory.path().join("other"));
     std::fs::create_dir(&other_folder).unwrap();
@@ -175,7 +175,7 @@ async fn row_52_an_approval_is_bound_to_the_content_of_the_program() {
 
 /// Row 52: If the agent's file has changed between the approval request and its answer, the answer has no effect.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_52_an_answer_for_another_agent_file_is_void() {
+async fn row_52_an_answer_for_another_agent_file_has_no_effect() {
     let test_host = TestHost::new(&["payer"]).await;
     let mut session = test_host.session(with_tree_grant(&test_host, "payer"), replies()).await;
     run_turn(&mut session, "Pay.").await;

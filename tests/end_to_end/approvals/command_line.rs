@@ -138,7 +138,7 @@ fn l17_an_approval_request_is_an_event() {
 
 /// L17: `--yes TOOL` allows only calls to the named tools, and stores no permanent approval.
 #[test]
-fn l17_yes_allows_only_the_named_tools() {
+fn l17_the_option_yes_allows_only_the_named_tools() {
     let cli = TestCli::new(
         "[approval]\ndestructive = \"ask\"\n",
         &[
@@ -158,7 +158,7 @@ fn l17_yes_allows_only_the_named_tools() {
 
 /// L17: Permanent grants are listed and revoked, also after the sessions of their agent were deleted.
 #[test]
-fn l17_lasting_grants_are_listed_and_revoked() {
+fn l17_permanent_approvals_are_listed_and_revoked() {
     let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);
     cli.run(&["--agent", "agent.toml", "Pay."]);
     let session = cli.session();
@@ -215,7 +215,7 @@ fn d3_an_approval_survives_a_killed_process() {
 /// to it.
 #[cfg(unix)]
 #[test]
-fn l17_the_configuration_at_dispatch_decides() {
+fn l17_the_rules_at_the_time_of_the_call_apply() {
     for (rule, code) in [("ask", 3), ("deny", 0)] {
         let wipe = call_reply(&[("payer.wipe", json!({"to": "x", "amount": 1}))]);
         let cli = TestCli::new("", &[wipe, text_reply("Done.")]);

@@ -75,7 +75,7 @@ fn p8_reports_host_limits_in_the_file_of_a_delegate() {
 /// P8: If a plugin is inspected or called with `--agent`, the limits and grants of that agent apply to it. Without
 /// `--agent`, the defaults apply.
 #[test]
-fn p8_single_plugins_have_the_limits_of_the_named_agent() {
+fn p8_inspected_and_called_plugins_have_the_limits_of_the_named_agent() {
     let files = [
         ("all.toml", "plugin_directory = \"plugins\"\n[limits]\nmemory_mib = 1\n"),
         (

@@ -132,7 +132,7 @@ fn six_turns() -> Vec<Value> {
 
 /// A session can continue after a turn ended in any of the six ways (L4, L18, L29, L30).
 #[tokio::test(flavor = "multi_thread")]
-async fn l18_the_six_ways_out_of_the_loop() {
+async fn l18_a_session_continues_after_each_way_to_end_a_turn() {
     let test_host = TestHost::new(&["probe"]).await;
     let mut config = finishing_by_tool();
     (config.bounds.max_interactions, config.bounds.at_limit) = (3, AtLimit::Error);

@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// S4: A golden transcript is not overwritten if its scenario fails, or if its path is a link to another file.
 #[test]
-fn keeps_good_transcripts() {
+fn does_not_overwrite_transcripts_of_failed_scenarios() {
     let good = plugins_line("text") + "golden = true\n[[turns]]\nsay = \"Hi.\"\nreplies = [{ text = \"Ho.\" }]\n";
     let folder = ScenarioFolder::with(&[("one", &good)]);
     let golden = folder.path().join("one.golden");

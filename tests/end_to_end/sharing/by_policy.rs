@@ -90,7 +90,7 @@ fn row_23_a_lock_with_a_changed_signature_is_refused() {
 /// P11: The policy `warn` reports missing signatures, and `off` reports nothing. A key is trusted only for its
 /// namespace.
 #[test]
-fn p11_the_policy_selects_the_messages() {
+fn p11_the_policy_decides_whether_missing_signatures_are_reported() {
     let cli = TestCli::new();
     let team = cli.key("team");
     let reference = cli.reference("others/tides");

@@ -92,7 +92,7 @@ fn row_18_special_files_and_file_names_are_handled_safely() {
 
 /// Row 18: If another file already contains a plugin with the same name, the new plugin is not added.
 #[test]
-fn row_18_a_name_stays_with_its_file() {
+fn row_18_a_plugin_name_stays_with_its_file() {
     let cli = TestCli::new();
     std::fs::write(cli.path("plugins/zzz.wasm"), component("tides", "0.1.0", Asks::default())).unwrap();
     cli.push("tides", "1.0.0", &[]);

@@ -51,7 +51,7 @@ fn row_45_local_builds_must_be_allowed_by_the_agent() {
 
 /// Row 45: A lock entry for one name does not allow a component with another name.
 #[test]
-fn row_45_a_lock_entry_is_for_its_own_name() {
+fn row_45_a_lock_entry_allows_only_the_plugin_that_it_names() {
     let cli = TestCli::new();
     let bytes = cli.put_local_build("mine", "files");
     cli.write_requiring_agent("unsigned = [\"mine\"]");

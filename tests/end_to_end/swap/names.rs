@@ -15,7 +15,7 @@ fn short_digest(bytes: &[u8]) -> String {
 /// Row 18, P6: Grants and secrets belong to a plugin name, so a new file does not get the name of a plugin that is in
 /// use, even if its file name comes first in alphabetical order.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_18_a_name_belongs_to_the_file_that_serves() {
+async fn row_18_a_plugin_name_belongs_to_the_file_in_use() {
     let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;
     write_atomically(&watched_agent.file("aaa.wasm"), &probe_version(2));
     let (subject, reason) = watched_agent.refusal().await;
@@ -36,7 +36,7 @@ async fn row_18_a_name_belongs_to_the_file_that_serves() {
 /// Row 18: If two new files contain plugins with the same name, neither of them is loaded. The same rule applies when
 /// the host starts.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_18_neither_of_two_new_files_gets_the_name() {
+async fn row_18_two_new_files_with_the_same_name_are_not_loaded() {
     let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;
     for (name, number) in [("aaa.wasm", 2), ("zzz.wasm", 3)] {
         write_atomically(&watched_agent.file(name), &probe_version(number));

@@ -108,7 +108,7 @@ async fn p10_a_watching_host_continues_a_trial() {
 
 /// P10: A version that an agent cannot use does not affect the trial of the version in use.
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_a_declined_version_does_not_affect_the_trial() {
+async fn p10_a_version_that_an_agent_cannot_use_does_not_affect_the_trial() {
     let test_host = TestHost::new(&[]).await;
     let file = folder(&test_host).join("probe.wasm");
     write_atomically(&file, &probe_version(1));

@@ -142,7 +142,7 @@ fn d3_an_unknown_outcome_of_a_child_is_decided_at_the_terminal_of_its_parent() {
 /// L16, L17: Without a terminal, the host prints the commands that give the answers. `--yes` also allows the calls of a
 /// child agent, and each answer is reported.
 #[test]
-fn l17_without_a_terminal_yes_allows_calls_of_child_agents() {
+fn l17_without_a_terminal_the_option_yes_allows_calls_of_child_agents() {
     let clerk =
         [payments_reply(&[("Ann", 1)]), text_reply("Paid."), payments_reply(&[("Bob", 2)]), text_reply("Paid.")];
     let cli = three_levels("", &clerk);

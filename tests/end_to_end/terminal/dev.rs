@@ -83,7 +83,7 @@ fn s5_loads_changes_while_the_user_types() {
 
 /// S5: A turn uses the version that is loaded when its prompt is sent.
 #[test]
-fn s5_the_new_version_serves_the_next_turn() {
+fn s5_the_next_turn_uses_the_new_version() {
     let project = DevProject::new();
     project.save("text");
     let mut screen = project.start(&[]);

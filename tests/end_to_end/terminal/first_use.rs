@@ -82,7 +82,7 @@ pub(super) fn count() -> Value {
 /// P6: After "yes, this run", the current call and later calls of this process have the grant. The next process asks
 /// again.
 #[test]
-fn p6_a_yes_at_the_first_use_applies_to_this_run() {
+fn p6_the_answer_yes_applies_to_this_run() {
     let replies = [count(), text_reply("First."), count(), text_reply("Second.")];
     let folder = AgentFolder::new(FILE, &replies);
     let mut screen = folder.session();
@@ -134,7 +134,7 @@ impl AgentFolder {
 /// P6: After "always", exactly the shown grant is added to the file. The comments and the layout of the file stay, and
 /// later processes do not ask.
 #[test]
-fn p6_always_writes_the_grant_to_the_file() {
+fn p6_the_answer_always_writes_the_grant_to_the_file() {
     let folder = AgentFolder::new(FILE, &[count(), text_reply("First.")]);
     let mut screen = folder.session_that_asks();
     screen.send("a\r");
@@ -176,7 +176,7 @@ fn p6_grants_another_folder_on_request() {
 /// P6: The default answer is "no". The denial then names the configuration line to add, and the question is not
 /// repeated in this run. The answer "never" is written to the file.
 #[test]
-fn p6_no_applies_to_this_run_and_never_is_permanent() {
+fn p6_the_answer_no_applies_to_this_run_and_never_is_written_to_the_file() {
     let replies = [count(), text_reply("First."), count(), text_reply("Second.")];
     let folder = AgentFolder::new(FILE, &replies);
     let mut screen = folder.session_that_asks();
@@ -259,7 +259,7 @@ fn p6_does_not_ask_in_scripts() {
 /// P6: If the calls of one reply use two plugins that need grants, the host asks about one plugin after the other.
 /// Calls of plugins that need no grant run in the meantime.
 #[test]
-fn p6_asks_about_two_plugins_of_a_batch_in_turn() {
+fn p6_asks_about_two_plugins_one_after_the_other() {
     let calls = [
         ("text.count_file", json!({"path": "a.txt"})),
         ("notes.add", json!({"text": "kept"})),

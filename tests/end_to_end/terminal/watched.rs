@@ -41,7 +41,7 @@ fn write_rebuilt_plugin(file: &Path, version: &str) {
 /// P10: If a plugin is replaced during the chat, the next turn reports and uses it. The user is not asked again if the
 /// new version requests the same permissions.
 #[test]
-fn p10_a_replaced_plugin_serves_the_next_turn() {
+fn p10_the_next_turn_uses_the_new_version_of_a_plugin() {
     let folder = AgentFolder::new(GRANTED, &[count(), text_reply("First."), count(), text_reply("Second.")]);
     let mut screen = folder.session();
     screen.send("Count.\r");
