@@ -1,7 +1,7 @@
 //! Rows 12 and 33: A plugin can neither read nor change files outside the granted trees, and it cannot change read-only
 //! trees.
 
-use crate::scene::{SHORT, Scene, run_exclusively, with_grants, with_short_calls};
+use crate::scene::{SHORT_TIME_LIMIT, Scene, run_exclusively, with_grants, with_short_calls};
 use agent_plugins::{Access, CallLimits, Grants, TreeGrant};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -370,7 +370,7 @@ fn row_33_stops_reading_endless_files() {
             assert!(largest <= 1 << 20, "a read returns {largest} bytes at once");
             let config = with_short_calls("intruder", trees(&[(&tree, Access::Read)]));
             let often = json!({"path": "huge", "times": 100_000_000});
-            let limit = format!("wall time of {SHORT:?}");
+            let limit = format!("wall time of {SHORT_TIME_LIMIT:?}");
             scene.check_stopped(config, ("intruder", "intruder.read_often", often), &limit).await;
         };
         scene.repeat("row 33, a huge file", attack).await;

@@ -2,7 +2,7 @@
 //! the plugin's digest.
 
 use crate::components::{attacks, bytes_below};
-use crate::guests::{ONE, USUAL, component, guest, numbers};
+use crate::guests::{MEMORY_AND_ALLOCATOR, ONE, component, guest, numbers};
 use crate::scene::{Scene, run_exclusively, with_grants};
 use crate::server::Server;
 use crate::support::{run_turn, text_reply};
@@ -115,7 +115,7 @@ fn requests([ok, silent, endless, swallow]: &[Server; 4]) -> Vec<Case> {
 fn guests() -> Vec<(&'static str, Vec<u8>)> {
     let module = |name: &str, rest: &str| {
         guest(
-            &format!(r#"{USUAL} (func (export "{name}") (result i32) (i32.const 1)) {rest}"#),
+            &format!(r#"{MEMORY_AND_ALLOCATOR} (func (export "{name}") (result i32) (i32.const 1)) {rest}"#),
             &[(name, "(result u32)")],
         )
     };
@@ -125,7 +125,7 @@ fn guests() -> Vec<(&'static str, Vec<u8>)> {
           (br $more))
         (i32.const 0))"#;
     let instances = component(&format!(
-        r#"(core module $small (func)) (core module $code {USUAL} {ONE})
+        r#"(core module $small (func)) (core module $code {MEMORY_AND_ALLOCATOR} {ONE})
            (core instance (instantiate $small)) (core instance (instantiate $small)) (core instance (instantiate $small))
            (core instance $code (instantiate $code))
            (func (export "instances") (result u32) (canon lift (core func $code "one")))"#
@@ -176,7 +176,7 @@ fn report_text(report: &Report) -> String {
 fn limits_each_key_of_a_call_has_its_effect() {
     run_exclusively(async {
         let scene = Scene::with(&["intruder", "web"], &guests()).await;
-        let servers = [Server::ok(), Server::silent(), Server::endless(), Server::swallow()];
+        let servers = [Server::ok(), Server::silent(), Server::endless(), Server::reading_only()];
         let tree = TreeGrant {
             host: crate::files::tree(&scene, "filled"),
             guest: "tree".to_owned(),

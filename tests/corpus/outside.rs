@@ -37,7 +37,7 @@ fn with_agent_name(mut config: AgentConfig, repeat: usize) -> AgentConfig {
 fn row_7_cuts_endless_bodies() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
-        let (endless, swallow) = (Server::endless(), Server::swallow());
+        let (endless, swallow) = (Server::endless(), Server::reading_only());
         let attack = async |repeat| {
             let url = json!({"url": endless.url("/")});
             let (is_error, text) =

@@ -25,7 +25,7 @@ const WITNESS_TIME: Duration = Duration::from_secs(20);
 /// The maximum number of turns in one session of the witness.
 const WITNESS_TURNS: usize = 200;
 /// The time limit for calls that would otherwise never end.
-pub(crate) const SHORT: Duration = Duration::from_millis(300);
+pub(crate) const SHORT_TIME_LIMIT: Duration = Duration::from_millis(300);
 
 /// Runs the test of a row in a separate process, because the resources of the whole process are counted. Other
 /// tests of the corpus run at the same time in other processes. Each process runs this test binary with only the
@@ -208,7 +208,7 @@ async fn witness(host: agent_runtime::Host, agent: Arc<Agent>, (is_over, turns):
 
 /// The configuration of an agent with these grants for the plugin, and a short time limit for calls.
 pub(crate) fn with_short_calls(plugin: &str, grants: Grants) -> AgentConfig {
-    with_grants(plugin, grants, CallLimits { tool_time: SHORT, ..CallLimits::default() })
+    with_grants(plugin, grants, CallLimits { tool_time: SHORT_TIME_LIMIT, ..CallLimits::default() })
 }
 
 /// The configuration of an agent with these grants and limits for the plugin.

@@ -56,7 +56,7 @@ impl Server {
     }
 
     /// Answers slowly, byte by byte.
-    pub(crate) fn drip() -> Self {
+    pub(crate) fn slow() -> Self {
         Self::new(|mut stream| {
             read_head(&mut stream);
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n");
@@ -76,7 +76,7 @@ impl Server {
     }
 
     /// Reads the whole request, and never answers.
-    pub(crate) fn swallow() -> Self {
+    pub(crate) fn reading_only() -> Self {
         Self::new(|mut stream| while stream.read(&mut [0; 64 << 10]).is_ok_and(|read| read > 0) {})
     }
 

@@ -1,6 +1,6 @@
 //! Rows 3 to 6, 8 and 9: Attacks that use up the host's memory or read what other calls left in it.
 
-use crate::guests::{ONE, USUAL, component, guest, numbers};
+use crate::guests::{MEMORY_AND_ALLOCATOR, ONE, component, guest, numbers};
 use crate::scene::{Scene, run_exclusively, with_short_calls};
 use agent_plugins::{CallLimits, Grants, LoadError};
 use agent_runtime::AgentConfig;
@@ -154,7 +154,7 @@ fn heap_bombs() -> Vec<u8> {
     let code = format!(
         r#"(type $bytes (array (mut i8)))
            (type $node (struct (field (ref null $node)) (field (ref $bytes))))
-           {USUAL}
+           {MEMORY_AND_ALLOCATOR}
            (func (export "listing") (result i32)
              (local $last (ref null $node))
              (loop $more
@@ -179,16 +179,16 @@ fn heap_bombs() -> Vec<u8> {
 /// the resource.
 #[test]
 fn row_4_refuses_components_that_declare_too_large_sizes() {
-    let module = |rest: &str| guest(&format!("{USUAL} {ONE} {rest}"), &[("one", "(result u32)")]);
+    let module = |rest: &str| guest(&format!("{MEMORY_AND_ALLOCATOR} {ONE} {rest}"), &[("one", "(result u32)")]);
     let memories = (0..17).map(|_| "(memory 1)").collect::<String>();
     let guest_with = |name: &str, rest: &str| {
         guest(
-            &format!(r#"{USUAL} (func (export "{name}") (result i32) (i32.const 1)) {rest}"#),
+            &format!(r#"{MEMORY_AND_ALLOCATOR} (func (export "{name}") (result i32) (i32.const 1)) {rest}"#),
             &[(name, "(result u32)")],
         )
     };
     let instances = |name: &str, count: usize| {
-        let modules = format!("(core module $small (func)) (core module $code {USUAL} {ONE})");
+        let modules = format!("(core module $small (func)) (core module $code {MEMORY_AND_ALLOCATOR} {ONE})");
         let instances: String =
             (0..count).map(|number| format!("(core instance $i{number} (instantiate $small))")).collect();
         component(&format!(
@@ -296,7 +296,7 @@ fn row_5_limits_handles() {
 #[test]
 fn row_6_refuses_giant_results() {
     let code = format!(
-        r#"{USUAL}
+        r#"{MEMORY_AND_ALLOCATOR}
            (func $answer (param $at i32) (param $length i32) (result i32)
              (i32.store (i32.const 64) (local.get $at)) (i32.store (i32.const 68) (local.get $length)) (i32.const 64))
            (func (export "claims") (result i32) (call $answer (i32.const 1024) (i32.const 200000000)))

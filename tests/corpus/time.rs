@@ -1,7 +1,7 @@
 //! Rows 1, 2, 10 and 35: Attacks that use up time, and components whose instantiation never ends.
 
 use crate::guests;
-use crate::scene::{SHORT, Scene, repeats, run_exclusively, with_grants, with_short_calls};
+use crate::scene::{SHORT_TIME_LIMIT, Scene, repeats, run_exclusively, with_grants, with_short_calls};
 use crate::server::Server;
 use crate::support::{call_reply, results, run_turn, text_reply};
 use agent_core::message::CallId;
@@ -13,7 +13,7 @@ use agent_runtime::TurnResult;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-const WALL: &str = "wall time of 300ms";
+const WALL_TIME_ERROR: &str = "wall time of 300ms";
 
 /// Row 1: The host stops an endless loop in a function, in the code that receives the function's arguments, or in the
 /// code that runs after the function has returned. The host also stops an endless loop of host calls that do nothing,
@@ -26,7 +26,7 @@ fn row_1_stops_endless_loops() {
         for (name, arguments) in calls {
             let attack = async |_| {
                 let config = with_short_calls("endless", Grants::default());
-                scene.check_stopped(config, ("endless", name, arguments.clone()), WALL).await;
+                scene.check_stopped(config, ("endless", name, arguments.clone()), WALL_TIME_ERROR).await;
             };
             scene.repeat(&format!("row 1, {name}"), attack).await;
         }
@@ -34,7 +34,7 @@ fn row_1_stops_endless_loops() {
             let grants = || Grants { key_value: Some(1 << 20), ..Grants::default() };
             let attack = async |_| {
                 let call = ("intruder", "intruder.wait", json!({"how": how}));
-                scene.check_stopped(with_short_calls("intruder", grants()), call, WALL).await;
+                scene.check_stopped(with_short_calls("intruder", grants()), call, WALL_TIME_ERROR).await;
             };
             scene.repeat(&format!("row 1, {how}"), attack).await;
         }
@@ -43,7 +43,10 @@ fn row_1_stops_endless_loops() {
             config.bounds.parallel_calls = 8;
             let calls: Vec<_> = (0..8).map(|_| ("computing", json!({}))).collect();
             for (is_error, text) in scene.calls(config, &calls).await {
-                assert!(is_error && text.contains(&scene.identity("endless")) && text.contains(WALL), "{text}");
+                assert!(
+                    is_error && text.contains(&scene.identity("endless")) && text.contains(WALL_TIME_ERROR),
+                    "{text}"
+                );
             }
         };
         scene.repeat("row 1, eight loops", attack).await;
@@ -114,8 +117,10 @@ fn row_2_stops_sleeping_host_calls() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let silent = Server::silent();
-        let slow = Server::drip();
-        for (how, limit) in [("poll", WALL), ("poll-many", WALL), ("poll-same", "1000 resource handles")] {
+        let slow = Server::slow();
+        for (how, limit) in
+            [("poll", WALL_TIME_ERROR), ("poll-many", WALL_TIME_ERROR), ("poll-same", "1000 resource handles")]
+        {
             let attack = async |_| {
                 let config = with_short_calls("intruder", Grants::default());
                 scene.check_stopped(config, ("intruder", "intruder.wait", json!({"how": how})), limit).await;
@@ -128,7 +133,7 @@ fn row_2_stops_sleeping_host_calls() {
                 let (is_error, text) = scene.call(config, "intruder.get", json!({"url": server.url("/")})).await;
                 // The host aborts the request no later than the end of the call, so the guest may receive an error for
                 // the request before the guest is stopped.
-                let is_stopped = text.contains(&scene.identity("intruder")) && text.contains(WALL);
+                let is_stopped = text.contains(&scene.identity("intruder")) && text.contains(WALL_TIME_ERROR);
                 assert!((is_error && is_stopped) || text.contains("timeout"), "{text}");
             };
             // A plugin may make 60 requests a minute, and each call makes one request.
@@ -189,7 +194,7 @@ fn row_35_a_validator_meets_its_deadline_despite_64_loops() {
             let mut config = with_short_calls("endless", Grants::default());
             // The time limit does not include the wait for a slot, so all calls together take up to 64 times as long as
             // one call.
-            config.plugins.get_mut("endless").unwrap().limits.tool_time = SHORT / 6;
+            config.plugins.get_mut("endless").unwrap().limits.tool_time = SHORT_TIME_LIMIT / 6;
             config.bounds.parallel_calls = 64;
             let calls: Vec<_> = (0..64).map(|_| ("computing", json!({}))).collect();
             let mut looping = scene.session(config, &[call_reply(&calls), text_reply("Done.")]).await;
@@ -198,7 +203,7 @@ fn row_35_a_validator_meets_its_deadline_despite_64_loops() {
             let mut validated_session = scene.session(validated, &vec![text_reply("{\"fine\": true}"); 5]).await;
             let validating = async {
                 // After this delay, all 64 endless loops are running.
-                tokio::time::sleep(SHORT).await;
+                tokio::time::sleep(SHORT_TIME_LIMIT).await;
                 for _ in 0..5 {
                     let result = run_turn(&mut validated_session, "Go.").await;
                     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");

@@ -13,7 +13,7 @@ const PAGES: [&str; 2] = ["host/docs/spec.md", "host/docs/threats.md"];
 const TESTS: &str = "  - Tests: ";
 
 /// The maximum number of tests that a page lists for one contract line.
-const LISTED: usize = 4;
+const MAX_LISTED: usize = 4;
 
 /// A test function, and the contract lines that its name and its comment contain.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,7 +141,7 @@ fn list_of(line: &str, tests: &[Test]) -> String {
         (!is_named(test), test.proves.len(), !test.file.starts_with("tests/"), &test.file, &test.name)
     });
     let mut by_file: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for test in proofs.iter().take(LISTED) {
+    for test in proofs.iter().take(MAX_LISTED) {
         by_file.entry(&test.file).or_default().push(format!("`{}`", test.name));
     }
     let files: Vec<String> = by_file.iter().map(|(file, names)| format!("`{file}`: {}", names.join(", "))).collect();

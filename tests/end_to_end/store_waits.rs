@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const OPERATIONS: &str = "write tree/begun x; sleep 1000; write tree/after x";
 
 /// The time for which the store is blocked. It is longer than the time after which the host reports that it waits.
-const BLOCKED: Duration = Duration::from_secs(10);
+const BLOCKED_TIME: Duration = Duration::from_secs(10);
 
 fn intruder_folder() -> IntruderFolder {
     let folder = IntruderFolder::new("[plugins.intruder.grants]\nask = false\nwrite = [\"tree\"]\n", OPERATIONS);
@@ -47,7 +47,7 @@ fn row_46_a_turn_waits_for_a_locked_store() {
     let connection = rusqlite::Connection::open(folder.path("data/agent-host.db")).unwrap();
     connection.busy_timeout(Duration::from_secs(10)).unwrap();
     connection.execute_batch("BEGIN IMMEDIATE").unwrap();
-    std::thread::sleep(BLOCKED);
+    std::thread::sleep(BLOCKED_TIME);
     assert!(
         folder.path("tree/after").exists() && running.try_wait().unwrap().is_none(),
         "the call has ended, but the turn has not"

@@ -86,12 +86,12 @@ impl WatchedAgent {
     }
 
     /// Waits until the agent uses exactly these bytes as its probe.
-    async fn until(&mut self, bytes: &[u8]) {
+    async fn wait_for_version(&mut self, bytes: &[u8]) {
         wait_until_serving(&self.live, &digest_of(bytes)).await;
     }
 
     /// Waits until the agent has no plugin.
-    async fn until_none(&mut self) {
+    async fn wait_for_no_plugin(&mut self) {
         let live = self.live.clone();
         wait_until(&move || live.current().generation().plugins().len() == 0).await;
     }
@@ -217,7 +217,7 @@ async fn row_30_loads_only_complete_and_valid_files() {
     write_atomically(&file, b"\0asm\x0d\0\x01\0 no component");
     let (subject, reason) = watched_agent.refusal().await;
     assert!(subject.ends_with("probe.wasm") && reason.contains("damaged"), "{subject}: {reason}");
-    watched_agent.until(&probe_version(1)).await;
+    watched_agent.wait_for_version(&probe_version(1)).await;
 
     // The file is written in three pieces with idle pauses. The incomplete file is not reported as damaged.
     let component = probe_version(2);
@@ -225,7 +225,7 @@ async fn row_30_loads_only_complete_and_valid_files() {
         std::fs::write(&file, &component[..end]).unwrap();
         tokio::time::sleep(Duration::from_millis(600)).await;
     }
-    watched_agent.until(&component).await;
+    watched_agent.wait_for_version(&component).await;
     assert_eq!(watched_agent.refusals(), 0, "an incomplete file is not reported as damaged while it grows");
     run_turn(&mut session, "Again.").await;
 
@@ -234,11 +234,11 @@ async fn row_30_loads_only_complete_and_valid_files() {
     write_atomically(&file, &probe_version_with(3, Some(canary)));
     let (_, reason) = watched_agent.refusal().await;
     assert!(reason.contains("canary `probe.panic`"), "{reason}");
-    watched_agent.until(&component).await;
+    watched_agent.wait_for_version(&component).await;
     let canary = Canary { tool: "probe.echo".to_owned(), arguments: json!({"text": "yes"}) };
     let third = probe_version_with(3, Some(canary));
     write_atomically(&file, &third);
-    watched_agent.until(&third).await;
+    watched_agent.wait_for_version(&third).await;
 
     // The file is removed, so the plugin is unloaded.
     std::fs::remove_file(&file).unwrap();
@@ -275,7 +275,7 @@ async fn p10_rolls_back_a_version_that_crashes() {
     let mut watched_agent = WatchedAgent::new(&replies).await;
     let mut session = watched_agent.session().await;
     run_turn(&mut session, "Crash.").await;
-    watched_agent.until(&probe_version(1)).await;
+    watched_agent.wait_for_version(&probe_version(1)).await;
     assert!(
         watched_agent.live.current().versions().rolled_back.is_empty(),
         "there is no earlier version to roll back to"
@@ -283,9 +283,9 @@ async fn p10_rolls_back_a_version_that_crashes() {
 
     let file = watched_agent.file("probe.wasm");
     write_atomically(&file, &probe_version(2));
-    watched_agent.until(&probe_version(2)).await;
+    watched_agent.wait_for_version(&probe_version(2)).await;
     run_turn(&mut session, "Crash again.").await;
-    watched_agent.until(&probe_version(1)).await;
+    watched_agent.wait_for_version(&probe_version(1)).await;
     run_turn(&mut session, "And now?").await;
     let [first, second] = [1, 2].map(|number| digest_of(&probe_version(number)));
     let swap_events = swaps(&watched_agent.test_host, &session).await;
@@ -316,7 +316,7 @@ async fn p10_rolls_back_a_version_that_crashes() {
 
     // The file changes, so its plugin is used again.
     write_atomically(&file, &probe_version(4));
-    watched_agent.until(&probe_version(4)).await;
+    watched_agent.wait_for_version(&probe_version(4)).await;
     let directory = directory_name(&watched_agent.file(""));
     assert_eq!(watched_agent.test_host.store.rollbacks(&directory).await.unwrap(), []);
     run_turn(&mut session, "And now?").await;

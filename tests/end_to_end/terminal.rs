@@ -21,7 +21,7 @@ const CTRL_C: &str = "\u{3}";
 pub(crate) const CTRL_D: &str = "\u{4}";
 const CTRL_BACKSLASH: &str = "\u{1c}";
 const ENTER: &str = "\r";
-const UP: &str = "\u{1b}[A";
+const ARROW_UP: &str = "\u{1b}[A";
 
 /// A working folder with two plugins, a data folder, a granted folder, and a scripted model.
 struct TestCli {
@@ -374,7 +374,7 @@ fn only_the_owner_can_search_the_input_history() {
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(std::fs::read_to_string(file).unwrap(), "Remember this.\n");
     let mut screen = cli.session();
-    screen.send(UP);
+    screen.send(ARROW_UP);
     screen.wait_for_end("> Remember this.");
     screen.send(CTRL_C);
     screen.wait_for_end("\n>");

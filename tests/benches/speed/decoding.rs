@@ -10,7 +10,7 @@ use wasmtime::bail;
 
 const WARM_UP: usize = 5;
 const ROUNDS: usize = 60;
-const READ: usize = 64 * 1024;
+const BYTES_PER_READ: usize = 64 * 1024;
 /// The target in bytes per second.
 const TARGET: f64 = 200e6;
 /// The number of chunks in the stream of small events, which has about 8 MB.
@@ -35,10 +35,10 @@ pub(crate) fn measure(table: &mut Table) -> wasmtime::Result<()> {
     let in_events = |events: usize| stream(std::iter::repeat_n(chunk_of("content", &large.repeat(8 / events)), events));
     let (large, larger) = (in_events(8), in_events(2));
 
-    let title = format!("stream decoding: bytes to deltas, reads of {} KiB, {ROUNDS} samples", READ / 1024);
+    let title = format!("stream decoding: bytes to deltas, reads of {} KiB, {ROUNDS} samples", BYTES_PER_READ / 1024);
     table.title(title);
     for (what, body) in [("text in small chunks", &text), ("thinking in small chunks", &thinking)] {
-        let samples = decode(body, READ)?;
+        let samples = decode(body, BYTES_PER_READ)?;
         let rate = body.len() as f64 / samples.median().as_secs_f64();
         let size = body.len() as f64 / 1e6;
         let verdict = format!("{size:.1} MB, {:.0} MB/s; target 200 MB/s: {}", rate / 1e6, reached(rate >= TARGET));

@@ -45,7 +45,7 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
         call(&sandbox, &live).await?;
         unloaded.push(start.elapsed());
     }
-    let swap_alone = swaps_alone(&live, &generations)?;
+    let swap_alone = measure_swaps_without_calls(&live, &generations)?;
     let interval = unloaded.median() * 2;
     let (mut without_swaps, mut with_swaps) = (Samples::default(), Samples::default());
     for _ in 0..BLOCKS {
@@ -81,7 +81,7 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
 }
 
 /// The cost of a swap when nothing else runs.
-fn swaps_alone(live: &LiveAgent, generations: &[Generation]) -> wasmtime::Result<Samples> {
+fn measure_swaps_without_calls(live: &LiveAgent, generations: &[Generation]) -> wasmtime::Result<Samples> {
     let mut samples = Samples::default();
     for swap in 0..SWAPS as usize {
         let generation = generations[swap % 2].clone();

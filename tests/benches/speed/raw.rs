@@ -22,7 +22,7 @@ mod bindings {
 }
 
 /// The name prefixes of the standard interfaces that wasmtime-wasi does not implement.
-const FOREIGN: [&str; 2] = ["wasi:config/", "wasi:logging/"];
+const NOT_IN_WASMTIME_WASI: [&str; 2] = ["wasi:config/", "wasi:logging/"];
 
 pub(crate) use bindings::agent_host::plugin::types::{Scope, TraceContext};
 pub(crate) use tool::{CallContext, Content, Outcome};
@@ -89,7 +89,8 @@ impl Raw {
 fn trap_on_foreign_imports(linker: &mut Linker<State>, component: &Component) -> wasmtime::Result<()> {
     let engine = linker.engine().clone();
     for (name, import) in component.component_type().imports(&engine) {
-        let is_implemented = name.starts_with("wasi:") && !FOREIGN.iter().any(|foreign| name.starts_with(foreign));
+        let is_implemented =
+            name.starts_with("wasi:") && !NOT_IN_WASMTIME_WASI.iter().any(|foreign| name.starts_with(foreign));
         let ComponentItem::ComponentInstance(interface) = import.ty else { continue };
         if is_implemented {
             continue;

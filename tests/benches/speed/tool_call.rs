@@ -27,7 +27,7 @@ const ROUNDS: usize = 10_000;
 /// The maximum ratio of the host's median time to the median time of raw wasmtime.
 const RATIO: f64 = 1.5;
 /// The maximum difference between the host's median time and the median time of raw wasmtime.
-const ADDED: Duration = Duration::from_micros(20);
+const MAX_ADDED_TIME: Duration = Duration::from_micros(20);
 
 const TOOL: &str = "probe.echo";
 const TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -88,8 +88,8 @@ fn show(samples: [Samples; 4], bytes: usize, table: &mut Table) {
 
 fn verdict(raw: &Samples, host: &Samples) -> String {
     let (raw_median, median) = (raw.median(), host.median());
-    let is_reached = median <= raw_median.mul_f64(RATIO) && median <= raw_median + ADDED;
-    format!("{}; target {RATIO} ×, +{}: {}", compared(raw, host), micros(ADDED), reached(is_reached))
+    let is_reached = median <= raw_median.mul_f64(RATIO) && median <= raw_median + MAX_ADDED_TIME;
+    format!("{}; target {RATIO} ×, +{}: {}", compared(raw, host), micros(MAX_ADDED_TIME), reached(is_reached))
 }
 
 fn compared(raw: &Samples, host: &Samples) -> String {

@@ -68,7 +68,7 @@ async fn row_30_replaces_files_under_load() {
     for swap in 1..=number {
         let bytes = probe_version(2 + swap % 3);
         write_atomically(&watched_agent.file("probe.wasm"), &bytes);
-        watched_agent.until(&bytes).await;
+        watched_agent.wait_for_version(&bytes).await;
         let (turns, now) = (load.turns.clone(), load.turns.load(Ordering::Relaxed));
         wait_until(&move || turns.load(Ordering::Relaxed) >= now + SESSIONS).await;
         // The live agent waits until its notices are read.

@@ -25,12 +25,12 @@ async fn row_18_a_plugin_name_belongs_to_the_file_in_use() {
 
     // A new version in the plugin's own file still replaces the plugin, and no notice is repeated.
     write_atomically(&watched_agent.file("probe.wasm"), &probe_version(3));
-    watched_agent.until(&probe_version(3)).await;
+    watched_agent.wait_for_version(&probe_version(3)).await;
     assert_eq!(watched_agent.refusals(), 0);
 
     // When no loaded plugin has the name any more, the file that was refused is loaded.
     std::fs::remove_file(watched_agent.file("probe.wasm")).unwrap();
-    watched_agent.until(&probe_version(2)).await;
+    watched_agent.wait_for_version(&probe_version(2)).await;
 }
 
 /// Row 18: If two new files contain plugins with the same name, neither of them is loaded. The same rule applies when
@@ -43,9 +43,9 @@ async fn row_18_two_new_files_with_the_same_name_are_not_loaded() {
         assert!(watched_agent.refusal().await.0.ends_with(name));
     }
     std::fs::remove_file(watched_agent.file("probe.wasm")).unwrap();
-    watched_agent.until_none().await;
+    watched_agent.wait_for_no_plugin().await;
     std::fs::remove_file(watched_agent.file("aaa.wasm")).unwrap();
-    watched_agent.until(&probe_version(3)).await;
+    watched_agent.wait_for_version(&probe_version(3)).await;
 }
 
 /// P10: A file that conflicts with other files is refused with an error that contains its name, and does not block
@@ -62,7 +62,7 @@ async fn p10_a_file_with_conflicting_tools_does_not_block_other_changes() {
         "{reason}"
     );
     write_atomically(&watched_agent.file("probe.wasm"), &probe_version(2));
-    watched_agent.until(&probe_version(2)).await;
+    watched_agent.wait_for_version(&probe_version(2)).await;
     assert_eq!(watched_agent.served_digests(), [digest_of(&probe_version(2))]);
     assert_eq!(watched_agent.refusals(), 0, "the notice appears once");
     let (directory, wanted) =
