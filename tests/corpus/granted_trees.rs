@@ -52,8 +52,8 @@ impl GrantedFolder {
 }
 
 /// Row 39: A guest renames a folder in a granted tree, and the folder is replaced by a link that leads out of the tree.
-/// Neither the guest's next call nor the host's own tools follow the link, in this turn, in the next turn, or with
-/// another agent's grant.
+/// Neither the guest's next call nor the host's own tools follow the link. This holds in the same turn, in the next
+/// turn, and with another agent's grant for the folder.
 #[test]
 fn row_39_does_not_follow_a_link_that_replaces_a_granted_folder() {
     run_exclusively(async {
@@ -215,8 +215,9 @@ fn row_40_no_grant_lets_a_plugin_change_decision_files() {
     });
 }
 
-/// Row 44: The bytes and entries that a turn adds to a tree are limited. All calls of a turn and all operations count
-/// together. The bytes and the entry of a removed file no longer count. The error names the limit and the plugin.
+/// Row 44: The bytes and entries that a turn adds to a tree are limited. The limits apply to the total of all
+/// operations in all calls of a turn. The bytes and the entry of a removed file no longer count. The error names the
+/// limit and the plugin.
 #[test]
 fn row_44_limits_what_a_turn_adds_to_a_tree() {
     run_exclusively(async {

@@ -1,4 +1,4 @@
-//! Row 22: Validators and media policies that fail. Row 34: Images that claim to be very large.
+//! Row 22: Validators and media policies that fail. Row 34: Images whose header states enormous dimensions.
 
 use crate::scene::{Scene, run_exclusively};
 use crate::support::{run_turn, text_reply};
@@ -80,8 +80,8 @@ fn image_bytes(width: u32, height: u32) -> Vec<u8> {
     bytes
 }
 
-/// Row 34: An image that claims 3,600 megapixels is not decoded. The plugin that opens the image reports the error, and
-/// the turn continues.
+/// Row 34: An image whose header states 3,600 megapixels is not decoded. The plugin that opens the image reports the
+/// error, and the turn continues.
 #[test]
 fn row_34_refuses_images_with_huge_dimensions() {
     run_exclusively(async {

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 type Report = CallReport<Result<ToolOutcome, ToolError>>;
-/// The names of a plugin and of its tool, and the arguments.
+/// The name of a plugin, the name of one of its tools, and the arguments of the call.
 type Tool = (&'static str, &'static str, Value);
 
 /// A call that reaches a limit. `expected` contains two values of the limit, each with a text that the report of the

@@ -53,7 +53,7 @@ fn row_11_refuses_files_that_are_not_components() {
 }
 
 /// Row 18: Two plugins with the same tool name are refused, tool names with unusual characters are refused, and a long
-/// description is cut.
+/// description is shortened.
 #[test]
 fn row_18_checks_names_and_descriptions() {
     run_exclusively(async {

@@ -175,8 +175,8 @@ fn heap_bombs() -> Vec<u8> {
     guest(&code, &[("listing", "(result u32)"), ("doubling", "(result u32)")])
 }
 
-/// Row 4: A component that declares too much of a resource is refused when it is loaded or called, and the reason names
-/// the resource.
+/// Row 4: If a component declares that it needs too much of a resource, it is refused when it is loaded or called, and
+/// the error names the resource.
 #[test]
 fn row_4_refuses_components_that_declare_too_large_sizes() {
     let module = |rest: &str| guest(&format!("{MEMORY_AND_ALLOCATOR} {ONE} {rest}"), &[("one", "(result u32)")]);

@@ -170,8 +170,8 @@ async fn l16_a_child_that_fails_is_an_error_result() {
     assert!(results[1].2.contains("interactions_exhausted"), "{}", results[1].2);
 }
 
-/// L28, L16: Repeated failures of an agent tool count as the same failure, although each attempt has its own session.
-/// After the third failure, the agent tool is disabled.
+/// L28, L16: If an agent tool fails repeatedly, the failures count as the same failure, although each attempt runs in a
+/// new session. After the third failure, the agent tool is disabled.
 #[tokio::test(flavor = "multi_thread")]
 async fn l28_disables_an_agent_that_keeps_failing() {
     let test_host = TestHost::new(&[]).await;
@@ -321,7 +321,7 @@ async fn l16_l29_cancelling_the_parent_cancels_all_children() {
     assert_eq!(expect_finished(run_turn(&mut parent, "Go on.").await).data, json!("Going on."));
 }
 
-/// D3, L16: A parent session whose driver was dropped continues with the same child session.
+/// D3, L16: If the task that runs a parent's turn is dropped, the parent continues later with the same child session.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_a_restarted_parent_continues_the_same_child() {
     let test_host = TestHost::new(&["probe"]).await;

@@ -85,7 +85,7 @@ async fn approval_records(test_host: &TestHost, session: &Session) -> Vec<Approv
     events.filter_map(|event| outcome(event.kind)).collect()
 }
 
-/// Creates the agent with a plugin file that behaves the same but has another digest.
+/// Creates the agent with a plugin file that behaves like the original but has another digest.
 async fn with_replaced_plugin(test_host: &TestHost, config: AgentConfig, replies: Value) -> Arc<Agent> {
     let file = test_host.directory.path().join("plugins/payer.wasm");
     let mut component = std::fs::read(&file).unwrap();
@@ -139,8 +139,8 @@ async fn l17_one_request_asks_for_all_calls_of_a_batch() {
     );
 }
 
-/// L17, L8: Edited arguments are checked against the tool's schema, like the model's arguments. A refused decision
-/// changes nothing.
+/// L17, L8: Arguments that the user edited are checked against the tool's schema, like arguments from the model. A
+/// refused decision changes nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_checks_edited_arguments_against_the_schema() {
     let test_host = TestHost::new(&["payer"]).await;

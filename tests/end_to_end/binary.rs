@@ -11,7 +11,7 @@ fn readme() -> String {
     std::fs::read_to_string(repository().join("README.md")).unwrap()
 }
 
-/// Returns the code blocks of a page that are written in a language, in the order of the page.
+/// Returns the code blocks of a page that have this language, in the order of the page.
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let fence = format!("```{language}\n");
     page.split(&fence).skip(1).map(|rest| rest.split("\n```").next().unwrap().to_owned()).collect()

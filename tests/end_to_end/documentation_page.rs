@@ -10,7 +10,7 @@ pub(crate) struct Block {
     /// The text after the block's opening fence, such as `rust`.
     pub(crate) language: String,
     pub(crate) text: String,
-    /// The last file that the paragraph before the block names. `None` if it names no file.
+    /// The last file name in the paragraph before the block. `None` if the paragraph contains no file name.
     pub(crate) file: Option<String>,
 }
 

@@ -176,8 +176,8 @@ async fn check_words_world(test_host: &TestHost) {
     assert_eq!(tools.len(), 3, "{tools:?}");
 }
 
-/// P3, P5: A Python component that was not written for this host offers its functions as tools, with the types of its
-/// own WIT.
+/// P3, P5: A Python component that was not written for this host offers its functions as tools. The types of the tools
+/// come from the component's own WIT.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_a_python_guest_of_another_world_serves_tools() {
     let test_host = TestHost::new(&[]).await;

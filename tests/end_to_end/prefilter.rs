@@ -98,8 +98,8 @@ async fn run_to_answer(session: &mut Session, prompt: &str) {
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
 }
 
-/// L25: Tools are selected by words once per turn, so that the prompt stays stable. `read_result` is always included.
-/// For the next turn, tools are selected again.
+/// L25: Tools are selected by words once per turn, so that the beginning of the prompt does not change within the turn.
+/// `read_result` is always included. For the next turn, tools are selected again.
 #[tokio::test(flavor = "multi_thread")]
 async fn l25_selects_tools_by_words_once_per_turn() {
     let test_host = TestHost::new(&["probe"]).await;

@@ -52,8 +52,8 @@ fn names_a_limit_that_is_too_low() {
     }
 }
 
-/// If no threads can be started, one line names the limit. The limit does not apply to root, so root runs the program
-/// as another user, who needs a copy that everyone may execute.
+/// If no threads can be started, the host prints one line that names the limit. The limit does not apply to root, so
+/// root runs the program as another user, who needs a copy that everyone may execute.
 #[test]
 #[cfg(target_os = "linux")]
 fn names_a_limit_of_threads_that_is_too_low() {

@@ -257,7 +257,7 @@ fn replays_recorded_host_answers() {
     let (code, output_text) = cli.replay(&[]);
     assert_eq!(code, Some(0), "{output_text}");
     assert!(output_text.contains("6 calls of its plugins"), "{output_text}");
-    // A fork has the same calls with the same recorded answers, under another session id.
+    // A fork of the session contains the same calls with the same recorded answers, but has another session id.
     let forked = String::from_utf8(cli.run(&["session", "fork", &cli.session()]).stdout).unwrap();
     let fork_output = String::from_utf8(cli.run(&["session", "fork", forked.trim()]).stdout).unwrap();
     for forked in [forked.trim(), fork_output.trim()] {

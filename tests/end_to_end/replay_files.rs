@@ -110,7 +110,7 @@ fn another_version_reads_the_recorded_files() {
 }
 
 /// S6: A path that the call did not use is denied and reported, even if a recorded listing contains its name. A file
-/// that is recorded as missing stays missing.
+/// that was missing when the call was recorded is also missing in the replay.
 #[test]
 fn denies_and_reports_files_that_were_not_recorded() {
     let cli = cli();

@@ -94,8 +94,8 @@ async fn row_8_cuts_a_flood_of_logs() {
     assert!(many.lines >= 14_000 && many.bytes > 15_000 * 1_000 - 256 * 1024, "{many:?}");
 }
 
-/// Row 9: After a trap, the result is an error that names the plugin and contains its last output. The next call gets a
-/// fresh instance.
+/// Row 9: If a call traps, its result is an error that names the plugin and contains the plugin's last output. The next
+/// call gets a fresh instance.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_9_a_trap_leaves_no_state_behind() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -107,7 +107,8 @@ async fn row_9_a_trap_leaves_no_state_behind() {
     }
 }
 
-/// Row 11: Files that are not components are refused with the reason, and the other files are loaded.
+/// Row 11: Files that are not components are refused with an error that contains the reason, and the other files in the
+/// folder are loaded.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_11_refuses_files_that_are_not_components() {
     let test_host = TestHost::new(&["calc"]).await;

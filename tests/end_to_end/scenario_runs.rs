@@ -47,7 +47,7 @@ impl ScenarioFolder {
         self.shown_with(components(), arguments)
     }
 
-    /// Like [`Self::shown`], with the components in the folder `plugins`.
+    /// Like [`Self::shown`], but with the components in the folder `plugins`.
     fn shown_with(&self, plugins: &Path, arguments: &[&str]) -> (Option<i32>, String) {
         let output = self.test_with(plugins, arguments);
         let printed = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
@@ -186,7 +186,8 @@ fn reports_why_a_scenario_cannot_run() {
     assert!(printed.contains("there is no scenario (*.scenario.toml) in `.`"), "{printed}");
 }
 
-/// S4: A golden transcript is reviewed as a diff, is written only on request, and is the same in every run.
+/// S4: If a golden transcript does not match, the difference is shown as a diff. A transcript is written only on
+/// request, and is the same in every run.
 #[test]
 fn compares_and_writes_golden_transcripts() {
     let scenario = plugins_line("text")

@@ -141,7 +141,7 @@ async fn l17_an_approval_is_stored_before_the_turn_continues() {
     assert_eq!(request.subject.as_deref(), Some(subject.as_str()));
 
     // The event approves the call. It is stored immediately, but the turn still waits for the service's answer. Each
-    // event of the stream names its session.
+    // event that the watcher receives contains the session's subject.
     let open = OpenSession::Existing(subject.clone());
     let mut session = Session::open(&test_host.host(), agent.clone(), open).await.unwrap();
     let mut stream = session.subscribe();

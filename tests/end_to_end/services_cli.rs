@@ -1,5 +1,6 @@
-//! Services with the real binary: agent.toml, the outbox folder, and `session respond`. Several processes run `session
-//! respond` at the same time, and it is killed at several points (L10, I6, D2, D3; rows 27, 29 and 32).
+//! Services with the real binary: agent.toml, the outbox folder, and `session respond`. In some tests, several
+//! processes run `session respond` at the same time, or the command is killed at several points (L10, I6, D2, D3; rows
+//! 27, 29 and 32).
 
 use agent_core::cloud_event::CloudEvent;
 use serde_json::{Value, json};

@@ -93,8 +93,8 @@ fn expecting_reply(contains: &[&str], lacks: &[&str]) -> Value {
     reply
 }
 
-/// D5: An exported session that is imported into another store is the same except for its times, and can continue
-/// there.
+/// D5: If an exported session is imported into another store, the copy differs only in its times, and can
+/// continue there.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_an_imported_session_is_complete_and_continues() {
     let (test_host, other) = (TestHost::new(&["probe"]).await, TestHost::new(&["probe"]).await);
@@ -318,7 +318,7 @@ async fn d5_a_refused_fork_names_the_nearest_positions() {
     assert_eq!(parts[0].parts, [Part::Text("Echo both.".to_owned())]);
 }
 
-/// D5: A large media item is written and read in chunks, and is the same afterwards.
+/// D5: A large media item is exported and imported in chunks, and its bytes are unchanged afterwards.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_exports_a_large_media_item_completely() {
     let (test_host, other) = (TestHost::new(&["probe"]).await, TestHost::new(&[]).await);

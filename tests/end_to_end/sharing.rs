@@ -114,8 +114,8 @@ fn in_plugins<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [arguments, &PLUGINS].concat()
 }
 
-/// P11: One user pushes a plugin and another user adds it. The bytes are the same, and the lock file contains the
-/// plugin. Then the plugin is removed.
+/// P11: One user pushes a plugin and another user adds it. Both users have the same bytes, and the lock file of the
+/// second user contains the plugin. Then the plugin is removed.
 #[test]
 fn p11_one_user_pushes_a_plugin_and_another_adds_it() {
     let (author, user) = {
@@ -254,7 +254,7 @@ fn p11_reports_the_changes_of_an_update() {
     cli.fails(1, &in_plugins(&["plugin", "update", "tides"]), &["is the plugin `moon` now", "not installed"]);
 }
 
-/// Row 11, row 18, row 23: A file that is not a plugin is not installed, and existing files stay.
+/// Row 11, row 18, row 23: A file that is not a plugin is not installed, and existing files are not changed.
 #[test]
 fn row_11_does_not_install_files_that_are_not_plugins() {
     let cli = TestCli::new();
@@ -283,8 +283,8 @@ fn row_11_does_not_install_files_that_are_not_plugins() {
     assert!(cli.succeed(&in_plugins(&["plugin", "verify"])).contains("from a file on this machine"));
 }
 
-/// Row 18: Another plugin with the same name does not get the grants of that name without `--replace`. Adding a folder
-/// adds all plugins in it.
+/// Row 18: Another plugin with the same name is installed only with `--replace`, so it does not get the grants of that
+/// name by mistake. Adding a folder adds all plugins in it.
 #[test]
 fn row_18_another_plugin_does_not_inherit_the_grants_of_a_name() {
     let cli = TestCli::new();

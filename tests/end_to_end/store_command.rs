@@ -77,7 +77,7 @@ fn d6_reports_and_repairs_damage() {
     assert_eq!(found_counts(&cli), [1, 1, 2]);
 }
 
-/// Even if an index is corrupt, the log stays readable. The error names the command that repairs the index.
+/// Even if an index is corrupt, the log can still be read. The error names the command that repairs the index.
 #[test]
 fn d6_rebuilds_a_corrupt_index() {
     let cli = cli();

@@ -110,7 +110,7 @@ fn make_private(folder: &Path) {
     builder.create(folder).expect("a folder");
 }
 
-/// Links the files of a folder and its subfolders. Existing files stay.
+/// Links the files of a folder and its subfolders. Existing files are not replaced.
 fn link_files(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).into_iter().flatten().flatten() {
         let (from, to) = (entry.path(), to.join(entry.file_name()));

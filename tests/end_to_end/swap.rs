@@ -266,7 +266,8 @@ async fn row_30_loads_only_complete_and_valid_files() {
     assert!(action_kinds.contains(&"granted"), "O3: {action_kinds:?}");
 }
 
-/// P10: Three crashes in the first ten calls roll a version back until its file changes, also after a restart.
+/// P10: If a version crashes three times in its first ten calls, it is rolled back. It is not used again until its file
+/// changes, even after a restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_rolls_back_a_version_that_crashes() {
     let panic = |text: &str| call_reply(&[("probe.panic", json!({"text": text}))]);

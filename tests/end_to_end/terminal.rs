@@ -250,7 +250,7 @@ fn the_window_can_be_resized_during_a_reply_and_while_typing() {
     screen.wait_for_end("> /session");
 }
 
-/// A pasted block stays one input, is not sent before Enter, and keeps its backslashes.
+/// A pasted block of several lines is a single input, is not sent before Enter, and keeps its backslashes.
 #[test]
 fn a_pasted_block_is_one_input() {
     let block = "first line\nsecond \\\nthird line";

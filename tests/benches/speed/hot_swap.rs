@@ -80,7 +80,7 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
     Ok(())
 }
 
-/// The cost of a swap when nothing else runs.
+/// Measures the duration of a swap while no calls run.
 fn measure_swaps_without_calls(live: &LiveAgent, generations: &[Generation]) -> wasmtime::Result<Samples> {
     let mut samples = Samples::default();
     for swap in 0..SWAPS as usize {

@@ -1,5 +1,5 @@
-//! "Many sessions": Many sessions at the same time, with durable commits. For comparison, the same sessions run without
-//! `fsync`.
+//! "Many sessions": Many sessions that run turns at the same time, with durable commits. For comparison, the same
+//! sessions run without `fsync`.
 
 use crate::agent::scripted;
 use crate::component::scratch;

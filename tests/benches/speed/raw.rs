@@ -1,5 +1,5 @@
-//! Runs the same component with wasmtime alone. Each call has a new store with a WASI context, a new instance, and
-//! typed arguments.
+//! Runs the component of the tool call benchmark with wasmtime alone, without the host. Each call has a new store with
+//! a WASI context, a new instance, and typed arguments.
 
 use crate::engine::{self, AddressSpace, CodeOptions, Metering};
 use crate::limits::HostLimits;

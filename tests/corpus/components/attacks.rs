@@ -140,7 +140,7 @@ pub(super) fn many_locals() -> Vec<u8> {
     component(&[section(1, &module_with_function(&body))])
 }
 
-/// A component with a name section of this many bytes, which contains no names.
+/// A component with a name section that has this many bytes but contains no names.
 pub(super) fn giant_names(bytes: usize) -> Vec<u8> {
     let names = [vec![4], b"name".to_vec(), vec![b'x'; bytes]].concat();
     let module = [MODULE_HEADER.to_vec(), section(0, &names)].concat();
@@ -166,7 +166,7 @@ pub(super) fn empty_sections(count: usize) -> Vec<u8> {
     [HEADER.to_vec(), [0, 1, 0].repeat(count)].concat()
 }
 
-/// All attacks with their names.
+/// Returns all malicious components with their names.
 pub(super) fn all() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("component-types-628", nested_types(628, 0x41)),

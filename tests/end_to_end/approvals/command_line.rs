@@ -156,7 +156,7 @@ fn l17_the_option_yes_allows_only_the_named_tools() {
     assert!(listed.is_empty() && stderr.contains("there are no permanent approvals"), "{stderr}");
 }
 
-/// L17: Permanent grants are listed and revoked, also after the sessions of their agent were deleted.
+/// L17: Permanent approvals can be listed and revoked, even after the sessions of their agent were deleted.
 #[test]
 fn l17_permanent_approvals_are_listed_and_revoked() {
     let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);
@@ -228,7 +228,7 @@ fn l17_the_rules_at_the_time_of_the_call_apply() {
     }
 }
 
-/// L17, I2: An invalid rule is an error that names the line and the key. A rule that matches no tool is reported.
+/// L17, I2: An invalid approval rule is reported with its line and its key. A rule that matches no tool is reported.
 #[test]
 fn l17_checks_approval_rules() {
     let cli = TestCli::new(

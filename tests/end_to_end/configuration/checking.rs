@@ -115,7 +115,8 @@ fn p8_inspected_and_called_plugins_have_the_limits_of_the_named_agent() {
     }
 }
 
-/// I2: The error about a file that cannot be read names the file, and the line if the problem is in a line.
+/// I2: If a file cannot be read or parsed, the error names the file. If the problem is in a certain line, the error
+/// also names the line.
 #[test]
 fn i2_a_file_that_cannot_be_read_is_named() {
     let folder = WorkingFolder::new(&[]);

@@ -22,8 +22,8 @@ fn with_thinking(thoughts: &str, mut reply: Value) -> Value {
     reply
 }
 
-/// Returns the types of the events that a watcher received. Consecutive events of the same type count once, and
-/// `context_budget` events are left out.
+/// Returns the types of the events that a watcher received. Consecutive events of the same type are listed only once,
+/// and `context_budget` events are left out.
 fn received_event_types(watching: &mut Receiver<Event>) -> Vec<String> {
     let mut types: Vec<String> = Vec::new();
     while let Ok(event) = watching.try_recv() {
@@ -124,7 +124,7 @@ fn six_turns() -> Vec<Value> {
         echo(),
     ];
     // If the fifth turn is not cancelled in time, it fails with "no such model". The sixth turn uses the same reply
-    // again.
+    // again and fails with this error.
     let words: Vec<String> = (0..100).map(|number| format!("word{number} ")).collect();
     replies.push(json!({"chunks": words, "delay_ms": 20, "error": {"status": 400, "message": "no such model"}}));
     replies

@@ -44,7 +44,7 @@ fn does_not_overwrite_transcripts_of_failed_scenarios() {
     assert_eq!(files.len(), 2, "{files:?}");
 }
 
-/// S4: A transcript is stable for any content. After the transcript is written, the next run produces the same text.
+/// S4: Whatever a transcript contains, the next run after it was written produces the same text.
 #[test]
 fn transcripts_are_stable() {
     let scenario = plugins_line("text")

@@ -1,4 +1,5 @@
-//! Scenarios that must fail (S4): typos in names, replies that are not used, and service requests that differ.
+//! Scenarios that must fail (S4): typos in names, scripted replies that are not used, and service requests that differ
+//! from the expected requests.
 
 use super::{ScenarioFolder, plugins_line};
 use crate::support::components;

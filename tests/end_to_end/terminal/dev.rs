@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A project in JavaScript whose fake `jco` copies the component that `app.js` names, or reports an error in it.
+/// A JavaScript project with a fake `jco`, which copies the component that `app.js` names, or reports an error
+/// in `app.js`.
 struct DevProject {
     _compiled_code: SharedCompiledCode,
     folder: TempDir,
@@ -60,8 +61,8 @@ impl DevProject {
     }
 }
 
-/// S5: A session starts with the first build, loads each change, and keeps the previous version if a build fails. Typed
-/// text stays on the line.
+/// S5: A session starts with the first build, loads each change, and keeps the previous version if a build fails. Text
+/// that the user has typed stays on the input line.
 #[test]
 fn s5_loads_changes_while_the_user_types() {
     let project = DevProject::new();

@@ -131,8 +131,8 @@ impl AgentFolder {
     }
 }
 
-/// P6: After "always", exactly the shown grant is added to the file. The comments and the layout of the file stay, and
-/// later processes do not ask.
+/// P6: After "always", exactly the shown grant is added to the file. The comments and the layout of the file are not
+/// changed, and later processes do not ask.
 #[test]
 fn p6_the_answer_always_writes_the_grant_to_the_file() {
     let folder = AgentFolder::new(FILE, &[count(), text_reply("First.")]);
