@@ -96,11 +96,11 @@ fn cases() -> Vec<Case> {
 }
 
 /// Calls that reach limits of HTTP requests.
-fn requests([ok, silent, endless, swallow]: &[Server; 4]) -> Vec<Case> {
+fn requests([ok, silent, endless, reading_only]: &[Server; 4]) -> Vec<Case> {
     let get_times = |times: u32| ("intruder", "intruder.get", json!({"url": ok.url("/"), "times": times}));
     let five_requests = || get_times(5);
     let fetch = |server: &Server| ("web", "web.fetch", json!({"url": server.url("/")}));
-    let upload = ("intruder", "intruder.upload", json!({"url": swallow.url("/")}));
+    let upload = ("intruder", "intruder.upload", json!({"url": reading_only.url("/")}));
     vec![
         case("requests", five_requests(), [(2, "limit: 2 requests in a call"), (4, "limit: 4 requests in a call")]),
         case("requests_per_minute", five_requests(), [(2, "limit: 2 requests per"), (4, "limit: 4 requests per")]),

@@ -37,15 +37,15 @@ fn with_agent_name(mut config: AgentConfig, repeat: usize) -> AgentConfig {
 fn row_7_cuts_endless_bodies() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
-        let (endless, swallow) = (Server::endless(), Server::reading_only());
+        let (endless, reading_only) = (Server::endless(), Server::reading_only());
         let attack = async |repeat| {
             let url = json!({"url": endless.url("/")});
             let (is_error, text) =
                 scene.call(with_agent_name(config_for_server(&endless), repeat), "intruder.get", url).await;
             assert!(!is_error && text.contains(&format!("exceeds limit: {} bytes", 10 << 20)), "{text}");
-            let url = json!({"url": swallow.url("/")});
+            let url = json!({"url": reading_only.url("/")});
             let (is_error, text) =
-                scene.call(with_agent_name(config_for_server(&swallow), repeat), "intruder.upload", url).await;
+                scene.call(with_agent_name(config_for_server(&reading_only), repeat), "intruder.upload", url).await;
             let output_text: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
             let sent = output_text["sent"].as_u64().unwrap_or_default();
             assert!(!is_error && sent <= 2 << 20, "{text}");

@@ -77,7 +77,10 @@ fn rows_17_and_20_injected_calls_and_replayed_approvals_do_not_run() {
                 "the other session's call is refused too"
             );
             session.approve(vec![allow(&first, GrantScope::Once)]).await.unwrap();
-            assert!(session.approve(vec![allow(&first, GrantScope::Once)]).await.is_err(), "an approval is valid once");
+            assert!(
+                session.approve(vec![allow(&first, GrantScope::Once)]).await.is_err(),
+                "an approval is valid only once"
+            );
             let second = call_to_approve(&continue_turn(&mut session).await);
             assert_ne!(second, first, "other arguments need an approval");
             assert!(session.approve(vec![allow(&first, GrantScope::Once)]).await.is_err(), "the first call has ended");

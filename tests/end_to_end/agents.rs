@@ -497,7 +497,7 @@ async fn p8_one_execution_slot_is_enough_for_delegating_agents() {
     let top = agent(&test_host, AgentConfig::new("top"), &top, &[&middle]).await;
     let mut session = session(&test_host, &top).await;
     let result = tokio::time::timeout(Duration::from_secs(60), run_turn(&mut session, "Go.")).await;
-    assert_eq!(expect_finished(result.expect("no agent waits forever")).data, json!("Top."));
+    assert_eq!(expect_finished(result.expect("the agents do not block each other")).data, json!("Top."));
     let results = results(&test_host, &session).await;
     assert!(results.len() == 3 && results.iter().all(|(_, is_error, _)| !is_error), "{results:?}");
 }

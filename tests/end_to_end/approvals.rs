@@ -114,7 +114,7 @@ async fn l17_one_request_asks_for_all_calls_of_a_batch() {
     let request = position(&|kind| matches!(kind, EventKind::ApprovalRequested { .. }));
     assert!(look_result < request);
     let EventKind::ApprovalRequested { calls } = &all_events[request].kind else { unreachable!() };
-    let details = calls[1].details.as_ref().expect("the event contains everything needed to decide");
+    let details = calls[1].details.as_ref().expect("the event contains everything that is needed for a decision");
     assert_eq!((details.arguments.clone(), details.because.as_str()), (payment("Bob", 2), "the tool itself"));
     assert!(details.traits.needs_approval && details.source.to_string().starts_with("payer@"));
     assert_eq!(session.pending_approvals().await.unwrap(), *calls);
@@ -173,7 +173,10 @@ async fn l17_an_approval_lasts_for_its_scope() {
     session.approve(vec![allow("call_1_2_1", GrantScope::Session)]).await.unwrap();
     expect_finished(continue_turn(&mut session).await);
     assert_eq!(ledger(&test_host), ["Ann 1", "Ann 2", "Ann 3", "Ann 4"]);
-    assert!(test_host.store.allowed("test").await.unwrap().is_empty(), "the grant is not stored beyond its session");
+    assert!(
+        test_host.store.allowed("test").await.unwrap().is_empty(),
+        "an approval for one session is not stored for other sessions"
+    );
 
     let mut other_session = paying_session(&test_host, &[pay(5), pay(6)]).await;
     assert_eq!(

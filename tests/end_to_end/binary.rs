@@ -63,7 +63,7 @@ fn stdout_and_stderr(output: &Output) -> (String, String) {
 #[tokio::test(flavor = "multi_thread")]
 async fn i1_the_first_command_of_the_readme_works() {
     let command = blocks(&readme(), "sh").remove(0);
-    let command = command.strip_prefix("cargo run -- ").expect("the first command runs the binary by cargo");
+    let command = command.strip_prefix("cargo run -- ").expect("the first command runs the binary with cargo");
     let words = words(command);
     let arguments: Vec<&str> = words.iter().map(String::as_str).collect();
     let user = CliUser::new();

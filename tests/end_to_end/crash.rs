@@ -55,7 +55,7 @@ impl KillTarget {
         for _ in 0..2 {
             kill_target.clear();
             let started = Instant::now();
-            assert!(kill_target.start(None).wait().unwrap().success(), "a run that is not killed succeeds");
+            assert!(kill_target.start(None).wait().unwrap().success(), "a run succeeds if it is not killed");
             kill_target.run_time = started.elapsed();
         }
         kill_target.check("not killed");

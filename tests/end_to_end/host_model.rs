@@ -140,7 +140,11 @@ async fn p8_a_question_ends_with_its_call() {
         outcomes[0].1 && outcomes[0].2.contains("wall time of 300ms") && outcomes[0].2.contains("summarize@"),
         "{outcomes:?}"
     );
-    assert_eq!((outcomes[1].1, outcomes[1].2.as_str()), (false, "Quick."), "the next question gets the next answer");
+    assert_eq!(
+        (outcomes[1].1, outcomes[1].2.as_str()),
+        (false, "Quick."),
+        "the next question gets the next scripted answer"
+    );
     assert_eq!(session.state().turn.as_ref().unwrap().plugin_model_use["summarize"].asks, 2);
     assert!(costs(&test_host, &session).await[0].cpu_us < 200_000, "waiting uses no processor time");
 }

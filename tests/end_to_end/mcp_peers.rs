@@ -27,7 +27,7 @@ fn serve_everything(node: &Path, entry: &Path) -> (Server, u16) {
     let server = Server(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     let started = Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(started.elapsed() < Duration::from_secs(60), "the server does not listen");
+        assert!(started.elapsed() < Duration::from_secs(60), "the server accepts no connections");
         std::thread::sleep(Duration::from_millis(20));
     }
     (server, port)

@@ -26,7 +26,7 @@ impl Server {
         let server = Self { child, port };
         let started = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(started.elapsed() < Duration::from_secs(60), "the peer does not listen");
+            assert!(started.elapsed() < Duration::from_secs(60), "the server accepts no connections");
             std::thread::sleep(Duration::from_millis(50));
         }
         server

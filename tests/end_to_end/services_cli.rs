@@ -424,6 +424,7 @@ fn i6_continues_the_trace_of_the_sender() {
     let (_, document, _) = folder.run(&["session", "export", session]);
     let document: Value = serde_json::from_str(&document).unwrap();
     let records = document["records"].as_array().unwrap();
-    let record = records.iter().find(|record| record["kind"] == "service_answer").expect("the answer has a record");
+    let record =
+        records.iter().find(|record| record["kind"] == "service_answer").expect("the answer is stored in a record");
     assert_eq!(record["body"]["trace"]["traceparent"], json!(parent));
 }

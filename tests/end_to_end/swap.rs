@@ -143,7 +143,7 @@ async fn wait_until(done: &(dyn Fn() -> bool + Sync)) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(HANG_TIMEOUT, waiting).await.expect("the expected state is reached");
+    tokio::time::timeout(HANG_TIMEOUT, waiting).await.expect("the expected state is reached in time");
 }
 
 fn echo() -> Value {
@@ -461,7 +461,10 @@ async fn p10_never_prunes_a_version_that_an_open_turn_needs() {
     assert_eq!((now.removed.len(), now.kept), (0, 3), "recent versions stay");
     let later = prune(&*test_host.store, &plugins, SystemTime::now() + Duration::from_secs(7_200)).await.unwrap();
     assert_eq!(later.removed, [digest_of(&probe_version(5))]);
-    assert!(is_stored(1) && is_stored(2) && !is_stored(5), "the versions of the open turn and of the agent stay");
+    assert!(
+        is_stored(1) && is_stored(2) && !is_stored(5),
+        "the versions that the open turn and the agent use are not deleted"
+    );
 
     let mut session = Session::open(&test_host.host(), live, OpenSession::Existing(subject)).await.unwrap();
     session

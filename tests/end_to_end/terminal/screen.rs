@@ -181,7 +181,7 @@ impl Screen {
     /// Closes the window.
     pub(crate) fn close(&mut self) {
         self.state.lock().unwrap().closed = true;
-        self.watcher.take().expect("the window is closed only once").join().expect("the reader thread still ran");
+        self.watcher.take().expect("the window is closed only once").join().expect("the reader thread does not panic");
         self.keyboard = None;
     }
 
