@@ -165,7 +165,8 @@ fn row_51_sends_no_event_without_a_grant_for_its_type() {
     });
 }
 
-/// Row 51: A granted event is sent with the host's attributes, and is audited with the plugin's digest.
+/// Row 51: If a plugin has a grant for an event, the host sets the attributes of the event, sends it, and audits it
+/// with the plugin's digest.
 #[test]
 fn row_51_a_granted_event_has_the_attributes_of_the_host() {
     run_exclusively(async {
@@ -429,8 +430,8 @@ fn p5_reading_media_needs_a_grant() {
         let read = ("probe.checksum", json!({"digest": digest}));
         for (media, decision) in [(false, "media = true"), (true, "no medium")] {
             config.plugins.get_mut("probe").unwrap().grants.media = media;
-            // In this session the media item does not exist. Without the grant, the plugin cannot find out that it does
-            // not exist.
+            // In this session the media item does not exist. Without the grant, the plugin cannot find out that the
+            // media item does not exist.
             let mut session =
                 scene.session(config.clone(), &[call_reply(std::slice::from_ref(&read)), text_reply("Done.")]).await;
             run_turn(&mut session, "Read.").await;

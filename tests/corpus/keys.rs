@@ -171,7 +171,7 @@ fn report_text(report: &Report) -> String {
     format!("{answer}; {log}; {answers}")
 }
 
-/// P8: Each key in the table of limits has its effect on the plugin for which it is set.
+/// P8: Each limit of a plugin in the table of limits takes effect on the plugin for which it is set.
 #[test]
 fn limits_each_key_of_a_call_has_its_effect() {
     run_exclusively(async {
@@ -276,7 +276,7 @@ async fn call_concurrently(sandbox: &Sandbox, limits: CallLimits, names: &[&str]
     calls.join_all().await
 }
 
-/// P8: Each host key in the table of limits has its effect.
+/// P8: Each limit of the whole host in the table of limits takes effect.
 #[test]
 fn limits_each_key_of_the_host_has_its_effect() {
     run_exclusively(async {

@@ -72,8 +72,8 @@ impl TestCli<'_> {
     }
 }
 
-/// Row 16: The servers repeat a secret for requests and a model's key in bodies, headers and errors. No output of the
-/// program, no exported session, no audit entry and no stored file contains them.
+/// Row 16: The servers return the secret of a plugin's requests and the API key of a model in bodies, headers and
+/// errors. No output of the program, no exported session, no audit entry and no stored file contains them.
 #[test]
 fn row_16_credentials_are_in_no_output_or_file() {
     run_exclusively(async {

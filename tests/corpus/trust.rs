@@ -17,7 +17,7 @@ const PAY: &str = "payer.pay";
 fn payer_config(tree: &Path, repeat: usize) -> AgentConfig {
     let grants = crate::files::trees(&[(tree, Access::ReadWrite)]);
     let mut config = with_grants("payer", grants, CallLimits::default());
-    // A permanent grant belongs to an agent, so each repeat uses another agent.
+    // A permanent approval belongs to an agent, so each repeat of the attack uses another agent.
     config.name = format!("payer-{repeat}");
     config
 }
@@ -92,7 +92,7 @@ fn rows_17_and_20_injected_calls_and_replayed_approvals_do_not_run() {
     });
 }
 
-/// Row 19: A permanent grant does not apply to a component with another digest.
+/// Row 19: A permanent approval does not apply to a component with another digest.
 #[test]
 fn row_19_asks_again_for_a_changed_plugin() {
     run_exclusively(async {

@@ -479,8 +479,8 @@ async fn l16_a_child_that_waits_for_a_decision_suspends_its_parent() {
     }
 }
 
-/// P8, row 13: While another guest runs for a call, the call occupies no execution slot. One slot is enough for agents
-/// that delegate to agents and call plugins.
+/// P8, row 13: While a call waits for another guest, it occupies no execution slot. One slot is enough for agents that
+/// delegate to agents and call plugins.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_one_execution_slot_is_enough_for_delegating_agents() {
     let mut test_host = TestHost::new(&["probe"]).await;

@@ -37,7 +37,8 @@ fn import_as(cli: &TestCli, document: &Value, subject: &str) -> String {
     stderr
 }
 
-/// Row 38: Grants in a document are only claims. The configuration alone decides which folders a plugin may use.
+/// Row 38: Grants in an imported document have no effect. The configuration alone decides which folders a plugin
+/// may use.
 #[test]
 fn row_38_an_imported_document_adds_no_grants() {
     let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);
@@ -232,7 +233,7 @@ async fn suspended_session(test_host: &TestHost, config: AgentConfig, replies: &
     subject
 }
 
-/// Edits the stored snapshot, as anyone with write access to the database can.
+/// Edits the stored snapshot like an attacker who has write access to the database.
 async fn edit_snapshot(test_host: &TestHost, subject: &str, change: impl FnOnce(&mut Value)) {
     let opened = test_host.store.open(subject, OpenMode::Existing, SessionMeta::default()).await.unwrap();
     let mut state: Value = serde_json::from_slice(&opened.snapshot.unwrap()).unwrap();

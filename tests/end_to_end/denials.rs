@@ -195,13 +195,13 @@ async fn p6_a_refused_change_is_a_denial() {
     for operation in ["resizing an open file", "setting the times of an open file"] {
         assert!(denials.contains(&denial_of_call(operation)), "{operation}: {denials:?}");
     }
-    // A missing file inside the tree is not a denial.
+    // An attempt to open a missing file inside the tree is not reported as a denial.
     let denials =
         denials_of(&test_host, config(), ("intruder.read_often", json!({"path": "absent", "times": 1}))).await;
     assert_eq!(denials, []);
 }
 
-/// P6, L17: If the model calls a tool that the configuration does not offer or forbids, the call is reported as
+/// P6, L17: If the model calls a tool that the configuration forbids or does not offer, the call is reported as
 /// a denial.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_withheld_and_forbidden_tools_are_denials() {

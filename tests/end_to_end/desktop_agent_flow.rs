@@ -235,7 +235,7 @@ async fn check_budget(test_host: &TestHost, session: &Session) {
     assert!(remaining.iter().all(|tokens| *tokens >= 1_500), "{remaining:?}");
 }
 
-/// L27: Only complete pairs were evicted, never the input, and all messages are still stored.
+/// L27: Only complete pairs of calls and results were evicted, but never the input. All messages are still stored.
 async fn check_eviction(test_host: &TestHost, session: &Session) {
     let evicted = session.state().summary.as_ref().expect("the window is too small for the whole turn");
     assert!(evicted.files.contains(&screenshot(1)) && evicted.files.contains(&new_name(1)), "{:?}", evicted.files);

@@ -1,5 +1,5 @@
-//! A planner with long-term memory. Memory is searched before the first step, the planner gets the tools once, and
-//! every interaction is stored as a memory (L24, D4, L4).
+//! Tests an agent with a planner and long-term memory. Memory is searched before the first step, the planner gets the
+//! tools once, and every interaction is stored as a memory (L24, D4, L4).
 
 use crate::chat_server::{Answer, ChatServer, local_provider};
 use crate::support::{TestHost, call_reply, events, records, script};

@@ -1,5 +1,5 @@
-//! Machines with strict process limits. The host works with fewer resources, or it reports in one line which limit is
-//! too low and exits with code 2.
+//! The host on machines with strict process limits: it works with fewer resources, or it reports in one line which
+//! limit is too low and exits with code 2.
 
 use crate::support::{call_reply, components, script, text_reply};
 use serde_json::json;

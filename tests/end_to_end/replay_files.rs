@@ -1,5 +1,5 @@
-//! `agent-host replay` of calls that used files (S6). The calls find the files as they were, even if the files have
-//! changed since. The changes that the calls make are compared with the recorded changes.
+//! `agent-host replay` of calls that used files (S6). The calls find the files as they were during the recording, even
+//! if the files have changed since. The changes that the calls make are compared with the recorded changes.
 
 use crate::replay::{TOKEN, TestCli, call_reply, shout, text_reply};
 use serde_json::json;

@@ -223,8 +223,8 @@ fn request(name: &'static str, args: Value) -> agent_plugins::ToolCallRequest<'s
     agent_plugins::ToolCallRequest { name, args: args.to_string(), context }
 }
 
-/// Row 26: Text that is not valid Unicode in a call's arguments or in an event is refused with the reason. The next
-/// call runs.
+/// Row 26: If a call's arguments or an event contain text that is not valid Unicode, they are refused with an error
+/// that contains the reason. The next call runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_26_refuses_invalid_utf_8() {
     let test_host = TestHost::new(&["probe"]).await;

@@ -213,7 +213,7 @@ fn l1_cancelling_a_turn_discards_queued_prompts() {
 }
 
 /// Row 32, L10: If many processes answer at the same time, and several of them answer the same call with different
-/// data, each call gets one answer.
+/// data, exactly one answer is stored for each call.
 #[test]
 fn row_32_concurrent_answers_take_effect_once() {
     let folder = ServiceFolder::new();

@@ -35,7 +35,7 @@ const LIBRARIES_OF_ONE_CRATE: &[(&str, &str)] = &[
     ("wit-bindgen", "sdk"),
 ];
 
-/// Files outside of `store` that may name the type of a store, because they open one.
+/// Files outside of `store` that may contain the name of a store's type, because they open a store.
 const FILES_THAT_OPEN_A_STORE: &[&str] = &["host/config/src/assembly/store.rs", "host/devkit/src/scenario/play.rs"];
 
 /// Code that only `app` may contain, because only `app` may read the environment, print and exit.

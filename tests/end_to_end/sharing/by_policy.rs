@@ -51,7 +51,7 @@ fn row_23_requires_signatures_if_the_agent_does() {
     let verified = cli.succeed(&with_agent(&["plugin", "verify"]));
     assert!(verified.contains("✓") && verified.contains(&format!("signed by {team}")), "{verified}");
     assert!(cli.registry.requests().is_empty(), "the verification needs no network");
-    // The key is no longer trusted.
+    // From here on, the key is no longer trusted.
     cli.agent("required", &untrusted);
     cli.fails(1, &with_agent(&["plugin", "verify"]), &["✗", "is not trusted for"]);
     cli.fails(2, &with_agent(&["plugin", "list"]), &["tides.wasm: ", "is not trusted for"]);

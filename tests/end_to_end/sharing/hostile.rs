@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 impl TestCli {
-    /// Runs a command that must end. If the command hangs, kills it and panics.
+    /// Runs a command that must not hang. If the command does not end in time, kills it and panics.
     fn run_to_end(&self, arguments: &[&str]) -> Output {
         let mut command = self.command(arguments);
         // Escape codes are shown as on a terminal.

@@ -20,7 +20,7 @@ fn watched(folder: &Path) -> PluginDirectory {
     PluginDirectory::new(Sandbox::new(options).unwrap(), folder.to_owned())
 }
 
-/// Scans the folder until its contents are as wanted. Returns the problems that were reported.
+/// Scans the folder until its contents are as expected. Returns the problems that were reported.
 pub(super) async fn scan_until(
     directory: &mut PluginDirectory,
     wanted: impl Fn(&DirectoryContents) -> bool,

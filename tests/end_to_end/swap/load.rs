@@ -71,7 +71,7 @@ async fn row_30_replaces_files_under_load() {
         watched_agent.wait_for_version(&bytes).await;
         let (turns, now) = (load.turns.clone(), load.turns.load(Ordering::Relaxed));
         wait_until(&move || turns.load(Ordering::Relaxed) >= now + SESSIONS).await;
-        // The live agent waits until its notices are read.
+        // The notices are read here, because the live agent does not continue until they are read.
         refusals += watched_agent.refusals();
     }
     let used = load.end(&watched_agent.test_host).await;

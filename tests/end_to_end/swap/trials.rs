@@ -137,7 +137,7 @@ async fn p10_a_version_that_an_agent_cannot_use_does_not_affect_the_trial() {
 }
 
 /// P10: A version that appeared between two runs makes its canary call at the next start. If the call fails, the
-/// previous version stays in use. If there is no previous version, the start is refused.
+/// previous version stays in use. If there is no previous version, the host refuses to start.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_runs_a_canary_when_a_host_starts() {
     let test_host = TestHost::new(&[]).await;

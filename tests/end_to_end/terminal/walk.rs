@@ -113,7 +113,8 @@ impl ShellUser {
         shell
     }
 
-    /// Replaces an installation command. `tests/install-peers` has already installed the same versions.
+    /// Runs instead of an installation command, and uses the packages that `tests/install-peers` has installed in the
+    /// same versions.
     fn use_installed_packages(&self, command: &str) {
         let peers = repository().join("tests/.peers");
         if command != "npm install" {
