@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use wit_bindgen_core::Files;
 use wit_bindgen_core::wit_parser::Resolve;
 
-/// A WIT folder or file, and the name of a world in it.
+/// For each world, the WIT folder or file that defines it, and the name of the world.
 const WORLDS: [(&str, &str); 2] = [("../../wit", "tool-plugin"), ("../guests/words.wit", "words")];
 
 fn main() -> Result<(), Box<dyn Error>> {

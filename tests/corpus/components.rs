@@ -58,10 +58,10 @@ fn sandbox(folder: &Path, compiler: CompilerCommand, limits: HostLimits) -> Sand
     Sandbox::new(options).expect("the sandbox starts")
 }
 
-/// Row 36: A component that computes forever at its start uses up its time limit once. Then the component is
-/// in quarantine.
+/// Row 36: A component whose start function never ends uses up its time limit once. After that, the component is in
+/// quarantine and is not started again.
 #[test]
-fn row_36_does_not_retry_an_endless_start() {
+fn row_36_does_not_retry_an_instantiation_that_never_ends() {
     let folder = plugin_folder();
     let code = "(component (core module $m (func $run loop br 0 end) (start $run)) (core instance $i (instantiate $m))\n\
                 (core module $n (func (export \"f\"))) (core instance $j (instantiate $n))\n\
@@ -76,7 +76,7 @@ fn row_36_does_not_retry_an_endless_start() {
     assert!(listed.contains("endless"), "{listed}");
 }
 
-/// Row 36: When an attack is inspected, the host refuses it, prints the reason, and exits normally.
+/// Row 36: If a malicious component is inspected, the host refuses it, prints the reason, and exits normally.
 #[test]
 fn row_36_refuses_each_attack_with_its_reason() {
     run_exclusively(async {
@@ -86,7 +86,7 @@ fn row_36_refuses_each_attack_with_its_reason() {
             std::fs::write(folder.path().join(&file), bytes).expect("the file can be written");
             let output = run(&folder, &["plugin", "inspect", &file]);
             let text = all_output(&output);
-            // A process that ends by a signal has no exit code.
+            // A process that a signal kills has no exit code.
             assert_eq!(output.status.code(), Some(2), "{name}: {text}");
             assert!(text.contains(&file) && text.len() < 4_000, "{name}: {text}");
             assert!(!text.contains("panicked"), "{name}: {text}");
@@ -94,7 +94,8 @@ fn row_36_refuses_each_attack_with_its_reason() {
     });
 }
 
-/// Row 36: If all attacks are in the plugin folder, the harmless plugin still works, also at the next start.
+/// Row 36: If the plugin folder contains all malicious components, the harmless plugin in it still works, also after
+/// the host is started again.
 #[test]
 fn row_36_a_folder_of_attacks_does_not_affect_other_plugins() {
     run_exclusively(async {
@@ -155,11 +156,12 @@ fn row_36_quarantines_a_file_that_kills_the_child() {
         let second = load(&calc).await;
         assert!(matches!(&second, LoadError::Quarantined { reason, .. } if reason.contains("SIGSEGV")), "{second}");
         assert_eq!(started(), 1, "the file was not compiled again");
-        // A file with other bytes is not in quarantine.
+        // A changed copy of the file has another digest, so it is not in quarantine and is compiled.
         let changed = [calc.as_slice(), &[0, 2, 1, b'x']].concat();
         assert!(matches!(load(&changed).await, LoadError::Compile { .. }));
         assert_eq!(started(), 2);
-        // With other limits, the file is compiled again.
+        // The quarantine applies only to the limits of the failed attempt, so with a longer time limit the file is
+        // compiled again.
         let longer_limits = HostLimits { compile_time: Duration::from_secs(40), ..HostLimits::default() };
         let refused = sandbox(folder.path(), child(&script), longer_limits).load_bytes("calc", calc.clone()).await;
         assert!(matches!(refused, Err(LoadError::Compile { .. })), "{refused:?}");
@@ -174,15 +176,15 @@ fn row_36_quarantines_a_file_that_kills_the_child() {
     });
 }
 
-/// Row 37: A child process announces a report or code that is larger than the limits, and writes without end. The host
-/// stops reading.
+/// Row 37: A child process announces a report or compiled code whose size exceeds the limits, and then writes output
+/// without end. The host stops reading.
 #[test]
-fn row_37_the_host_reads_no_more_than_the_limits_allow() {
+fn row_37_reads_no_more_of_a_childs_output_than_the_limits_allow() {
     run_exclusively(async {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let calc = std::fs::read(components().join("calc.wasm")).expect("the component is built");
-        // The header contains the digest of the engine, the digest of the answer, the size of the report and the size
-        // of the code.
+        // The header of the child's answer contains the digest of the engine, the digest of the answer, the size of the
+        // report and the size of the code.
         for sizes in [[1_u64 << 40, 0], [0, 1 << 40], [u64::MAX, u64::MAX], [64 << 20, 1 << 10], [1 << 10, 2 << 30]] {
             let header: String =
                 sizes.iter().flat_map(|size| size.to_le_bytes()).map(|byte| format!("\\{byte:03o}")).collect();
@@ -251,8 +253,8 @@ fn row_37_limits_compiled_code() {
         let many_images = attacks::sparse_images(60, (1 << 20) - 65_536);
         let refused = sandbox.load_bytes("many", many_images).await.expect_err("the code is too large");
         assert!(matches!(refused, LoadError::CodeTooLarge(_)), "{refused}");
-        // These images are larger, and the compiler does not lay them out. The component compiles to little code, and
-        // has no tools.
+        // Larger images are not copied into the compiled code, so the component compiles to little code. It is refused
+        // only because it has no tools.
         let refused = sandbox
             .load_bytes("sparse", attacks::sparse_images(60, 16 << 20))
             .await
@@ -272,8 +274,8 @@ pub(crate) fn bytes_below(directory: &Path) -> u64 {
         .sum()
 }
 
-/// Row 37: When the cache is full, the host deletes the code that was not used for the longest time. It never deletes
-/// the code of a loaded plugin.
+/// Row 37: If the cache is full, the host deletes the least recently used code. It never deletes the code of a
+/// loaded plugin.
 #[test]
 fn row_37_the_cache_evicts_least_recently_used_code() {
     run_exclusively(async {
@@ -303,8 +305,8 @@ fn row_37_the_cache_evicts_least_recently_used_code() {
             drop(load(&small, number).await);
             assert!(bytes_below(&folder.path().join("cache")) <= limits.cache, "{number}");
         }
-        // The code of the loaded plugin was not used for the longest time, but it is still in the cache. The code of
-        // the last two components is in the cache too.
+        // The code of the loaded plugin is the least recently used code, but it is still in the cache. The code of the
+        // last two components is in the cache too.
         let second_sandbox = sandbox(folder.path(), child("exec CHILD"), limits);
         for (number, expected) in [(0, CodeSource::Cache), (4, CodeSource::Cache), (5, CodeSource::Cache)] {
             assert_eq!(load(&second_sandbox, number).await.1, expected, "{number}");

@@ -1,4 +1,4 @@
-//! Row 41: A server that received a secret repeats it later, at other paths, in parts, and in other encodings. The host
+//! Row 41: A server that received a secret later returns it at other paths, in parts, or in other encodings. The host
 //! masks the secret for every plugin.
 
 use crate::scene::{Scene, run_exclusively, with_grants};
@@ -157,7 +157,8 @@ fn row_41_masks_a_secret_in_parts() {
             assert!(results[3].contains("location: /x?token=***"), "{}", results[3]);
             assert!(results[4].contains("it is"), "the guest reads the text before the secret: {}", results[4]);
             assert!(results[6].contains("compressed its response"), "{}", results[6]);
-            // A header name has lower-case letters and no plus sign.
+            // A header name is always in lower case and cannot contain a plus sign, so the sent token has no such
+            // characters either.
             let config = agent(&server, "tkcanary5d1c77e0", repeat);
             let results = call_results(&scene, config, json!({"urls": [server.url("/name")]})).await;
             assert!(results[0].contains("x-****************: 1"), "{}", results[0]);
@@ -173,7 +174,8 @@ fn row_41_refuses_ranges_where_a_secret_is_known() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let (server, heads) = repeating_server();
-        // Another port of the same host would count as the same server, so this server has another address.
+        // The second server has another address, because another port of the same address would count as the
+        // same server.
         let other_server = Server::at("127.0.0.2", |mut stream| {
             if head(&mut stream).is_some() {
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok");

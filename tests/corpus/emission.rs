@@ -32,7 +32,7 @@ fn agent(types: &[&str]) -> AgentConfig {
     config
 }
 
-/// Like `agent`, with the service `payments`, to which this approval policy applies.
+/// Like `agent`, but the agent also has the service `payments`, whose calls follow the approval policy `approval`.
 fn with_payments(types: &[&str], policy: ApprovalPolicy) -> AgentConfig {
     let mut config = agent(types);
     let service = ServiceConfig {
@@ -122,7 +122,8 @@ fn row_51_sends_no_event_without_a_grant_for_its_type() {
         for event_type in [PAYMENT, "com.example.Notice", "com.example.notice2", "com.example"] {
             check_refused(&scene, notice_granted.clone(), requesting(event_type, &data), "not granted").await;
         }
-        // P6: If the agent grants an event type but the manifest does not request it, the type is not granted either.
+        // P6: An event type that the agent's configuration grants is still not granted if the plugin's manifest does
+        // not request it.
         check_refused(&scene, agent(&["com.example.unasked"]), requesting("com.example.unasked", &data), "not granted")
             .await;
         for reserved in [
@@ -164,7 +165,8 @@ fn row_51_sends_no_event_without_a_grant_for_its_type() {
     });
 }
 
-/// Row 51: A granted event is sent with the host's attributes, and is audited with the plugin's digest.
+/// Row 51: If a plugin has a grant for an event, the host sets the attributes of the event, sends it, and audits it
+/// with the plugin's digest.
 #[test]
 fn row_51_a_granted_event_has_the_attributes_of_the_host() {
     run_exclusively(async {
@@ -233,8 +235,8 @@ fn row_51_applies_schema_and_rules_of_the_service_to_plugins() {
     });
 }
 
-/// Row 51, L17: With `ask`, the user sees the service and the data before the event is sent. The decision is still
-/// valid after a restart, and the tool does not run a second time.
+/// Row 51, L17: With `ask`, the user sees the service and the data before the event is sent. The user's decision is
+/// still valid after a restart of the host, and the tool does not run a second time.
 #[test]
 fn row_51_asks_the_user_before_sending_a_request_of_a_plugin() {
     run_exclusively(async {
@@ -248,7 +250,7 @@ fn row_51_asks_the_user_before_sending_a_request_of_a_plugin() {
             let subject = session.subject().to_owned();
             let live = session.live().clone();
             session.close().await.unwrap();
-            // The next process has only the stored data.
+            // The next process has no state of this process except the stored data.
             let mut session =
                 Session::open(&scene.test_host.host(), live, OpenSession::Existing(subject)).await.unwrap();
             let [item] = &session.pending_approvals().await.unwrap()[..] else { panic!("{decision}") };
@@ -306,15 +308,15 @@ fn row_51_a_revoked_grant_prevents_a_request() {
     });
 }
 
-/// Row 51, row 20: The host compares an answer with its own stored request. An event that answers another request has
-/// no effect, and a user's refusal is final.
+/// Row 51, row 20: The host compares each answer with the request that it has stored. An event that does not answer
+/// this request has no effect, and a user's refusal is final.
 #[test]
 fn row_51_an_event_answers_only_its_own_call() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let mut config = agent(&["com.example.notice"]);
         config.approvals.tools.insert("intruder.wait".to_owned(), ApprovalPolicy::Ask);
-        // The attack: an event that looks like an approval request for the other call.
+        // The attack is an event that looks like an approval request for the other call.
         let named = json!({"calls": [{"call": "call_1_1_1", "name": "intruder.wait"}]});
         let calls = [("intruder.wait", json!({"how": "poll"})), requesting("com.example.notice", &named)];
         let mut session = scene.session(config, &[call_reply(&calls), text_reply("Done.")]).await;
@@ -428,8 +430,8 @@ fn p5_reading_media_needs_a_grant() {
         let read = ("probe.checksum", json!({"digest": digest}));
         for (media, decision) in [(false, "media = true"), (true, "no medium")] {
             config.plugins.get_mut("probe").unwrap().grants.media = media;
-            // In this session the media item does not exist. Without the grant, the plugin cannot find out that it does
-            // not exist.
+            // In this session the media item does not exist. Without the grant, the plugin cannot find out that the
+            // media item does not exist.
             let mut session =
                 scene.session(config.clone(), &[call_reply(std::slice::from_ref(&read)), text_reply("Done.")]).await;
             run_turn(&mut session, "Read.").await;

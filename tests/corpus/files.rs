@@ -1,7 +1,7 @@
 //! Rows 12 and 33: A plugin can neither read nor change files outside the granted trees, and it cannot change read-only
 //! trees.
 
-use crate::scene::{SHORT, Scene, run_exclusively, with_grants, with_short_calls};
+use crate::scene::{SHORT_TIME_LIMIT, Scene, run_exclusively, with_grants, with_short_calls};
 use agent_plugins::{Access, CallLimits, Grants, TreeGrant};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub(crate) fn tree(scene: &Scene, name: &str) -> PathBuf {
     folder
 }
 
-/// Grants for these trees. The guest sees each tree under the name of its folder.
+/// Grants for these trees. The guest sees each tree under the name of the tree's folder.
 pub(crate) fn trees(trees: &[(&Path, Access)]) -> Grants {
     let tree = |(folder, access): &(&Path, Access)| TreeGrant {
         host: folder.to_path_buf(),
@@ -128,10 +128,11 @@ fn snapshot(folder: &Path) -> BTreeMap<PathBuf, String> {
     found
 }
 
-/// Row 12: A guest tries every operation with every escape path, in a writable tree and in a readable one. Nothing
-/// outside the granted trees is read, created, changed or removed, and the readable tree does not change at all.
+/// Row 12: A guest tries every operation with every path that leads out of a tree, in a writable tree and in a
+/// read-only tree. Nothing outside the granted trees is read, created, changed or removed, and nothing in the read-only
+/// tree changes.
 #[test]
-fn row_12_every_operation_with_every_escape_path() {
+fn row_12_no_operation_leaves_the_granted_trees() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let attack = async |repeat| {
@@ -159,7 +160,7 @@ fn row_12_every_operation_with_every_escape_path() {
 /// Row 12, P6: In a tree that is granted for reading, no operation changes anything, even through an open handle. A
 /// granted tree gives no access to another granted tree.
 #[test]
-fn row_12_a_readable_tree_is_not_changed() {
+fn row_12_a_read_only_tree_is_not_changed() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let attack = async |repeat| {
@@ -194,7 +195,7 @@ fn remove(escape_trees: &EscapeTrees) {
 /// Row 12: While a guest opens files in a folder, the test repeatedly swaps the folder and a link that leads out of the
 /// tree.
 #[test]
-fn row_12_a_folder_becomes_a_link_while_walking() {
+fn row_12_does_not_follow_a_folder_that_becomes_a_link() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let tree = tree(&scene, "moving");
@@ -235,8 +236,8 @@ fn row_12_a_folder_becomes_a_link_while_walking() {
     });
 }
 
-/// Row 33: Pipes, sockets, devices and links below `/proc` in a granted tree are refused immediately, and no call
-/// blocks.
+/// Row 33: If a granted tree contains pipes, sockets, devices or links to files below `/proc`, opening them is refused
+/// immediately, and no call blocks.
 #[test]
 fn row_33_refuses_special_files() {
     run_exclusively(async {
@@ -268,7 +269,7 @@ fn row_33_refuses_special_files() {
     });
 }
 
-/// Row 33: In a writable tree, no operation waits for the other end of a pipe or socket.
+/// Row 33: In a writable tree, no operation on a pipe or socket waits for another process that opens its other end.
 #[test]
 fn row_33_refuses_writable_pipes_and_sockets() {
     run_exclusively(async {
@@ -333,7 +334,7 @@ fn row_33_reads_a_folder_of_many_names_in_small_parts() {
     });
 }
 
-/// Returns a function that returns how much this process's peak memory has grown since this call.
+/// Returns a closure that reports how much the peak memory of this process has grown since the closure was created.
 fn measure_peak_growth() -> impl Fn() -> usize {
     let read = |word: &str| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -347,7 +348,7 @@ fn measure_peak_growth() -> impl Fn() -> usize {
 }
 
 /// Row 33: A guest reads a file of one tebibyte in small pieces until its own memory is full. An endless loop of reads
-/// stops at the call's time limit.
+/// is stopped at the time limit of the call.
 #[test]
 fn row_33_stops_reading_endless_files() {
     run_exclusively(async {
@@ -369,7 +370,7 @@ fn row_33_stops_reading_endless_files() {
             assert!(largest <= 1 << 20, "a read returns {largest} bytes at once");
             let config = with_short_calls("intruder", trees(&[(&tree, Access::Read)]));
             let often = json!({"path": "huge", "times": 100_000_000});
-            let limit = format!("wall time of {SHORT:?}");
+            let limit = format!("wall time of {SHORT_TIME_LIMIT:?}");
             scene.check_stopped(config, ("intruder", "intruder.read_often", often), &limit).await;
         };
         scene.repeat("row 33, a huge file", attack).await;

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The content of the files outside the granted trees.
 const CANARY: &str = "the canary sings";
-/// A timeout for waits that end immediately unless the host hangs.
+/// A timeout that expires only if the host hangs. Otherwise each wait ends immediately.
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn grant(host: &Path, guest: &str, access: Access) -> TreeGrant {
@@ -51,10 +51,11 @@ impl GrantedFolder {
     }
 }
 
-/// Row 39: A guest renames a granted folder, and a link that leads out of the tree takes its place. Neither the guest's
-/// next call nor the host's own tools follow the link, in this turn, in the next turn, or with another agent's grant.
+/// Row 39: A guest renames a folder in a granted tree, and the folder is replaced by a link that leads out of the tree.
+/// Neither the guest's next call nor the host's own tools follow the link. This holds in the same turn, in the next
+/// turn, and with another agent's grant for the folder.
 #[test]
-fn row_39_a_guest_replaces_a_granted_folder_by_a_link() {
+fn row_39_does_not_follow_a_link_that_replaces_a_granted_folder() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let attack = async |repeat: usize| {
@@ -149,10 +150,10 @@ const ATTACKS: [&str; 24] = [
     "append tree/code-twin x; write tree/./sub/../agent.toml x",
 ];
 
-/// Row 40, P13: No grant lets an operation change a file that the host reads for its decisions, or the path to such a
-/// file. Nor does a grant let an operation create such a file. Other files in the same folder can be written.
+/// Row 40, P13: With no grant can an operation create or change a file that the host reads for its decisions, or change
+/// the path to such a file. Other files in the same folder can be written.
 #[test]
-fn row_40_no_grant_covers_decision_files() {
+fn row_40_no_grant_lets_a_plugin_change_decision_files() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let folder = tree(&scene, "guarded");
@@ -214,8 +215,9 @@ fn row_40_no_grant_covers_decision_files() {
     });
 }
 
-/// Row 44: The bytes and entries that a turn adds to a tree are limited. All calls of a turn and all operations count
-/// together. A removed file no longer counts. The error names the limit and the plugin.
+/// Row 44: The bytes and entries that a turn adds to a tree are limited. The limits apply to the total of all
+/// operations in all calls of a turn. The bytes and the entry of a removed file no longer count. The error names the
+/// limit and the plugin.
 #[test]
 fn row_44_limits_what_a_turn_adds_to_a_tree() {
     run_exclusively(async {
@@ -326,7 +328,7 @@ impl Rng {
         choices[self.below(choices.len())]
     }
 
-    /// Random operations on the trees with these names.
+    /// Returns random file operations on the trees with these names.
     fn operations(&mut self, trees: &[&str], outside: &str) -> String {
         let names =
             ["docs", "docs/a", "a", "b", "docs/b", "agent.toml", "docs/agent.toml", "docs/docs", ".", "a/b", "own.txt"];
@@ -360,7 +362,7 @@ impl Rng {
 /// Rows 39 and 40: Guests and the host's tools perform random operations on overlapping trees at the same time. Nothing
 /// outside the trees is read or changed, and protected files stay unchanged.
 #[test]
-fn row_39_two_guests_and_the_host_perform_random_operations() {
+fn row_39_random_operations_change_nothing_outside_the_trees() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let attack = async |repeat: usize| {
@@ -408,8 +410,9 @@ fn row_39_two_guests_and_the_host_perform_random_operations() {
     });
 }
 
-/// Row 44: A file that is in two granted trees can be renamed from its path in one tree to its path in the other. Such
-/// a rename does not move the file, and the file's bytes still count towards the quota.
+/// Row 44: A file that is in two granted trees can be renamed from its path in one tree to its path in the other.
+/// Such a rename does not move the file, because both paths name the same file. The file's bytes still count towards
+/// the quota.
 #[test]
 fn row_44_a_rename_to_itself_frees_no_quota() {
     run_exclusively(async {

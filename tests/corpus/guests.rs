@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// Core code with one memory and an allocator that never frees.
-pub(crate) const USUAL: &str = r#"
+pub(crate) const MEMORY_AND_ALLOCATOR: &str = r#"
     (memory (export "memory") 2)
     (global $free (mut i32) (i32.const 65536))
     (func (export "realloc") (param $old i32) (param $size i32) (param $align i32) (param $new i32) (result i32)
@@ -13,13 +13,15 @@ pub(crate) const USUAL: &str = r#"
       (local.get $at))
 "#;
 
-/// Creates a component with this core code. The component exports functions without parameters, which return a number.
+/// Creates a component with this core code. The component exports functions that have no parameters and return
+/// a number.
 pub(crate) fn numbers(code: &str, functions: &[&str]) -> Vec<u8> {
     let functions: Vec<_> = functions.iter().map(|name| (*name, "(result u32)")).collect();
-    guest(&format!("{USUAL} {code}"), &functions)
+    guest(&format!("{MEMORY_AND_ALLOCATOR} {code}"), &functions)
 }
 
-/// Creates a component with this core code and these functions. Its core functions have the same names.
+/// Creates a component with this core code that exports these functions. Each of them is implemented by the core
+/// function with the same name.
 pub(crate) fn guest(code: &str, functions: &[(&str, &str)]) -> Vec<u8> {
     let mut text = format!(
         r#"(core module $code {code})
@@ -77,7 +79,7 @@ pub(crate) fn endless() -> Vec<u8> {
 
 /// Creates a component with an endless loop at instantiation.
 pub(crate) fn endless_start() -> Vec<u8> {
-    let code = format!("{USUAL} (func $start (loop $for_ever (br $for_ever))) (start $start) {ONE}");
+    let code = format!("{MEMORY_AND_ALLOCATOR} (func $start (loop $for_ever (br $for_ever))) (start $start) {ONE}");
     guest(&code, &[("one", "(result u32)")])
 }
 

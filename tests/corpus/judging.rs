@@ -1,4 +1,4 @@
-//! Row 22: Validators and media policies that fail. Row 34: Images that claim to be very large.
+//! Row 22: Validators and media policies that fail. Row 34: Images whose header states enormous dimensions.
 
 use crate::scene::{Scene, run_exclusively};
 use crate::support::{run_turn, text_reply};
@@ -16,8 +16,7 @@ fn row_22_a_failing_validator_ends_the_turn() {
             for words in ["trap", "no problems", "bad json", "spin", "fail"] {
                 let mut config = AgentConfig::new("validated");
                 config.validators = vec!["bad-validator".to_owned()];
-                // The fallback text replaces the answer of a model that fails, but not the result of a validator that
-                // fails.
+                // The fallback text is the turn's output if the model fails, but not if a validator fails.
                 config.bounds.fallback = Some(agent_core::plugin::OutputData::Text("The fixed reply.".to_owned()));
                 let mut session = scene.session(config, &[text_reply(words)]).await;
                 let result = run_turn(&mut session, "Go.").await;
@@ -81,8 +80,8 @@ fn image_bytes(width: u32, height: u32) -> Vec<u8> {
     bytes
 }
 
-/// Row 34: An image that claims 3,600 megapixels is not decoded. The plugin that opens the image reports the error, and
-/// the turn continues.
+/// Row 34: An image whose header states 3,600 megapixels is not decoded. The plugin that opens the image reports the
+/// error, and the turn continues.
 #[test]
 fn row_34_refuses_images_with_huge_dimensions() {
     run_exclusively(async {

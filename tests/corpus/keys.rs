@@ -1,8 +1,8 @@
-//! Tests each configurable limit with two values. If a limit stops a call, the error names the limit, and the plugin
-//! with its digest.
+//! Tests each configurable limit with two values. If a limit stops a call, the error names the limit, the plugin and
+//! the plugin's digest.
 
 use crate::components::{attacks, bytes_below};
-use crate::guests::{ONE, USUAL, component, guest, numbers};
+use crate::guests::{MEMORY_AND_ALLOCATOR, ONE, component, guest, numbers};
 use crate::scene::{Scene, run_exclusively, with_grants};
 use crate::server::Server;
 use crate::support::{run_turn, text_reply};
@@ -23,11 +23,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 type Report = CallReport<Result<ToolOutcome, ToolError>>;
-/// The names of a plugin and of its tool, and the arguments.
+/// The name of a plugin, the name of one of its tools, and the arguments of the call.
 type Tool = (&'static str, &'static str, Value);
 
-/// A call that reaches a limit. `expected` has two values of the key, each with a text that the report then contains.
-/// With the default value, the report contains neither text.
+/// A call that reaches a limit. `expected` contains two values of the limit, each with a text that the report of the
+/// call contains if the limit has this value. With the default value, the report contains neither text.
 struct Case {
     key: &'static str,
     tool: Tool,
@@ -38,7 +38,7 @@ fn case(key: &'static str, tool: Tool, expected: [(u64, &'static str); 2]) -> Ca
     Case { key, tool, expected }
 }
 
-/// The time limit of a call that would never end.
+/// The time limit of the calls, some of which would never end without it.
 const STOP_AFTER: Duration = Duration::from_secs(3);
 
 fn set<L>(rows: &[LimitRow<L>], limits: &mut L, (key, value): (&str, u64)) {
@@ -53,7 +53,7 @@ fn with_limit(key: &str, value: u64) -> CallLimits {
     limits
 }
 
-/// Calls that reach limits of memory, output, files or time.
+/// Returns the calls that reach limits of memory, output, files or time.
 fn cases() -> Vec<Case> {
     let spin = || ("probe", "probe.spin", json!({}));
     let bytes = |bytes: usize| ("probe", "probe.bytes", json!({"bytes": bytes}));
@@ -96,11 +96,11 @@ fn cases() -> Vec<Case> {
 }
 
 /// Calls that reach limits of HTTP requests.
-fn requests([ok, silent, endless, swallow]: &[Server; 4]) -> Vec<Case> {
+fn requests([ok, silent, endless, reading_only]: &[Server; 4]) -> Vec<Case> {
     let get_times = |times: u32| ("intruder", "intruder.get", json!({"url": ok.url("/"), "times": times}));
     let five_requests = || get_times(5);
     let fetch = |server: &Server| ("web", "web.fetch", json!({"url": server.url("/")}));
-    let upload = ("intruder", "intruder.upload", json!({"url": swallow.url("/")}));
+    let upload = ("intruder", "intruder.upload", json!({"url": reading_only.url("/")}));
     vec![
         case("requests", five_requests(), [(2, "limit: 2 requests in a call"), (4, "limit: 4 requests in a call")]),
         case("requests_per_minute", five_requests(), [(2, "limit: 2 requests per"), (4, "limit: 4 requests per")]),
@@ -115,7 +115,7 @@ fn requests([ok, silent, endless, swallow]: &[Server; 4]) -> Vec<Case> {
 fn guests() -> Vec<(&'static str, Vec<u8>)> {
     let module = |name: &str, rest: &str| {
         guest(
-            &format!(r#"{USUAL} (func (export "{name}") (result i32) (i32.const 1)) {rest}"#),
+            &format!(r#"{MEMORY_AND_ALLOCATOR} (func (export "{name}") (result i32) (i32.const 1)) {rest}"#),
             &[(name, "(result u32)")],
         )
     };
@@ -125,7 +125,7 @@ fn guests() -> Vec<(&'static str, Vec<u8>)> {
           (br $more))
         (i32.const 0))"#;
     let instances = component(&format!(
-        r#"(core module $small (func)) (core module $code {USUAL} {ONE})
+        r#"(core module $small (func)) (core module $code {MEMORY_AND_ALLOCATOR} {ONE})
            (core instance (instantiate $small)) (core instance (instantiate $small)) (core instance (instantiate $small))
            (core instance $code (instantiate $code))
            (func (export "instances") (result u32) (canon lift (core func $code "one")))"#
@@ -139,7 +139,7 @@ fn guests() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Makes one call, as a new agent.
+/// Makes one call on behalf of a new agent, because some limits apply to all calls of an agent.
 async fn call(sandbox: &Sandbox, setup: &PluginSetup, name: &str, arguments: &Value) -> Report {
     static AGENTS: AtomicUsize = AtomicUsize::new(0);
     let agent = format!("agent-{}", AGENTS.fetch_add(1, Ordering::Relaxed));
@@ -171,12 +171,12 @@ fn report_text(report: &Report) -> String {
     format!("{answer}; {log}; {answers}")
 }
 
-/// P8: Each key in the table of limits has its effect on the plugin for which it is set.
+/// P8: Each limit of a plugin in the table of limits takes effect on the plugin for which it is set.
 #[test]
 fn limits_each_key_of_a_call_has_its_effect() {
     run_exclusively(async {
         let scene = Scene::with(&["intruder", "web"], &guests()).await;
-        let servers = [Server::ok(), Server::silent(), Server::endless(), Server::swallow()];
+        let servers = [Server::ok(), Server::silent(), Server::endless(), Server::reading_only()];
         let tree = TreeGrant {
             host: crate::files::tree(&scene, "filled"),
             guest: "tree".to_owned(),
@@ -212,10 +212,10 @@ fn limits_each_key_of_a_call_has_its_effect() {
     });
 }
 
-/// P8: The limits also apply to validators and context builders. The agent's own limits apply to plugins that its
-/// configuration does not name.
+/// P8: The limits also apply to validators and context builders. The limits of the whole agent apply to plugins that
+/// the agent's configuration does not name.
 #[test]
-fn limits_of_builders_and_validators_have_their_effect() {
+fn limits_apply_to_builders_and_validators() {
     run_exclusively(async {
         let scene = Scene::new(&["stateful-builder", "bad-validator"]).await;
         for named in [true, false] {
@@ -276,7 +276,7 @@ async fn call_concurrently(sandbox: &Sandbox, limits: CallLimits, names: &[&str]
     calls.join_all().await
 }
 
-/// P8: Each host key in the table of limits has its effect.
+/// P8: Each limit of the whole host in the table of limits takes effect.
 #[test]
 fn limits_each_key_of_the_host_has_its_effect() {
     run_exclusively(async {
@@ -336,8 +336,8 @@ fn limits_each_key_of_the_host_has_its_effect() {
 /// Creates a sandbox with these keys set.
 type SandboxFactory<'k> = dyn FnMut(&[(&'static str, u64)]) -> Result<Sandbox, String> + 'k;
 
-/// Checks for each key that a component is refused with the first value, with an error that names the key, and that
-/// this error does not occur with the second value.
+/// Tests each key with two values. With the first value, a component must be refused with an error that names the key.
+/// With the second value, this error must not occur.
 async fn check_component_limits(with: &mut SandboxFactory<'_>) {
     let component = numbers("(func (export \"one\") (result i32) (i32.const 1))", &["one"]);
     let image = attacks::with_image(&component, 20 << 20, b'x');
@@ -361,7 +361,7 @@ async fn check_component_limits(with: &mut SandboxFactory<'_>) {
     }
 }
 
-/// A custom section of this many bytes.
+/// Returns a custom section whose content has this many bytes.
 fn padding(bytes: usize) -> Vec<u8> {
     let size = u32::try_from(bytes + 2).expect("the size fits into 32 bits");
     let size = [size as u8 | 0x80, (size >> 7) as u8 | 0x80, (size >> 14) as u8 | 0x80, (size >> 21) as u8 & 0x7f];

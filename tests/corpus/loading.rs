@@ -53,7 +53,7 @@ fn row_11_refuses_files_that_are_not_components() {
 }
 
 /// Row 18: Two plugins with the same tool name are refused, tool names with unusual characters are refused, and a long
-/// description is cut.
+/// description is shortened.
 #[test]
 fn row_18_checks_names_and_descriptions() {
     run_exclusively(async {
@@ -89,7 +89,7 @@ fn manifest_named(name: &str) -> Manifest {
 /// Row 34: Schemas with expensive patterns, endless recursion, ten megabytes or ten thousand levels. The host refuses
 /// each of these schemas with a reason, or limits the time that each use of the schema may take.
 #[test]
-fn row_34_refuses_or_limits_expensive_schemas() {
+fn row_34_refuses_expensive_schemas_or_limits_their_time() {
     let deep = format!(
         "{}{}",
         "{\"type\":\"object\",\"properties\":{\"a\":".repeat(10_000),
@@ -140,7 +140,8 @@ fn row_34_refuses_or_limits_expensive_schemas() {
     });
 }
 
-/// Loads a tool with this schema, and calls it with this argument. Returns the error or the answer.
+/// Loads a tool with this schema, and calls it with this argument. Returns the error of the load, or the result of the
+/// call as text.
 async fn with_schema(scene: &Scene, bytes: Vec<u8>, argument: Value) -> String {
     let plugin = match scene.test_host.sandbox.load_bytes("schema", bytes).await {
         Ok(plugin) => plugin,
@@ -279,8 +280,8 @@ async fn source(sandbox: &Sandbox, bytes: Vec<u8>) -> CodeSource {
     found.into_inner().unwrap().expect("the component was loaded")
 }
 
-/// Row 30: If a plugin's version is swapped ten times while a session works, no call fails, and an unused version is
-/// released.
+/// Row 30: If a plugin is replaced by another version ten times while a session works, no call fails, and each version
+/// is released when no call uses it.
 #[test]
 fn row_30_swaps_versions_while_a_session_works() {
     run_exclusively(async {

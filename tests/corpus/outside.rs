@@ -37,15 +37,15 @@ fn with_agent_name(mut config: AgentConfig, repeat: usize) -> AgentConfig {
 fn row_7_cuts_endless_bodies() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
-        let (endless, swallow) = (Server::endless(), Server::swallow());
+        let (endless, reading_only) = (Server::endless(), Server::reading_only());
         let attack = async |repeat| {
             let url = json!({"url": endless.url("/")});
             let (is_error, text) =
                 scene.call(with_agent_name(config_for_server(&endless), repeat), "intruder.get", url).await;
             assert!(!is_error && text.contains(&format!("exceeds limit: {} bytes", 10 << 20)), "{text}");
-            let url = json!({"url": swallow.url("/")});
+            let url = json!({"url": reading_only.url("/")});
             let (is_error, text) =
-                scene.call(with_agent_name(config_for_server(&swallow), repeat), "intruder.upload", url).await;
+                scene.call(with_agent_name(config_for_server(&reading_only), repeat), "intruder.upload", url).await;
             let output_text: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
             let sent = output_text["sent"].as_u64().unwrap_or_default();
             assert!(!is_error && sent <= 2 << 20, "{text}");
@@ -58,7 +58,8 @@ fn row_7_cuts_endless_bodies() {
     });
 }
 
-/// Row 7: Headers of more than 32 KiB are refused. A request with such headers is not sent.
+/// Row 7: A response with more than 32 KiB of headers is refused, and a request with more than 32 KiB of headers is
+/// not sent.
 #[test]
 fn row_7_refuses_giant_headers() {
     run_exclusively(async {
@@ -88,8 +89,8 @@ fn row_7_refuses_giant_headers() {
     });
 }
 
-/// Limits: A call may make 32 requests, and a plugin may make 60 requests a minute for an agent. Requests whose
-/// responses the plugin does not read count too.
+/// Limits: A call may make at most 32 requests, and a plugin may make at most 60 requests a minute for one agent.
+/// Requests whose responses the plugin does not read also count.
 #[test]
 fn limits_the_number_of_requests() {
     run_exclusively(async {
@@ -266,7 +267,7 @@ fn tls_server() -> Server {
     })
 }
 
-/// Runs `web.fetch` with the real binary, which trusts only these certificate authorities.
+/// Runs `web.fetch` with the real binary, which trusts only the certificate authorities in the file `authorities`.
 fn fetch(authorities: &Path, url: &str) -> Output {
     let data = tempfile::tempdir().unwrap();
     let pattern = format!("web:http=private GET https://*:{}", url.rsplit(':').next().unwrap().trim_end_matches('/'));
@@ -277,7 +278,7 @@ fn fetch(authorities: &Path, url: &str) -> Output {
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-/// P6: Over TLS, a server's certificate must come from a trusted authority and contain the server's name or address.
+/// P6: Over TLS, a server's certificate must be signed by a trusted authority and contain the server's name or address.
 /// `SSL_CERT_FILE` adds an authority.
 #[test]
 fn p6_verifies_tls_certificates() {

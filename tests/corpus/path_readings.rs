@@ -1,4 +1,5 @@
-//! Row 43 with real servers: If the host treats a path as below `/pub/`, these servers also treat it as below `/pub/`.
+//! Row 43 with real servers: If the host considers a path to be below `/pub/`, these servers must also consider it to
+//! be below `/pub/`.
 
 use crate::peers;
 use crate::scene::{Scene, run_exclusively, with_grants};
@@ -119,7 +120,7 @@ fn aiohttp(folder: &Path) -> Option<Peer> {
     Some(start_peer("aiohttp", address, command))
 }
 
-/// Paths with each of these pieces at several positions below `/pub/`.
+/// Returns paths that contain the pieces listed here, each at several positions below `/pub/`.
 fn paths() -> Vec<String> {
     let pieces = [
         "..",
@@ -197,8 +198,8 @@ fn raw_routing(peer: &Peer, path: &str) -> String {
     String::from_utf8_lossy(&answer).to_lowercase()
 }
 
-/// Row 43: With a grant for `/pub/`, the host sends only paths that all four servers treat as below `/pub/`. At least
-/// one server treats some of the refused paths as outside `/pub/`.
+/// Row 43: With a grant for `/pub/`, the host sends only paths that all four servers consider to be below `/pub/`. Some
+/// of the refused paths are outside `/pub/` for at least one server.
 #[test]
 fn row_43_servers_find_allowed_paths_below_pub() {
     run_exclusively(async {

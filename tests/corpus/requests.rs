@@ -43,7 +43,7 @@ async fn call_results(scene: &Scene, config: AgentConfig, arguments: Value) -> V
         .collect()
 }
 
-/// Row 43: A grant for `/pub/` covers only paths that every server treats as below `/pub/`.
+/// Row 43: A grant for `/pub/` covers only paths that every server considers to be below `/pub/`.
 #[test]
 fn row_43_refuses_ambiguous_paths() {
     run_exclusively(async {
@@ -81,7 +81,7 @@ fn row_43_refuses_ambiguous_paths() {
                 assert!(!result.starts_with("200"), "{path}: {result}");
             }
             assert_eq!(heads.lock().unwrap().len(), before, "nothing was sent");
-            // Unambiguous paths are sent. If the whole host is granted, other paths are sent too.
+            // Requests with unambiguous paths are sent. If the whole host is granted, other paths are sent too.
             let allowed = ["/pub/a.b/c%20d", "/pub/caf%C3%A9?x=..;/", "/pub//x"];
             let urls: Vec<_> = allowed.iter().map(|path| server.url(path)).collect();
             let config = agent(format!("GET http://{}/pub/", server.address), repeat);
@@ -95,8 +95,8 @@ fn row_43_refuses_ambiguous_paths() {
     });
 }
 
-/// Row 43: A grant for GET covers no other method. A header cannot set another path, host, client address or connection
-/// option.
+/// Row 43: A grant for GET covers no other method. A header of a request cannot specify another path, host, client
+/// address or connection option.
 #[test]
 fn row_43_refuses_ambiguous_requests() {
     run_exclusively(async {
@@ -139,7 +139,7 @@ fn row_43_refuses_ambiguous_requests() {
             let sent = heads.lock().unwrap().last().cloned().unwrap_or_default();
             assert!(results[0].starts_with("200") || results[0].contains("Denied"), "{results:?}");
             assert!(!sent.to_lowercase().contains("content-length: 2") && !sent.contains("chunked"), "{sent}");
-            // The body of a POST cannot name another method either.
+            // The body of a POST request cannot override the method either.
             let post = || agent(format!("POST http://{}/pub/", server.address), repeat);
             let form = ("application/x-www-form-urlencoded", "a=b&_method=DELETE");
             let parts = (
@@ -153,7 +153,7 @@ fn row_43_refuses_ambiguous_requests() {
                 let results = call_results(&scene, post(), arguments).await;
                 assert!(!results[0].starts_with("200"), "{body}: {results:?}");
             }
-            // The grant does not cover a second path, which these requests contain in a header.
+            // These requests contain a second path in a header, which the grant does not cover.
             for (method, header) in [("COPY", "accept"), ("MOVE", "Destination"), ("PUT", "X.Copy_From")] {
                 let config = agent(format!("http://{}/pub/", server.address), repeat);
                 let arguments = json!({"urls": url(), "method": method, "headers": [[header, "/admin"]]});
@@ -163,7 +163,7 @@ fn row_43_refuses_ambiguous_requests() {
             let allowed = json!({"urls": url(), "method": "POST", "body": "payment_method=card&text=_method"});
             let results = call_results(&scene, post(), allowed).await;
             assert!(results[0].starts_with("200"), "{results:?}");
-            // If every method is granted, a header may name a method.
+            // If every method is granted, a header of the request may override the method.
             let config = agent(format!("http://{}", server.address), repeat);
             let arguments = json!({"urls": url(), "method": "POST", "headers": [["X-HTTP-Method-Override", "GET"]]});
             let results = call_results(&scene, config, arguments).await;

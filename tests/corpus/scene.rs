@@ -24,15 +24,16 @@ const WARM_UP: usize = 2;
 const WITNESS_TIME: Duration = Duration::from_secs(20);
 /// The maximum number of turns in one session of the witness.
 const WITNESS_TURNS: usize = 200;
-/// The time limit of calls that would never end.
-pub(crate) const SHORT: Duration = Duration::from_millis(300);
+/// The time limit for calls that would otherwise never end.
+pub(crate) const SHORT_TIME_LIMIT: Duration = Duration::from_millis(300);
 
-/// Runs the test of a row in a process of its own, because the resources of the whole process are counted. Other tests
-/// of the corpus run beside it in their own processes. Each process runs this test binary for the one test.
+/// Runs the test of a row in a separate process, because the resources of the whole process are counted. Other
+/// tests of the corpus run at the same time in other processes. Each process runs this test binary with only the
+/// one test selected.
 pub(crate) fn run_exclusively(test: impl Future<Output = ()>) {
     let thread = std::thread::current();
     match thread.name() {
-        // The variable is set in a process that was started for one test.
+        // This variable is set in each process that was started to run a single test.
         Some(name) if std::env::var_os(BUILT_COMPONENTS).is_none() => run_in_own_process(name),
         _ => run_in_this_process(test),
     }
@@ -46,7 +47,7 @@ fn run_in_own_process(name: &str) {
         .env(BUILT_COMPONENTS, components())
         .output()
         .unwrap_or_else(|error| panic!("the process of the test does not start: {error}"));
-    // The harness shows what is printed here if the test fails, or if it does not capture output.
+    // The test harness shows this output if the test fails, or if the harness does not capture output.
     print!("{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
     assert!(run.status.success(), "{name} failed in its own process: {}", run.status);
 }
@@ -60,8 +61,8 @@ fn run_in_this_process(test: impl Future<Output = ()>) {
     let runtime =
         runtime.thread_keep_alive(Duration::from_millis(100)).enable_all().build().expect("the runtime starts");
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(test)));
-    // The runtime does not wait for a thread that hangs. The test of such a thread has already failed, and the other
-    // tests can run.
+    // The runtime does not wait for a thread that hangs, so that other tests can run. A test with such a thread has
+    // already failed.
     runtime.shutdown_background();
     if let Err(panic) = outcome {
         std::panic::resume_unwind(panic);
@@ -73,7 +74,7 @@ pub(crate) fn repeats() -> usize {
     if std::env::var_os(EVERY_REPEAT_VARIABLE).is_some() { ALL_REPEATS } else { REPEATS }
 }
 
-/// A test host with its plugins loaded, and the witness.
+/// A test host whose plugins are loaded, together with the witness.
 pub(crate) struct Scene {
     pub(crate) test_host: TestHost,
     pub(crate) generation: Generation,
@@ -86,7 +87,7 @@ impl Scene {
         Self::with(plugins, &[]).await
     }
 
-    /// Creates a scene that also has these generated components.
+    /// Creates a scene with these built plugins, these generated components and the witness's own plugin.
     pub(crate) async fn with(plugins: &[&str], guests: &[(&str, Vec<u8>)]) -> Self {
         let names: Vec<_> = ["probe"].iter().chain(plugins.iter().filter(|name| **name != "probe")).copied().collect();
         let test_host = TestHost::new(&names).await;
@@ -128,8 +129,8 @@ impl Scene {
         Session::open(&self.test_host.host(), Arc::new(agent), OpenSession::New).await.expect("a new session opens")
     }
 
-    /// Makes these calls in one turn, which must finish. For each call, returns whether it failed, and the text for
-    /// the model.
+    /// Makes these calls in one turn, which must finish. Returns for each call whether it failed, and the result text
+    /// that the model receives.
     pub(crate) async fn calls(&self, config: AgentConfig, calls: &[(&str, Value)]) -> Vec<(bool, String)> {
         let mut session = self.session(config, &[call_reply(calls), text_reply("Done.")]).await;
         let result = run_turn(&mut session, "Go.").await;
@@ -144,7 +145,7 @@ impl Scene {
         self.calls(config, &[(name, arguments)]).await.remove(0)
     }
 
-    /// Makes one call, which must fail with an error that names the plugin with its digest, and the limit.
+    /// Makes one call. It must fail with an error that names the limit, the plugin and the plugin's digest.
     pub(crate) async fn check_stopped(
         &self,
         config: AgentConfig,
@@ -207,7 +208,7 @@ async fn witness(host: agent_runtime::Host, agent: Arc<Agent>, (is_over, turns):
 
 /// The configuration of an agent with these grants for the plugin, and a short time limit for calls.
 pub(crate) fn with_short_calls(plugin: &str, grants: Grants) -> AgentConfig {
-    with_grants(plugin, grants, CallLimits { tool_time: SHORT, ..CallLimits::default() })
+    with_grants(plugin, grants, CallLimits { tool_time: SHORT_TIME_LIMIT, ..CallLimits::default() })
 }
 
 /// The configuration of an agent with these grants and limits for the plugin.

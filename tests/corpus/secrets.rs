@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// The credentials that no line, file or response may contain.
+/// The credentials that no line of output, file or response may contain.
 const TOKEN: &str = "tk-canary-5d1c77e0a4f94b6e";
 const KEY: &str = "sk-canary-90b2a8f1c3e64d57";
 
@@ -72,8 +72,8 @@ impl TestCli<'_> {
     }
 }
 
-/// Row 16: The servers repeat a secret for requests and a model's key in bodies, headers and errors. No output of the
-/// program, no exported session, no audit entry and no stored file contains them.
+/// Row 16: The servers return the secret of a plugin's requests and the API key of a model in bodies, headers and
+/// errors. No output of the program, no exported session, no audit entry and no stored file contains them.
 #[test]
 fn row_16_credentials_are_in_no_output_or_file() {
     run_exclusively(async {

@@ -56,7 +56,7 @@ impl Server {
     }
 
     /// Answers slowly, byte by byte.
-    pub(crate) fn drip() -> Self {
+    pub(crate) fn slow() -> Self {
         Self::new(|mut stream| {
             read_head(&mut stream);
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n");
@@ -76,16 +76,16 @@ impl Server {
     }
 
     /// Reads the whole request, and never answers.
-    pub(crate) fn swallow() -> Self {
+    pub(crate) fn reading_only() -> Self {
         Self::new(|mut stream| while stream.read(&mut [0; 64 << 10]).is_ok_and(|read| read > 0) {})
     }
 
-    /// The server's URL with this path.
+    /// Returns the URL of this path on the server.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// Grants that let a plugin send any request to this server.
+    /// Returns grants that let a plugin send any request to this server.
     pub(crate) fn grants(&self) -> Grants {
         Grants {
             http: vec![format!("http://{}", self.address).parse().expect("the pattern is valid")],

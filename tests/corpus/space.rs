@@ -1,6 +1,6 @@
-//! Rows 3 to 6, 8 and 9: Attacks on the host's memory.
+//! Rows 3 to 6, 8 and 9: Attacks that use up the host's memory or read what other calls left in it.
 
-use crate::guests::{ONE, USUAL, component, guest, numbers};
+use crate::guests::{MEMORY_AND_ALLOCATOR, ONE, component, guest, numbers};
 use crate::scene::{Scene, run_exclusively, with_short_calls};
 use agent_plugins::{CallLimits, Grants, LoadError};
 use agent_runtime::AgentConfig;
@@ -51,7 +51,7 @@ fn row_3_stops_giant_copies_and_deep_recursion() {
 
 /// Row 4: The host stops a guest that fills memories, tables or the engine's garbage-collected heap up to a limit.
 #[test]
-fn row_4_stops_growing_memory_bombs() {
+fn row_4_stops_guests_that_fill_memory() {
     let mut code = r#"
         (table $table 1 funcref)
         (func (export "growing") (result i32)
@@ -88,7 +88,8 @@ fn row_4_stops_growing_memory_bombs() {
     let code = format!("{code} {growing_memories} (br $more)) (i32.const 0))");
     run_exclusively(async {
         let bombs = numbers(&code, &["growing", "widening", "coping", "failing", "many"]);
-        // This memory has its own maximum. Requests to grow the memory beyond its maximum do not count.
+        // This memory has its own maximum. Requests to grow the memory beyond its own maximum do not count towards the
+        // host's limit.
         let bounded = numbers(
             r#"(memory $own 1 10)
                (func (export "again") (result i32)
@@ -127,7 +128,7 @@ fn row_4_stops_growing_memory_bombs() {
     });
 }
 
-/// Row 44, P5: All media that a call stores count together, even those that it no longer uses.
+/// Row 44, P5: The sizes of all media items that a call stores count together, even of those that it no longer uses.
 #[test]
 fn row_44_limits_the_total_media_of_a_call() {
     run_exclusively(async {
@@ -141,7 +142,8 @@ fn row_44_limits_the_total_media_of_a_call() {
     });
 }
 
-/// Like `with_short_calls`, with enough time to reach another limit first, even on a busy machine.
+/// Like `with_short_calls`, but the time limit is so long that a call reaches another limit first, even on a
+/// busy machine.
 fn with_enough_time(plugin: &str) -> AgentConfig {
     crate::scene::with_grants(plugin, Grants::default(), CallLimits::default())
 }
@@ -152,7 +154,7 @@ fn heap_bombs() -> Vec<u8> {
     let code = format!(
         r#"(type $bytes (array (mut i8)))
            (type $node (struct (field (ref null $node)) (field (ref $bytes))))
-           {USUAL}
+           {MEMORY_AND_ALLOCATOR}
            (func (export "listing") (result i32)
              (local $last (ref null $node))
              (loop $more
@@ -173,20 +175,20 @@ fn heap_bombs() -> Vec<u8> {
     guest(&code, &[("listing", "(result u32)"), ("doubling", "(result u32)")])
 }
 
-/// Row 4: A component that declares too much of a resource is refused when it is loaded or called, and the reason names
-/// the resource.
+/// Row 4: If a component declares that it needs too much of a resource, it is refused when it is loaded or called, and
+/// the error names the resource.
 #[test]
-fn row_4_refuses_components_that_are_large_from_the_start() {
-    let module = |rest: &str| guest(&format!("{USUAL} {ONE} {rest}"), &[("one", "(result u32)")]);
+fn row_4_refuses_components_that_declare_too_large_sizes() {
+    let module = |rest: &str| guest(&format!("{MEMORY_AND_ALLOCATOR} {ONE} {rest}"), &[("one", "(result u32)")]);
     let memories = (0..17).map(|_| "(memory 1)").collect::<String>();
     let guest_with = |name: &str, rest: &str| {
         guest(
-            &format!(r#"{USUAL} (func (export "{name}") (result i32) (i32.const 1)) {rest}"#),
+            &format!(r#"{MEMORY_AND_ALLOCATOR} (func (export "{name}") (result i32) (i32.const 1)) {rest}"#),
             &[(name, "(result u32)")],
         )
     };
     let instances = |name: &str, count: usize| {
-        let modules = format!("(core module $small (func)) (core module $code {USUAL} {ONE})");
+        let modules = format!("(core module $small (func)) (core module $code {MEMORY_AND_ALLOCATOR} {ONE})");
         let instances: String =
             (0..count).map(|number| format!("(core instance $i{number} (instantiate $small))")).collect();
         component(&format!(
@@ -289,12 +291,12 @@ fn row_5_limits_handles() {
     });
 }
 
-/// Row 6: The host refuses results that claim 200 MB, that are out of bounds, or that repeat the same megabyte a
-/// thousand times.
+/// Row 6: The host refuses results that claim a size of 200 MB, that point outside the guest's memory, or that contain
+/// the same megabyte a thousand times.
 #[test]
 fn row_6_refuses_giant_results() {
     let code = format!(
-        r#"{USUAL}
+        r#"{MEMORY_AND_ALLOCATOR}
            (func $answer (param $at i32) (param $length i32) (result i32)
              (i32.store (i32.const 64) (local.get $at)) (i32.store (i32.const 68) (local.get $length)) (i32.const 64))
            (func (export "claims") (result i32) (call $answer (i32.const 1024) (i32.const 200000000)))
@@ -358,7 +360,7 @@ fn row_8_cuts_floods_of_logs() {
 
 /// Row 9: A call finds nothing that an earlier call left in memories, tables and globals before it trapped.
 #[test]
-fn row_9_leaves_nothing_in_a_slot() {
+fn row_9_a_call_leaves_nothing_for_the_next_call() {
     let code = r#"
         (table $table 1000 funcref)
         (global $seen (mut i32) (i32.const 0))

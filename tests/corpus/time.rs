@@ -1,7 +1,7 @@
-//! Rows 1, 2, 10 and 35: Attacks that use time, and components that never finish their start.
+//! Rows 1, 2, 10 and 35: Attacks that use up time, and components whose instantiation never ends.
 
 use crate::guests;
-use crate::scene::{SHORT, Scene, repeats, run_exclusively, with_grants, with_short_calls};
+use crate::scene::{SHORT_TIME_LIMIT, Scene, repeats, run_exclusively, with_grants, with_short_calls};
 use crate::server::Server;
 use crate::support::{call_reply, results, run_turn, text_reply};
 use agent_core::message::CallId;
@@ -13,11 +13,11 @@ use agent_runtime::TurnResult;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-const WALL: &str = "wall time of 300ms";
+const WALL_TIME_ERROR: &str = "wall time of 300ms";
 
-/// Row 1: The host stops an endless loop that runs in a function, while the function receives its arguments, or after
-/// the function has returned. The host also stops an endless loop of host calls that do nothing, and eight endless
-/// loops at the same time.
+/// Row 1: The host stops an endless loop in a function, in the code that receives the function's arguments, or in the
+/// code that runs after the function has returned. The host also stops an endless loop of host calls that do nothing,
+/// and eight endless loops at the same time.
 #[test]
 fn row_1_stops_endless_loops() {
     run_exclusively(async {
@@ -26,7 +26,7 @@ fn row_1_stops_endless_loops() {
         for (name, arguments) in calls {
             let attack = async |_| {
                 let config = with_short_calls("endless", Grants::default());
-                scene.check_stopped(config, ("endless", name, arguments.clone()), WALL).await;
+                scene.check_stopped(config, ("endless", name, arguments.clone()), WALL_TIME_ERROR).await;
             };
             scene.repeat(&format!("row 1, {name}"), attack).await;
         }
@@ -34,7 +34,7 @@ fn row_1_stops_endless_loops() {
             let grants = || Grants { key_value: Some(1 << 20), ..Grants::default() };
             let attack = async |_| {
                 let call = ("intruder", "intruder.wait", json!({"how": how}));
-                scene.check_stopped(with_short_calls("intruder", grants()), call, WALL).await;
+                scene.check_stopped(with_short_calls("intruder", grants()), call, WALL_TIME_ERROR).await;
             };
             scene.repeat(&format!("row 1, {how}"), attack).await;
         }
@@ -43,14 +43,17 @@ fn row_1_stops_endless_loops() {
             config.bounds.parallel_calls = 8;
             let calls: Vec<_> = (0..8).map(|_| ("computing", json!({}))).collect();
             for (is_error, text) in scene.calls(config, &calls).await {
-                assert!(is_error && text.contains(&scene.identity("endless")) && text.contains(WALL), "{text}");
+                assert!(
+                    is_error && text.contains(&scene.identity("endless")) && text.contains(WALL_TIME_ERROR),
+                    "{text}"
+                );
             }
         };
         scene.repeat("row 1, eight loops", attack).await;
     });
 }
 
-/// Row 1: Processor time has its own limit. Time in which a call waits does not count.
+/// Row 1: Processor time has its own limit, which does not count the time during which a call waits.
 #[test]
 fn row_1_limits_processor_time() {
     run_exclusively(async {
@@ -67,10 +70,10 @@ fn row_1_limits_processor_time() {
     });
 }
 
-/// Row 1: A component that never finishes its instantiation is refused when it is loaded. Each attempt takes ten
-/// seconds, so the test makes few of them.
+/// Row 1: A component whose instantiation never ends is refused when it is loaded. Each attempt takes ten seconds, so
+/// the test makes few of them.
 #[test]
-fn row_1_refuses_an_endless_start() {
+fn row_1_refuses_a_component_whose_instantiation_never_ends() {
     run_exclusively(async {
         let scene = Scene::new(&[]).await;
         let attack = async |repeat| {
@@ -114,8 +117,10 @@ fn row_2_stops_sleeping_host_calls() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let silent = Server::silent();
-        let slow = Server::drip();
-        for (how, limit) in [("poll", WALL), ("poll-many", WALL), ("poll-same", "1000 resource handles")] {
+        let slow = Server::slow();
+        for (how, limit) in
+            [("poll", WALL_TIME_ERROR), ("poll-many", WALL_TIME_ERROR), ("poll-same", "1000 resource handles")]
+        {
             let attack = async |_| {
                 let config = with_short_calls("intruder", Grants::default());
                 scene.check_stopped(config, ("intruder", "intruder.wait", json!({"how": how})), limit).await;
@@ -126,8 +131,9 @@ fn row_2_stops_sleeping_host_calls() {
             let attack = async |_| {
                 let config = with_short_calls("intruder", server.grants());
                 let (is_error, text) = scene.call(config, "intruder.get", json!({"url": server.url("/")})).await;
-                // The request ends at the latest when the call ends. The guest may get an error before it is stopped.
-                let is_stopped = text.contains(&scene.identity("intruder")) && text.contains(WALL);
+                // The host aborts the request no later than the end of the call, so the guest may receive an error for
+                // the request before the guest is stopped.
+                let is_stopped = text.contains(&scene.identity("intruder")) && text.contains(WALL_TIME_ERROR);
                 assert!((is_error && is_stopped) || text.contains("timeout"), "{text}");
             };
             // A plugin may make 60 requests a minute, and each call makes one request.
@@ -188,7 +194,7 @@ fn row_35_a_validator_meets_its_deadline_despite_64_loops() {
             let mut config = with_short_calls("endless", Grants::default());
             // The time limit does not include the wait for a slot, so all calls together take up to 64 times as long as
             // one call.
-            config.plugins.get_mut("endless").unwrap().limits.tool_time = SHORT / 6;
+            config.plugins.get_mut("endless").unwrap().limits.tool_time = SHORT_TIME_LIMIT / 6;
             config.bounds.parallel_calls = 64;
             let calls: Vec<_> = (0..64).map(|_| ("computing", json!({}))).collect();
             let mut looping = scene.session(config, &[call_reply(&calls), text_reply("Done.")]).await;
@@ -196,8 +202,8 @@ fn row_35_a_validator_meets_its_deadline_despite_64_loops() {
             validated.validators = vec!["strict-json".to_owned()];
             let mut validated_session = scene.session(validated, &vec![text_reply("{\"fine\": true}"); 5]).await;
             let validating = async {
-                // After this delay, all loops are running.
-                tokio::time::sleep(SHORT).await;
+                // After this delay, all 64 endless loops are running.
+                tokio::time::sleep(SHORT_TIME_LIMIT).await;
                 for _ in 0..5 {
                     let result = run_turn(&mut validated_session, "Go.").await;
                     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");

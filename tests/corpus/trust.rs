@@ -1,4 +1,4 @@
-//! Rows 13, 17, 19 and 20: What the host trusts.
+//! Rows 13, 17, 19 and 20: Approvals, permanent grants and delegation under attack.
 
 use crate::scene::{Scene, run_exclusively, with_grants};
 use crate::support::{call_reply, components, results, run_turn, script, text_reply};
@@ -17,7 +17,7 @@ const PAY: &str = "payer.pay";
 fn payer_config(tree: &Path, repeat: usize) -> AgentConfig {
     let grants = crate::files::trees(&[(tree, Access::ReadWrite)]);
     let mut config = with_grants("payer", grants, CallLimits::default());
-    // A permanent grant belongs to an agent, so each repeat uses another agent.
+    // A permanent approval belongs to an agent, so each repeat of the attack uses another agent.
     config.name = format!("payer-{repeat}");
     config
 }
@@ -34,7 +34,7 @@ fn allow(call: &str, scope: GrantScope) -> ApprovalDecision {
     ApprovalDecision { call: CallId(call.to_owned()), verdict: Verdict::Allow { scope, edited: None } }
 }
 
-/// The waiting call. Panics if there is not exactly one waiting call.
+/// Returns the call that waits for an approval. Panics if not exactly one call waits.
 fn call_to_approve(result: &TurnResult) -> String {
     match result {
         TurnResult::Suspended(suspension) if suspension.waits.len() == 1 => suspension.waits[0].call.0.clone(),
@@ -46,10 +46,10 @@ async fn continue_turn(session: &mut Session) -> TurnResult {
     session.run(None, CancellationToken::new()).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Rows 17 and 20: A model obeys a malicious tool output, and the host stops the call at the approval. An approval is
-/// valid only once, for its own call and its own session.
+/// Rows 17 and 20: A model obeys instructions in a malicious tool output, but the call that it makes must first be
+/// approved by the user. An approval is valid only once, for its own call and its own session.
 #[test]
-fn rows_17_and_20_stop_an_obedient_model_and_replayed_approvals() {
+fn rows_17_and_20_injected_calls_and_replayed_approvals_do_not_run() {
     run_exclusively(async {
         let scene = Scene::new(&["payer"]).await;
         let tree = crate::files::tree(&scene, "ledger");
@@ -77,7 +77,10 @@ fn rows_17_and_20_stop_an_obedient_model_and_replayed_approvals() {
                 "the other session's call is refused too"
             );
             session.approve(vec![allow(&first, GrantScope::Once)]).await.unwrap();
-            assert!(session.approve(vec![allow(&first, GrantScope::Once)]).await.is_err(), "an approval is valid once");
+            assert!(
+                session.approve(vec![allow(&first, GrantScope::Once)]).await.is_err(),
+                "an approval is valid only once"
+            );
             let second = call_to_approve(&continue_turn(&mut session).await);
             assert_ne!(second, first, "other arguments need an approval");
             assert!(session.approve(vec![allow(&first, GrantScope::Once)]).await.is_err(), "the first call has ended");
@@ -89,7 +92,7 @@ fn rows_17_and_20_stop_an_obedient_model_and_replayed_approvals() {
     });
 }
 
-/// Row 19: A permanent grant does not apply to a component with another digest.
+/// Row 19: A permanent approval does not apply to a component with another digest.
 #[test]
 fn row_19_asks_again_for_a_changed_plugin() {
     run_exclusively(async {

@@ -7,15 +7,17 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
-/// The time in which released resources must disappear. Resources that still exist after this time are a leak.
+/// The maximum time until released resources must have disappeared. Resources that still exist after this time are
+/// a leak.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// The maximum number of handles of the store's own files. A writer and four readers, which are opened when they are
-/// first needed, have three files each. While a connection is opened, it may have more.
+/// The maximum number of handles of the store's own files. The store has one writing connection and four reading
+/// connections, each of which is opened when it is first needed and has three open files. While a connection is being
+/// opened, it may have more.
 const STORE_HANDLES: usize = 20;
-/// Memory growth that is not a leak. The allocator does not return free memory immediately, the pool keeps one MiB for
-/// each of its 16 slots, and the store fills its page caches. With 100 repeats, 48 MiB are half a MiB for each repeat.
-/// A run with all repeats needs `MALLOC_ARENA_MAX=1`. Otherwise each thread has its own arena, and large schemas
-/// fragment the arenas by more than this limit.
+/// The maximum growth of the memory that does not count as a leak, in KiB. The allocator does not return free memory
+/// immediately, the pool keeps one MiB for each of its 16 slots, and the store fills its page caches. With 100 repeats,
+/// 48 MiB are half a MiB for each repeat. A run with all repeats needs `MALLOC_ARENA_MAX=1`. Otherwise each thread has
+/// its own arena, and large schemas fragment the arenas by more than this limit.
 const MEMORY_KIB: u64 = 48 * 1024;
 
 /// The resources in use at one moment.
@@ -36,7 +38,7 @@ impl fmt::Display for Usage {
 }
 
 impl Usage {
-    /// The current usage. `store` is the folder of the database.
+    /// Returns the current usage. `store` is the folder of the database.
     pub(crate) fn now(store: &Path) -> Self {
         let mut handles = BTreeMap::new();
         let mut store_handles = 0;

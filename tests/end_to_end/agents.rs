@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Creates an agent whose model returns `replies` and that may delegate to `children`.
+/// Creates an agent that may delegate to `children`. Its model returns `replies`.
 async fn agent(test_host: &TestHost, config: AgentConfig, replies: &[Value], children: &[&Arc<Agent>]) -> Arc<Agent> {
     let mut config = config;
     for agent in children {
@@ -51,8 +51,8 @@ async fn events_of(test_host: &TestHost, session: &str) -> Vec<Event> {
     events.into_iter().map(|timed| timed.event).collect()
 }
 
-/// L16: A child runs in its own session with its own tools. The child inherits the user and the trace of its parent.
-/// The child's output is the result of the call, and its cost is counted separately.
+/// L16: A child agent runs in its own session with its own tools, and inherits the user and the trace of its parent.
+/// The child's output is the result of the parent's call, and the child's cost is counted separately.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_a_child_works_with_its_own_tools_and_session() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -89,7 +89,7 @@ async fn l16_a_child_works_with_its_own_tools_and_session() {
     assert_eq!(echoed["user"], "ada", "the child has the user of its parent");
 }
 
-/// L9, L16: Children run in parallel, up to the cap on parallel calls.
+/// L9, L16: Child agents run in parallel, up to the maximum number of parallel calls.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_children_run_in_parallel_up_to_the_cap() {
     for (cap, in_parallel) in [(4, true), (1, false)] {
@@ -120,7 +120,7 @@ async fn l16_children_run_in_parallel_up_to_the_cap() {
     }
 }
 
-/// L9: A sequential tool does not run in parallel with a child.
+/// L9: A tool that is marked as sequential does not run in parallel with a child agent.
 #[tokio::test(flavor = "multi_thread")]
 async fn l9_l16_a_sequential_tool_runs_alone() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -170,8 +170,8 @@ async fn l16_a_child_that_fails_is_an_error_result() {
     assert!(results[1].2.contains("interactions_exhausted"), "{}", results[1].2);
 }
 
-/// L28, L16: Repeated failures of an agent tool count as the same failure, although each attempt has its own session.
-/// After the third failure, the agent tool is disabled.
+/// L28, L16: If an agent tool fails repeatedly, the failures count as the same failure, although each attempt runs in a
+/// new session. After the third failure, the agent tool is disabled.
 #[tokio::test(flavor = "multi_thread")]
 async fn l28_disables_an_agent_that_keeps_failing() {
     let test_host = TestHost::new(&[]).await;
@@ -210,7 +210,8 @@ async fn l16_a_child_has_its_own_limits_and_budget() {
     assert!(!result.1 && result.2.contains("Half of it.") && result.2.contains("limit of model calls"), "{}", result.2);
 }
 
-/// L8, L16: Input for an agent with an input schema is checked against it, and the agent receives it as JSON.
+/// L8, L16: If an agent has an input schema, its input is checked against the schema, and the agent receives the input
+/// as JSON.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_checks_input_against_the_schema_of_the_agent() {
     let test_host = TestHost::new(&[]).await;
@@ -320,7 +321,7 @@ async fn l16_l29_cancelling_the_parent_cancels_all_children() {
     assert_eq!(expect_finished(run_turn(&mut parent, "Go on.").await).data, json!("Going on."));
 }
 
-/// D3, L16: A parent session whose driver was dropped continues with the same child session.
+/// D3, L16: If the task that runs a parent's turn is dropped, the parent continues later with the same child session.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_a_restarted_parent_continues_the_same_child() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -375,7 +376,7 @@ async fn l16_a_parent_waits_for_a_child_held_by_another_process() {
         suspension = child_started => suspension,
     };
     let WaitCause::Agent { session: child_subject } = &suspension.waits[0].cause else { panic!("{suspension:?}") };
-    // The dropped driver may still be releasing the child's session.
+    // The child's session may still be locked, because the task that was dropped may not have released it yet.
     let mut child = None;
     while child.is_none() {
         let open_child = OpenSession::Existing(child_subject.clone());
@@ -424,7 +425,8 @@ async fn l16_a_call_to_a_removed_agent_returns_an_error_result() {
     assert!(result.1 && result.2.contains("not_found") && result.2.contains("reader"), "{}", result.2);
 }
 
-/// Runs the parent until its child calls `probe.slow`. Then drops the turns of parent and child, as a crash would.
+/// Runs the parent until its child calls `probe.slow`. Then drops the running turns of parent and child, which stops
+/// them like a crash.
 async fn run_until_child_is_killed(parent: &mut Session) {
     let mut watched = parent.subscribe();
     let input = Some(agent_core::message::TurnInput::Text("Go.".to_owned()));
@@ -477,8 +479,8 @@ async fn l16_a_child_that_waits_for_a_decision_suspends_its_parent() {
     }
 }
 
-/// P8, row 13: While another guest runs for a call, the call occupies no execution slot. One slot is enough for agents
-/// that delegate to agents and call plugins.
+/// P8, row 13: While a call waits for another guest, it occupies no execution slot. One slot is enough for agents that
+/// delegate to agents and call plugins.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_one_execution_slot_is_enough_for_delegating_agents() {
     let mut test_host = TestHost::new(&["probe"]).await;
@@ -495,7 +497,7 @@ async fn p8_one_execution_slot_is_enough_for_delegating_agents() {
     let top = agent(&test_host, AgentConfig::new("top"), &top, &[&middle]).await;
     let mut session = session(&test_host, &top).await;
     let result = tokio::time::timeout(Duration::from_secs(60), run_turn(&mut session, "Go.")).await;
-    assert_eq!(expect_finished(result.expect("no agent waits forever")).data, json!("Top."));
+    assert_eq!(expect_finished(result.expect("the agents do not block each other")).data, json!("Top."));
     let results = results(&test_host, &session).await;
     assert!(results.len() == 3 && results.iter().all(|(_, is_error, _)| !is_error), "{results:?}");
 }

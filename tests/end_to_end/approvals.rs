@@ -36,7 +36,7 @@ async fn paying_session(test_host: &TestHost, replies: &[Value]) -> Session {
 
 fn ledger(test_host: &TestHost) -> Vec<String> {
     let text = std::fs::read_to_string(test_host.tree().join("ledger.txt")).unwrap_or_default();
-    // Each line starts with a call id, which differs between runs.
+    // The call id at the start of each line is removed, because it differs between runs.
     text.lines().map(|line| line.split_once(' ').expect("an id").1.to_owned()).collect()
 }
 
@@ -85,7 +85,7 @@ async fn approval_records(test_host: &TestHost, session: &Session) -> Vec<Approv
     events.filter_map(|event| outcome(event.kind)).collect()
 }
 
-/// Creates the agent with a plugin file that behaves the same but has another digest.
+/// Creates the agent with a plugin file that behaves like the original but has another digest.
 async fn with_replaced_plugin(test_host: &TestHost, config: AgentConfig, replies: Value) -> Arc<Agent> {
     let file = test_host.directory.path().join("plugins/payer.wasm");
     let mut component = std::fs::read(&file).unwrap();
@@ -114,7 +114,7 @@ async fn l17_one_request_asks_for_all_calls_of_a_batch() {
     let request = position(&|kind| matches!(kind, EventKind::ApprovalRequested { .. }));
     assert!(look_result < request);
     let EventKind::ApprovalRequested { calls } = &all_events[request].kind else { unreachable!() };
-    let details = calls[1].details.as_ref().expect("the event contains everything needed to decide");
+    let details = calls[1].details.as_ref().expect("the event contains everything that is needed for a decision");
     assert_eq!((details.arguments.clone(), details.because.as_str()), (payment("Bob", 2), "the tool itself"));
     assert!(details.traits.needs_approval && details.source.to_string().starts_with("payer@"));
     assert_eq!(session.pending_approvals().await.unwrap(), *calls);
@@ -139,8 +139,8 @@ async fn l17_one_request_asks_for_all_calls_of_a_batch() {
     );
 }
 
-/// L17, L8: Edited arguments are checked against the tool's schema, like the model's arguments. A refused decision
-/// changes nothing.
+/// L17, L8: Arguments that the user edited are checked against the tool's schema, like arguments from the model. A
+/// refused decision changes nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_checks_edited_arguments_against_the_schema() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -160,9 +160,10 @@ async fn l17_checks_edited_arguments_against_the_schema() {
     assert!(ledger(&test_host).is_empty());
 }
 
-/// L17: A grant lasts for one call, for its session, or until it is revoked. A revocation takes effect immediately.
+/// L17: An approval is granted for one call, for the session, or permanently until it is revoked. A revocation takes
+/// effect immediately.
 #[tokio::test(flavor = "multi_thread")]
-async fn l17_a_grant_lasts_for_its_scope() {
+async fn l17_an_approval_lasts_for_its_scope() {
     let test_host = TestHost::new(&["payer"]).await;
     let pay = |amount| call_reply(&[(PAY, payment("Ann", amount))]);
     let mut session = paying_session(&test_host, &[pay(1), pay(2), pay(3), pay(4)]).await;
@@ -172,7 +173,10 @@ async fn l17_a_grant_lasts_for_its_scope() {
     session.approve(vec![allow("call_1_2_1", GrantScope::Session)]).await.unwrap();
     expect_finished(continue_turn(&mut session).await);
     assert_eq!(ledger(&test_host), ["Ann 1", "Ann 2", "Ann 3", "Ann 4"]);
-    assert!(test_host.store.allowed("test").await.unwrap().is_empty(), "the grant is not stored beyond its session");
+    assert!(
+        test_host.store.allowed("test").await.unwrap().is_empty(),
+        "an approval for one session is not stored for other sessions"
+    );
 
     let mut other_session = paying_session(&test_host, &[pay(5), pay(6)]).await;
     assert_eq!(
@@ -229,10 +233,10 @@ async fn l17_a_revocation_stops_a_call_that_is_about_to_run() {
     assert_eq!(ledger(&test_host), ["Ann 1", "Bob 1"]);
 }
 
-/// L17: A grant that is bound to arguments applies only to these arguments. A grant for edited arguments is always
-/// bound to the edited arguments.
+/// L17: An approval that is bound to arguments applies only to calls with these arguments. If the user edits the
+/// arguments, the approval is always bound to the edited arguments.
 #[tokio::test(flavor = "multi_thread")]
-async fn l17_a_bound_grant_applies_only_to_its_arguments() {
+async fn l17_a_bound_approval_applies_only_to_its_arguments() {
     let test_host = TestHost::new(&["payer"]).await;
     let mut config = with_tree_grant(&test_host, "payer");
     config.approvals.bind_arguments = vec!["payer.*".to_owned()];
@@ -270,7 +274,8 @@ async fn l17_a_bound_grant_applies_only_to_its_arguments() {
     assert_eq!(ledger(&test_host)[2..], ["Bob 1", "Bob 1"]);
 }
 
-/// Row 19: A component with another digest is another tool, so grants for the previous component do not apply to it.
+/// Row 19: Approvals for a tool do not apply to a component with another digest, because its tool counts as
+/// another tool.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_19_asks_again_for_a_changed_plugin() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -289,8 +294,8 @@ async fn row_19_asks_again_for_a_changed_plugin() {
     assert_ne!(item.digest.as_ref(), Some(&grants[0].grant.digest));
 }
 
-/// Row 19, P10: A waiting turn keeps the component that the approval request named, even if the file in the plugin
-/// directory has changed since.
+/// Row 19, P10: A turn that waits for an approval continues with the component that the approval request named, even if
+/// the file in the plugin directory has changed since the request.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_19_runs_the_plugin_that_the_approval_named() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -308,7 +313,8 @@ async fn row_19_runs_the_plugin_that_the_approval_named() {
     assert_eq!(ledger(&test_host), ["Ann 1"]);
 }
 
-/// L17: The approval rules at the time of the dispatch apply, even if the call was approved under other rules.
+/// L17: The approval rules that apply to a call are those at the time when the call starts, even if the call was
+/// approved under other rules.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_a_stricter_policy_stops_an_allowed_call() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -335,7 +341,7 @@ async fn l17_a_stricter_policy_stops_an_allowed_call() {
     );
 }
 
-/// Row 17: A model that obeys instructions in a tool's output is stopped by the approval.
+/// Row 17: If a model obeys instructions in a tool's output, the call that it makes does not run without approval.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_17_a_model_that_obeys_a_tools_output_is_stopped() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -384,8 +390,8 @@ async fn row_20_an_approval_cannot_be_replayed() {
     assert_eq!(ledger(&test_host), ["Ann 1"]);
 }
 
-/// Row 20: If two processes answer at the same time, one answer is accepted, the other is refused, and the call runs
-/// once.
+/// Row 20: If two processes answer the same approval request at the same time, one answer is accepted, the other is
+/// refused, and the call runs once.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_20_one_of_two_concurrent_answers_is_accepted() {
     let test_host = TestHost::new(&["payer"]).await;

@@ -10,7 +10,8 @@ use crate::terminal::walk::ShellUser;
 use crate::test_registry::TestRegistry;
 use std::path::PathBuf;
 
-/// A file, a text in the file, and the author's replacement for the text. The change adds one to the count.
+/// A change of the author: the path of a file, a text in the file, and the text that replaces it. The change makes the
+/// plugin's count one too high.
 type TextChange = (&'static str, &'static str, &'static str);
 
 /// Replaces a text in a file of the project.
@@ -77,7 +78,7 @@ fn develop(author: &ShellUser, command: &str, call: &str, change: TextChange) {
     author.succeed("agent-host plugin check .");
 }
 
-/// The author shares the plugin, and another user installs it.
+/// The author pushes the plugin to a registry, and another user installs it from there.
 fn share(author: &ShellUser, language: &str, steps: &[TypedCommand], (call, registry): (&str, &str)) {
     let commands: Vec<String> = steps.iter().map(|typed| typed.command.replace("registry.example", registry)).collect();
     let [push, add, session] = &commands[..] else { panic!("the README has other steps for sharing: {commands:?}") };
@@ -94,7 +95,7 @@ fn share(author: &ShellUser, language: &str, steps: &[TypedCommand], (call, regi
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// Follows all steps with a third-party toolchain and registry.
+/// Follows all steps of the README with a third-party toolchain and a third-party registry.
 fn follow_steps_in(language: &'static str, change: TextChange) {
     let (Some((variables, _)), Some(registry)) = (peer(language), DebianRegistry::start()) else { return };
     // The toolchain is found where the README installs it.
@@ -103,7 +104,8 @@ fn follow_steps_in(language: &'static str, change: TextChange) {
     follow_all_steps(language, &variables, change, &registry.host);
 }
 
-/// S1: The steps of an author work in Rust. The test uses the crates that other tests have compiled for the SDK.
+/// S1: The steps of a plugin author work for a plugin in Rust. The test uses the crates that other tests have compiled
+/// for the SDK.
 #[test]
 fn s1_the_steps_of_an_author_work_in_rust() {
     let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("new-projects/target");

@@ -11,7 +11,7 @@ fn readme() -> String {
     std::fs::read_to_string(repository().join("README.md")).unwrap()
 }
 
-/// Returns the code blocks of a page that are written in a language, in the order of the page.
+/// Returns the code blocks of a page that have this language, in the order of the page.
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let fence = format!("```{language}\n");
     page.split(&fence).skip(1).map(|rest| rest.split("\n```").next().unwrap().to_owned()).collect()
@@ -63,7 +63,7 @@ fn stdout_and_stderr(output: &Output) -> (String, String) {
 #[tokio::test(flavor = "multi_thread")]
 async fn i1_the_first_command_of_the_readme_works() {
     let command = blocks(&readme(), "sh").remove(0);
-    let command = command.strip_prefix("cargo run -- ").expect("the first command runs the binary by cargo");
+    let command = command.strip_prefix("cargo run -- ").expect("the first command runs the binary with cargo");
     let words = words(command);
     let arguments: Vec<&str> = words.iter().map(String::as_str).collect();
     let user = CliUser::new();
@@ -119,8 +119,8 @@ fn working_directory(plugins: &[&str]) -> TempDir {
     directory
 }
 
-/// P6: The agent.toml of the guide and the command line can give the same grants. A denial names both ways to give
-/// a grant.
+/// P6: The agent.toml of the guide and the command line can give the same grants. The message about a denial shows how
+/// to give the missing grant in `agent.toml` and on the command line.
 #[test]
 fn p6_the_command_line_and_the_file_grant_the_same() {
     let user = CliUser::new();
@@ -141,7 +141,7 @@ fn p6_the_command_line_and_the_file_grant_the_same() {
 /// I1: In a pipe, stdout contains only the answer, without escape codes. With `--json`, stdout contains the events as
 /// JSON lines, and the last line is the result.
 #[test]
-fn i1_prints_the_answer_to_pipes_and_events_as_json() {
+fn i1_prints_only_the_answer_to_a_pipe_and_events_as_json() {
     let user = CliUser::new();
     let working_directory = working_directory(&["calc"]);
     let prompt = "calc.evaluate {\"expression\": \"1/3 + 1/6\"}";
@@ -236,7 +236,7 @@ fn l29_ctrl_c_cancels_the_turn() {
 }
 
 /// Row 32: A second process cannot continue a session that another process has open, and its error contains the id of
-/// that process. It can use another session in the same database.
+/// that process. The second process can use another session in the same database.
 #[test]
 fn row_32_refuses_a_second_process_on_a_session() {
     let user = CliUser::new();

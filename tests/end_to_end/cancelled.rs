@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// A timeout that only fails tests that hang.
+/// A timeout that expires only if a test hangs.
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Records the checkpoints that a turn passes, and cancels the turn at one of them.
+/// Records the checkpoints that a turn passes, and can cancel the turn at one of them.
 struct CheckpointCounter {
     passed: Mutex<Vec<String>>,
     cancel_at: Option<usize>,

@@ -20,13 +20,14 @@ pub(crate) enum Answer {
     Calls(&'static str, Vec<(&'static str, Value)>),
     /// A complete response with this status, content type and body.
     Whole(u16, &'static str, String),
-    /// The first bytes of a text, up to this number. Then the connection closes.
+    /// The first bytes of a streamed text, of which at most this many are sent before the connection closes.
     Cut(&'static str, usize),
-    /// The first bytes of a text, up to this number. Then the connection stays open without further data.
+    /// The first bytes of a streamed text, of which at most this many are sent. After that, the connection stays open
+    /// without further data.
     Stall(&'static str, usize),
-    /// No response at all, not even headers.
-    Silence,
-    /// A text, and then an error event instead of the end of the stream.
+    /// The server accepts the request but sends no response, not even headers.
+    NoResponse,
+    /// A streamed text that is followed by an error event instead of the end of the stream.
     ErrorInStream(&'static str, Value),
     /// A stream with one event that contains a text of this many bytes.
     Huge(usize),
@@ -34,7 +35,7 @@ pub(crate) enum Answer {
     Endless,
 }
 
-/// The provider `local`: a server at this address that needs no key.
+/// Configures the provider `local`: a server at this address that needs no key.
 pub(crate) fn local_provider(base_url: &str) -> Providers {
     Providers::new(vec![ProviderConfig {
         name: "local".to_owned(),
@@ -85,8 +86,9 @@ impl ChatServer {
         state.requests.clone()
     }
 
-    /// Returns the bodies of all requests so far, even if the server found problems in them. Several models that share
-    /// the server need this function, because a request of one model does not continue a request of another model.
+    /// Returns the bodies of all requests so far, even if the server found problems in them. Tests in which several
+    /// models share the server use this function, because the server would report that a request of one model does not
+    /// continue the previous request of another model.
     pub(crate) fn bodies(&self) -> Vec<Value> {
         self.state.lock().expect("no panic").requests.clone()
     }
@@ -180,7 +182,7 @@ async fn write_answer(connection: &mut TcpStream, answer: Answer) -> Option<()> 
             stream(connection, &text(&words[..kept]), Close::Never).await?;
             std::future::pending().await
         }
-        Answer::Silence => std::future::pending().await,
+        Answer::NoResponse => std::future::pending().await,
         Answer::ErrorInStream(words, error) => {
             stream(connection, &(text(words) + &format!("data: {}\n\n", json!({"error": error}))), Close::Whole).await
         }
@@ -199,7 +201,7 @@ async fn write_answer(connection: &mut TcpStream, answer: Answer) -> Option<()> 
     }
 }
 
-/// How the server ends a streamed response.
+/// The way in which the server ends a streamed response.
 #[derive(PartialEq)]
 enum Close {
     Whole,
@@ -227,7 +229,8 @@ async fn write_chunk(connection: &mut TcpStream, piece: &str) -> Option<()> {
     connection.flush().await.ok()
 }
 
-/// Returns the problems of a request: invalid content, and changes to the content of the previous request.
+/// Returns the problems of a request: invalid content, and content of the previous request that this request does not
+/// repeat unchanged.
 fn request_problems(request: &Value, previous: Option<&Value>) -> Vec<String> {
     let mut problems = Vec::new();
     let empty = Vec::new();
@@ -289,8 +292,7 @@ fn check_call_results(messages: &[Value], problems: &mut Vec<String>) {
     }
 }
 
-/// Accepts an unchanged message. If the message had an image, also accepts the same message with a text instead of the
-/// image.
+/// Returns whether a message is repeated correctly, which means unchanged or with a text in place of its image.
 fn same_or_masked(before: &Value, after: &Value) -> Result<(), String> {
     let bytes = |message: &Value| serde_json::to_vec(message).expect("JSON");
     if bytes(before) == bytes(after) {

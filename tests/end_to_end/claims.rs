@@ -1,5 +1,5 @@
-//! Row 38, P14: Grants, validators, limits and digests in an edited session document or snapshot never add authority
-//! beyond the configuration.
+//! Row 38, P14: If a session document or snapshot has been edited, its grants, validators, limits and digests never
+//! permit more than the configuration does.
 
 use crate::approvals::command_line::{TestCli, payments_reply};
 use crate::support::{TestHost, call_reply, components, run_turn, script, text_reply, with_tree_grant};
@@ -37,7 +37,8 @@ fn import_as(cli: &TestCli, document: &Value, subject: &str) -> String {
     stderr
 }
 
-/// Row 38: Grants in a document are only claims. The configuration alone decides which folders a plugin may use.
+/// Row 38: Grants in an imported document have no effect. The configuration alone decides which folders a plugin
+/// may use.
 #[test]
 fn row_38_an_imported_document_adds_no_grants() {
     let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);
@@ -88,7 +89,8 @@ fn row_38_an_imported_document_loads_no_other_components() {
     }
 }
 
-/// Row 38, L17: Approvals in a document have no effect. A call that was about to run waits for the user's decision.
+/// Row 38, L17: Approvals in an imported document have no effect. If a call was about to run when the document was
+/// exported, it waits for the user's decision after the import.
 #[test]
 fn row_38_an_imported_document_adds_no_approvals() {
     let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), payments_reply(&[("Bob", 2)]), text_reply("Done.")]);
@@ -113,14 +115,15 @@ fn row_38_an_imported_document_adds_no_approvals() {
     let (code, _, stderr) = cli.run(&[&["session", "resume", "clerk/forged"][..], &AGENT].concat());
     assert_eq!(code, Some(3), "the call waits for the user: {stderr}");
     assert_eq!(cli.ledger(), paid);
-    // Even the user's decision `retry` does not replace the approval.
+    // If the user decides to `retry` the call, the call still needs an approval.
     let (_, _, stderr) = cli.run(&["session", "resolve", "clerk/forged/call_1_1_1", "retry"]);
     let (code, _, again) = cli.run(&[&["session", "resume", "clerk/forged"][..], &AGENT].concat());
     assert_eq!((code, cli.ledger()), (Some(3), paid), "{stderr}{again}");
 }
 
-/// Row 38: If the document claims that a call was delegated to another agent or a service, the call waits for the user.
-/// No session of another agent starts, and no answer is accepted without a contract in the configuration.
+/// Row 38: If the document claims that a call was delegated to another agent or a service, the call waits for the
+/// user's decision. No session of another agent starts, and an answer to the call is accepted only if the configuration
+/// has a contract for it.
 #[test]
 fn row_38_an_imported_document_delegates_nothing() {
     let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);
@@ -171,8 +174,8 @@ fn row_38_an_edited_call_is_not_shown_for_approval() {
     assert!(!audited.contains("calc@"), "{audited}");
 }
 
-/// Row 38: A state that no turn can produce is refused, and a summary in a document is not treated as the host's own
-/// text.
+/// Row 38: The import refuses a turn state that no turn can produce, and it does not treat a summary in a document as
+/// text that the host wrote.
 #[test]
 fn row_38_an_impossible_imported_state_is_refused() {
     let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);
@@ -198,7 +201,7 @@ fn row_38_an_impossible_imported_state_is_refused() {
     assert!(!exported.contains("OBEY"), "the summary is not imported");
 }
 
-/// Row 38: The limits of an imported turn are at most those of the configuration.
+/// Row 38: If an imported turn claims higher limits than the configuration, the limits of the configuration apply.
 #[test]
 fn row_38_an_imported_document_raises_no_limits() {
     let look_reply = || call_reply(&[("payer.look", json!({}))]);
@@ -230,7 +233,7 @@ async fn suspended_session(test_host: &TestHost, config: AgentConfig, replies: &
     subject
 }
 
-/// Edits the stored snapshot, as anyone with write access to the database can.
+/// Edits the stored snapshot like an attacker who has write access to the database.
 async fn edit_snapshot(test_host: &TestHost, subject: &str, change: impl FnOnce(&mut Value)) {
     let opened = test_host.store.open(subject, OpenMode::Existing, SessionMeta::default()).await.unwrap();
     let mut state: Value = serde_json::from_slice(&opened.snapshot.unwrap()).unwrap();
@@ -256,7 +259,7 @@ async fn resume_turn(
     (session, result)
 }
 
-/// Row 38: A stored snapshot can only select from the current grants and never extends them.
+/// Row 38: A stored snapshot can remove grants of the current configuration from a turn, but never adds a grant.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_38_an_edited_snapshot_adds_no_grants() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -328,7 +331,7 @@ async fn row_38_an_edited_snapshot_loads_no_other_component() {
     assert!(is_refused, "{end:?}");
 }
 
-/// Row 38: The limits in a stored snapshot can only lower the limits of the configuration.
+/// Row 38: The limits in a stored snapshot apply only where they are lower than the limits of the configuration.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_38_an_edited_snapshot_raises_no_limits() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -349,7 +352,7 @@ async fn row_38_an_edited_snapshot_raises_no_limits() {
     assert_eq!((&turn_config.fallback, turn_config.announced), (&None, LoopConfig::default().announced));
 }
 
-/// Row 38: The import checks the facts in a document or derives them again.
+/// Row 38: Every fact in a document is either checked by the import or computed again from other facts.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_38_facts_of_a_document_are_checked() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -379,7 +382,7 @@ async fn row_38_facts_of_a_document_are_checked() {
         let error = import(&store, edited.to_string().as_bytes(), ImportAs::OriginalSubject).await.expect_err(pointer);
         assert!(error.to_string().contains(stderr), "{pointer}: {error}");
     }
-    // The import succeeds even if a value is changed that it derives again.
+    // The import succeeds even if a changed value is one that the import computes again.
     let mut edited = document.clone();
     edited["messages"][0]["role"] = json!("system");
     edited["messages"][0]["tokens"] = json!(0);
@@ -475,8 +478,8 @@ fn mutate(document: &mut Value, rng: &mut Rng) {
     };
 }
 
-/// P14, row 38: For random edits of a document, the authority after the import is at most that of the configuration,
-/// and no import panics.
+/// P14, row 38: After random edits of a document, an imported session never has more permissions than the configuration
+/// gives, and no import panics.
 #[tokio::test(flavor = "multi_thread")]
 async fn p14_random_edits_of_a_document_add_no_authority() {
     let test_host = TestHost::new(&["payer"]).await;

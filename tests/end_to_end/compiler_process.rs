@@ -1,5 +1,5 @@
-//! Compiling in a child process (P9; row 11). Memory and time are limited for the child alone, the child ends with its
-//! caller, and incomplete output is never loaded.
+//! Compiling in a child process (P9; row 11). The limits of memory and time apply only to the child, the child ends
+//! when its caller ends, and incomplete output is never loaded.
 
 use crate::support::{TestHost, components};
 use agent_plugins::{CodeSource, CompilerCommand, HostLimits, LoadError, LoadEvent, Sandbox, SandboxOptions};
@@ -22,8 +22,8 @@ fn sandbox(compiler: CompilerCommand, compile_time: Duration) -> Sandbox {
     Sandbox::new(SandboxOptions { compiler: Some(compiler), limits, ..SandboxOptions::default() }).unwrap()
 }
 
-/// Creates a component that takes a long time to compile. Its only function contains this many additions, none of which
-/// can be optimised away.
+/// Creates a component that takes a long time to compile. Its only function contains `additions` additions, none of
+/// which can be optimised away.
 pub(crate) fn compile_bomb(additions: usize) -> Vec<u8> {
     let work = "local.get 0 local.get 0 i64.const 3 i64.rotl i64.add local.tee 0 i64.const 5 i64.xor local.set 0\n";
     let text = format!(
@@ -66,8 +66,8 @@ async fn p9_runs_the_output_of_a_child_compiler() {
     assert!(plugin.tools().iter().any(|tool| tool.name == "calc.evaluate"), "the compiled plugin lists its tools");
 }
 
-/// Row 11: A compile bomb is stopped at its deadline together with its process, and meanwhile other plugins are loaded
-/// and called.
+/// Row 11: If a component takes too long to compile, its compiler process is killed at the deadline. Until then, other
+/// plugins can be loaded and called.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn row_11_stops_a_compile_bomb_with_its_process() {

@@ -20,7 +20,7 @@ struct WorkingFolder {
     folder: TempDir,
 }
 
-/// Exit code and output of a command.
+/// The exit code and the output of a command.
 #[derive(Debug)]
 struct CommandResult {
     code: Option<i32>,
@@ -77,7 +77,8 @@ fn uncommented(template: &str) -> String {
     template.lines().map(line).collect()
 }
 
-/// I2: The output of `config init` can be edited by removing a `#`, checked, and run.
+/// I2: A user can enable a setting in the output of `config init` by removing its `#`. The edited file passes `config
+/// check` and can be run.
 #[test]
 fn i2_a_written_file_can_be_edited_checked_and_run() {
     let folder = WorkingFolder::new(&[]);
@@ -191,7 +192,8 @@ fn i2_check_reports_problems_of_every_stage() {
     }
 }
 
-/// M2: The error about a missing or malformed key names the environment variable and the fix. It never shows the key.
+/// M2: The error about a missing or malformed API key names the environment variable and suggests a fix. It never shows
+/// the key.
 #[test]
 fn m2_reads_keys_from_the_environment_only() {
     let text = "model = \"openai/gpt-4.1-mini\"\nfallback_models = [\"offline\", \"office/large\"]\n\n[providers.office]\n\
@@ -238,7 +240,8 @@ fn i1_reports_mistyped_commands() {
     assert!(usage.contains("plugin|key|session|approvals|outbox|memory|store|config|audit COMMAND"), "{usage}");
 }
 
-/// P6, I2: A denial is reported once by the host and once in the result. An option that matches no tool is reported.
+/// P6, I2: A denial is reported once by the host and once in the result of the call. If a command-line option names a
+/// tool that does not exist, this is reported.
 #[test]
 fn p6_reports_each_denial_once() {
     let folder = WorkingFolder::new(&[]);
@@ -298,7 +301,8 @@ fn i2_agents_of_one_folder_have_their_own_sessions() {
     assert_eq!(folder.run(&["--agent", "agents/three.toml", "--continue"]).code, Some(0));
 }
 
-/// An `agent.toml` in the current folder may contain any grants. The host mentions the file and does not use it.
+/// The host mentions an `agent.toml` in the current folder but does not use it, because the file could contain
+/// any grants.
 #[test]
 fn i2_does_not_use_an_agent_file_that_was_not_named() {
     let folder = WorkingFolder::new(&[("agent.toml", "name = \"trap\"\n[host.grants]\nread = [\".\"]\n")]);
@@ -307,10 +311,10 @@ fn i2_does_not_use_an_agent_file_that_was_not_named() {
     assert!(result.stderr.contains("`agent-host --agent agent.toml`"), "{}", result.stderr);
 }
 
-/// In a pipe, the host does not search for a model and does not ask the user. If a key is set, the host mentions the
-/// key and does not use it.
+/// In a pipe, the host does not search for a model and does not ask the user. If the environment contains an API key,
+/// the host mentions its variable but does not use the key.
 #[test]
-fn m2_a_key_alone_selects_no_model() {
+fn m2_an_api_key_alone_selects_no_model() {
     let folder = WorkingFolder::new(&[]);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -416,8 +420,8 @@ fn m2_a_base_url_selects_its_only_model() {
     assert!(result.code == Some(2) && result.stderr.contains("check that the server runs"), "{result:?}");
 }
 
-/// M2, M3: The server receives the key of its provider in the file. If a model cannot be reached, the next model is
-/// used.
+/// M2, M3: The server receives the API key that the agent file configures for its provider. If a model cannot be
+/// reached, the next model is used.
 #[test]
 fn m2_uses_a_provider_from_the_file() {
     let server = ModelServer::start(&["large"]);
@@ -434,7 +438,7 @@ fn m2_uses_a_provider_from_the_file() {
     assert_eq!(server.requests(), ["POST /v1/chat/completions Bearer k2 large"]);
 }
 
-/// M2: An invalid model name is refused with the valid forms.
+/// M2: An invalid model name is refused, and the error lists the valid forms of model names.
 #[test]
 fn m2_refuses_invalid_model_names() {
     let folder = WorkingFolder::new(&[]);

@@ -97,7 +97,8 @@ async fn p2_stores_a_media_item_of_five_megabytes_by_digest() {
     );
 }
 
-/// P4: The policy masks a media item that the model has seen. Only the outgoing copy is masked, and it stays masked.
+/// P4: The policy masks a media item that the model has already seen. The item is masked only in the copy that is sent
+/// to the model, and it stays masked there.
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_masks_a_media_item_after_it_was_seen() {
     let test_host = TestHost::new(&["probe", "masker"]).await;
@@ -170,7 +171,8 @@ async fn p6_grants_nothing_by_default() {
     assert!(!read[0].1 && read[0].2.contains("granted words"), "{}", read[0].2);
 }
 
-/// P9: Compiled code is read from the cache at the next load. A damaged cache file is detected and rebuilt.
+/// P9: If a plugin is loaded again, its compiled code is read from the cache. A damaged cache file is detected
+/// and rebuilt.
 #[tokio::test(flavor = "multi_thread")]
 async fn p9_caches_and_verifies_compiled_code() {
     let test_host = TestHost::new(&["calc"]).await;
@@ -201,7 +203,7 @@ async fn p9_caches_and_verifies_compiled_code() {
         let mut bytes = std::fs::read(&file).unwrap();
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
-        // The file is read-only.
+        // The cache file is read-only, so the test deletes it and writes a new file.
         std::fs::remove_file(&file).unwrap();
         std::fs::write(&file, bytes).unwrap();
     }

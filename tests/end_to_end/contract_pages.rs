@@ -12,16 +12,16 @@ const PAGES: [&str; 2] = ["host/docs/spec.md", "host/docs/threats.md"];
 /// The start of a contract line's list of tests on a page.
 const TESTS: &str = "  - Tests: ";
 
-/// The maximum number of tests that a page lists for a contract line.
-const LISTED: usize = 4;
+/// The maximum number of tests that a page lists for one contract line.
+const MAX_LISTED: usize = 4;
 
-/// A test function, with the contract lines in its name and its comment.
+/// A test function, and the contract lines that its name and its comment contain.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Test {
     file: String,
     name: String,
     proves: BTreeSet<String>,
-    /// The contract lines in the `//!` comment of its file.
+    /// The contract lines in the `//!` comment of the test's file.
     topics: BTreeSet<String>,
 }
 
@@ -128,8 +128,9 @@ fn write_lists(path: &Path, tests: &[Test]) {
     std::fs::write(path, page).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-/// Returns the list of the tests that prove a contract line. Tests with the line in their name come first. Of the tests
-/// that remain tied, those that prove fewer contract lines come first, and then end-to-end tests.
+/// Returns the list of the tests that prove a contract line. Tests with the line in their name come first. Among these,
+/// and among the other tests, those that prove fewer contract lines come first. If that number is equal, end-to-end
+/// tests come first.
 fn list_of(line: &str, tests: &[Test]) -> String {
     let mut proofs: Vec<&Test> = tests.iter().filter(|test| test.proves.contains(line)).collect();
     if proofs.is_empty() {
@@ -140,7 +141,7 @@ fn list_of(line: &str, tests: &[Test]) -> String {
         (!is_named(test), test.proves.len(), !test.file.starts_with("tests/"), &test.file, &test.name)
     });
     let mut by_file: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for test in proofs.iter().take(LISTED) {
+    for test in proofs.iter().take(MAX_LISTED) {
         by_file.entry(&test.file).or_default().push(format!("`{}`", test.name));
     }
     let files: Vec<String> = by_file.iter().map(|(file, names)| format!("`{file}`: {}", names.join(", "))).collect();

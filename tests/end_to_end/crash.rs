@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The inputs of the state machine that the turn commits. The process is killed before and after each commit.
+/// The names of all state machine inputs that the turn commits. The process is killed before and after each of
+/// these commits.
 const INPUTS: [&str; 6] = ["start", "context", "reply", "dispatched", "outcome", "verdict"];
 const TOOLS: [&str; 3] = ["probe.count", "probe.idempotent", "probe.echo"];
 /// The user name that all commands pass to the binary.
@@ -32,7 +33,7 @@ fn random_runs() -> u32 {
 /// A data directory with a granted tree, and the sessions that are killed in it.
 struct KillTarget {
     directory: TempDir,
-    /// Estimated duration of a run that is not killed, with code that is already compiled. Other tests may slow down the
+    /// The estimated duration of a run that is not killed and whose plugins are already compiled. Other tests may slow down the
     /// run that was measured, so the estimate is lowered if a run ends before it is killed.
     run_time: Cell<Duration>,
 }
@@ -56,7 +57,7 @@ impl KillTarget {
         for _ in 0..2 {
             kill_target.clear();
             let started = Instant::now();
-            assert!(kill_target.start(None).wait().unwrap().success(), "a run that is not killed succeeds");
+            assert!(kill_target.start(None).wait().unwrap().success(), "a run succeeds if it is not killed");
             kill_target.run_time.set(started.elapsed());
         }
         kill_target.check("not killed");
@@ -97,7 +98,8 @@ impl KillTarget {
         command.spawn().unwrap()
     }
 
-    /// Continues the session until its turn has ended. Resolves the calls with an unknown outcome.
+    /// Continues the session until its turn has ended. Whenever the turn waits because of calls with an unknown
+    /// outcome, resolves them.
     fn continue_to_end(&self, context: &str) {
         for _ in 0..20 {
             let output = self.command(&["--continue"]).output().unwrap();
@@ -111,7 +113,8 @@ impl KillTarget {
         panic!("{context}: the session does not end");
     }
 
-    /// Resolves the calls with an unknown outcome as a user would: checks whether the effect of each call happened.
+    /// Resolves the calls with an unknown outcome as a user would: if the effect of a call happened, its result is
+    /// recorded. Otherwise the call is retried.
     fn resolve_unknown_calls(&self, context: &str) {
         let (session, calls) = self.unknown_calls();
         assert!(!calls.is_empty(), "{context}: suspended, but no call has an unknown outcome");
@@ -144,7 +147,7 @@ impl KillTarget {
         SqliteStore::open(self.path("data/agent-host.db"), Options::default()).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Checks everything that D3 promises about the killed session.
+    /// Checks everything that contract line D3 requires of a session whose process was killed.
     fn check(&self, context: &str) {
         block_on(async {
             let store = self.store();
@@ -185,7 +188,7 @@ impl KillTarget {
         });
     }
 
-    /// Deletes the session and keeps the compiled code.
+    /// Deletes the session but not the compiled code.
     fn clear(&self) {
         for file in ["agent-host.db", "agent-host.db-wal", "agent-host.db-shm"] {
             let _ = std::fs::remove_file(self.path("data").join(file));
@@ -271,7 +274,8 @@ fn d3_a_turn_killed_at_any_named_point_is_continued() {
     });
 }
 
-/// D4, D6: The final memory of a killed turn is stored when the session continues with another input, and not earlier.
+/// D4, D6: If a turn is killed before its final memory is stored, the memory is stored when the session continues with
+/// another input, and not earlier.
 #[test]
 fn d4_the_next_turn_stores_memories_of_a_killed_turn() {
     let kill_target = KillTarget::new();
@@ -332,10 +336,11 @@ fn the_data_directory_is_private() {
     assert_eq!(mode(&kill_target.path("data")), 0o700);
 }
 
-/// P10: An interrupted turn continues with the plugin that it started with, even if its file is gone. Without the
-/// stored copy, the turn ends with `plugin_changed`, and every call still has exactly one result.
+/// P10: An interrupted turn continues with the plugin that it started with, even if the plugin's file was deleted. If
+/// the host's stored copy of the plugin is also missing, the turn ends with `plugin_changed`, and every call still has
+/// exactly one result.
 #[test]
-fn p10_a_plugin_is_replaced_during_a_turn() {
+fn p10_an_interrupted_turn_continues_with_its_stored_plugin() {
     for store in ["kept", "gone"] {
         let kill_target = KillTarget::new();
         kill_target.clear();
@@ -370,8 +375,8 @@ fn p10_a_plugin_is_replaced_during_a_turn() {
     }
 }
 
-/// L30, D3: Outcomes that are recorded while an interrupted session is opened are reported as events, although the turn
-/// has not continued yet.
+/// L30, D3: While the host opens an interrupted session, it records outcomes for unfinished calls. These outcomes are
+/// reported as events, although the turn has not continued yet.
 #[test]
 fn d3_continuing_reports_the_outcomes_of_interrupted_calls() {
     let kill_target = KillTarget::new();

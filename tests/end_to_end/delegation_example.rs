@@ -40,7 +40,7 @@ impl AgentFolder {
         SqliteStore::open(self.path("data/agent-host.db"), Options::default()).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Deletes the sessions and keeps the compiled code.
+    /// Deletes the sessions but not the compiled code.
     fn clear(&self) {
         for file in ["agent-host.db", "agent-host.db-wal", "agent-host.db-shm"] {
             let _ = std::fs::remove_file(self.path("data").join(file));
@@ -88,8 +88,8 @@ fn lead_and_worker(tool: &str) -> AgentFolder {
     folder
 }
 
-/// L16: The delegation example of `tests/agents` runs unchanged, and only the session of its reader calls tools that
-/// read.
+/// L16: The delegation example of `tests/agents` runs unchanged, and tools that read files are called only in the
+/// session of the agent `reader`.
 #[test]
 fn l16_the_example_runs_unchanged() {
     let data = tempfile::tempdir().unwrap();
@@ -118,8 +118,8 @@ fn l16_the_example_runs_unchanged() {
     assert_eq!(events.last().unwrap()["type"], "result");
 }
 
-/// D3, L16: After a kill at any point, a parent continues with the only child session of its call, and every effect
-/// happens once.
+/// D3, L16: If the process is killed at any point, the parent's call continues with the child session that it already
+/// has and creates no second one, and every effect happens once.
 #[test]
 fn l16_d3_a_call_has_one_child_after_a_kill_at_any_point() {
     let folder = lead_and_worker("probe.idempotent");
@@ -191,7 +191,7 @@ fn l16_d3_a_parent_names_the_undecided_call_of_its_child() {
 }
 
 /// L16, D5: A child session is not deleted before the parent that waits for it, because the parent would repeat its
-/// call. While the parent waits, the results of its other calls are shown.
+/// call. While the parent waits for the child, the results of the parent's other calls are shown.
 #[test]
 fn l16_d5_does_not_delete_a_session_that_a_parent_waits_for() {
     let folder = lead_and_worker("probe.count");
@@ -229,8 +229,9 @@ fn l16_d5_does_not_delete_a_session_that_a_parent_waits_for() {
 }
 
 /// L16, D5: A child can be continued on its own, and then its parent uses its output. `session list` shows the child
-/// below its parent, and `session show` of parent or child names the other session. `--continue` never selects a child.
-/// When a parent is deleted, its remaining child is reported.
+/// below its parent. `session show` for the parent names the child, and `session show` for the child names the parent.
+/// `--continue` never selects a child. If a parent session is deleted but its child is not, the remaining child session
+/// is reported.
 #[test]
 fn l16_d5_lists_a_child_below_its_parent_and_continues_it_alone() {
     let folder = lead_and_worker("probe.idempotent");

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Runs a session whose model makes this call, and checks that the denials in its events and in the audit log agree.
-/// For each denial, returns the denied resource, whether the denial belongs to a call, and whether it names no grant.
+/// Runs a session whose model makes this call, and checks that its events and the audit log contain the same denials.
+/// Returns for each denial the denied resource, whether the denial belongs to a call, and whether the denial suggests
+/// no grant.
 async fn denials_of(test_host: &TestHost, config: AgentConfig, call: (&str, Value)) -> Vec<(String, bool, bool)> {
     let mut session = test_host.session(config, script(&[call_reply(&[call]), text_reply("Done.")])).await;
     run_turn(&mut session, "Go.").await;
@@ -70,7 +71,8 @@ async fn o3_reports_denied_files_and_variables_however_the_call_ends() {
     assert_eq!(variable, [denial_of_call("the environment variable PROBE")]);
 }
 
-/// O3: A cancelled call returns no result. Its earlier denials are still reported and belong to the call.
+/// O3: A cancelled call returns no result. Denials that occurred before the cancellation are still reported as denials
+/// of the call.
 #[tokio::test(flavor = "multi_thread")]
 async fn o3_reports_the_denials_of_a_cancelled_call() {
     use agent_plugins::{Access, Grants, TreeGrant};
@@ -106,7 +108,8 @@ async fn o3_reports_the_denials_of_a_cancelled_call() {
     );
 }
 
-/// P6: A path that leaves a granted tree is denied, and so is writing where only reading is granted.
+/// P6: Access to a path that leads out of a granted tree is denied, and so is writing to a tree that is granted only
+/// for reading.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_a_refused_file_is_a_denial() {
     use agent_plugins::{Access, Grants, TreeGrant};
@@ -160,7 +163,8 @@ async fn s7_invalid_file_names_do_not_hide_other_files() {
     }
 }
 
-/// P6: Every other way to change a read-only tree is denied, through every kind of handle.
+/// P6: Operations other than writing that would change a read-only tree are denied too, whichever kind of handle
+/// they use.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_a_refused_change_is_a_denial() {
     use agent_plugins::{Access, Grants, TreeGrant};
@@ -191,13 +195,14 @@ async fn p6_a_refused_change_is_a_denial() {
     for operation in ["resizing an open file", "setting the times of an open file"] {
         assert!(denials.contains(&denial_of_call(operation)), "{operation}: {denials:?}");
     }
-    // A missing file inside the tree is not a denial.
+    // An attempt to open a missing file inside the tree is not reported as a denial.
     let denials =
         denials_of(&test_host, config(), ("intruder.read_often", json!({"path": "absent", "times": 1}))).await;
     assert_eq!(denials, []);
 }
 
-/// P6, L17: A call to a tool that the configuration withholds or forbids is reported as a denial.
+/// P6, L17: If the model calls a tool that the configuration forbids or does not offer, the call is reported as
+/// a denial.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_withheld_and_forbidden_tools_are_denials() {
     let test_host = TestHost::new(&["probe"]).await;

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::broadcast::Receiver;
 
-/// Number of characters of the longest text in a screenshot. The model is shown fewer characters.
+/// The number of characters of the longest text in a screenshot. Of this text, the model receives only a part.
 const LONG_TEXT: usize = 11_537;
 
 fn expect_finished(result: TurnResult) -> Output {
@@ -41,13 +41,14 @@ fn text_in_screenshot(number: usize) -> String {
     let text = format!("Meeting Notes {number} of the eleventh of February");
     match number {
         2 => format!("{text} {}", "x".repeat(LONG_TEXT - text.len() - 1)),
-        // Long texts, so that the context window becomes too small.
+        // The texts are so long that all of them together do not fit into the context window.
         4 | 5 => format!("{text} {}", "words of a page ".repeat(340)),
         _ => text,
     }
 }
 
-/// A folder with seven screenshots. The text in a screenshot is the content of the file.
+/// A folder with seven screenshots. In place of image data, the file of a screenshot contains the text that can be read
+/// in it.
 fn desktop(test_host: &TestHost) -> PathBuf {
     let desktop = test_host.tree().join("Desktop");
     std::fs::create_dir(&desktop).unwrap();
@@ -131,15 +132,15 @@ fn received_event_types(watching: &mut Receiver<Event>) -> Vec<String> {
     types
 }
 
-/// The events at the start of each step.
+/// The types of the events at the start of each step.
 const STEP_EVENTS: [&str; 3] = ["loop_iteration", "context_budget", "context_built"];
-/// The further events of a step in which the model calls a tool.
+/// The types of the events that follow in a step in which the model calls a tool.
 const CALL_EVENTS: [&str; 3] = ["stream_complete", "tool_call", "tool_result"];
-/// The further events of a step in which the model sends a text that is not an answer.
+/// The types of the events that follow in a step in which the model sends a text that is not an answer.
 const NUDGED_TEXT_EVENTS: [&str; 4] = ["stream_token", "stream_complete", "stream_clear", "nudge"];
-/// The further events of a step in which the model sends an empty reply.
+/// The types of the events that follow in a step in which the model sends an empty reply.
 const EMPTY_REPLY_EVENTS: [&str; 2] = ["stream_complete", "nudge"];
-/// The further events of a step in which the model sends the answer.
+/// The types of the events that follow in a step in which the model sends the answer.
 const ANSWER_EVENTS: [&str; 4] = ["stream_token", "context_budget", "stream_complete", "loop_end"];
 
 fn expected_events(steps: &[&[&'static str]]) -> Vec<&'static str> {
@@ -204,7 +205,8 @@ async fn nudges(test_host: &TestHost, session: &Session) -> Vec<NudgeCause> {
 /// L30: The events are in the expected order, and none is missing.
 fn check_event_order(types: &[String]) {
     // The first eight calls list the folder, read and rename three screenshots, and read the fourth screenshot. Then
-    // the model stops and refuses. Three calls follow, then an empty reply, the last four calls, and the answer.
+    // the model stops early, and after a nudge it refuses. Three calls follow, then an empty reply, the last four
+    // calls, and the answer.
     let mut steps: Vec<&[&'static str]> = vec![&CALL_EVENTS[..]; 8];
     steps.extend([&NUDGED_TEXT_EVENTS[..]; 2]);
     steps.extend([&CALL_EVENTS[..]; 3]);
@@ -219,7 +221,8 @@ fn check_event_order(types: &[String]) {
     }
 }
 
-/// L26: The context budget is reported before each step and at the end, and it always suffices for a step.
+/// L26: The context budget is reported before each step and at the end of the turn. The remaining budget is always
+/// large enough for a step.
 async fn check_budget(test_host: &TestHost, session: &Session) {
     let events = events(test_host, session).await;
     let remaining = events.iter().filter_map(|event| match event.kind {
@@ -232,7 +235,7 @@ async fn check_budget(test_host: &TestHost, session: &Session) {
     assert!(remaining.iter().all(|tokens| *tokens >= 1_500), "{remaining:?}");
 }
 
-/// L27: Only complete pairs were evicted, never the input, and all messages are still stored.
+/// L27: Only complete pairs of calls and results were evicted, but never the input. All messages are still stored.
 async fn check_eviction(test_host: &TestHost, session: &Session) {
     let evicted = session.state().summary.as_ref().expect("the window is too small for the whole turn");
     assert!(evicted.files.contains(&screenshot(1)) && evicted.files.contains(&new_name(1)), "{:?}", evicted.files);

@@ -10,18 +10,18 @@ pub(crate) struct Block {
     /// The text after the block's opening fence, such as `rust`.
     pub(crate) language: String,
     pub(crate) text: String,
-    /// The last file that the paragraph before the block names. `None` if it names no file.
+    /// The last file name in the paragraph before the block. `None` if the paragraph contains no file name.
     pub(crate) file: Option<String>,
 }
 
-/// A command of a block, and the lines that it prints.
+/// A command in a code block, and the output that the block shows for it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TypedCommand {
     pub(crate) command: String,
     pub(crate) prints: String,
 }
 
-/// The extensions of files that pages show.
+/// The file name extensions by which a file name in a paragraph is recognised.
 const FILE_EXTENSIONS: [&str; 7] = [".toml", ".rs", ".wit", ".py", ".js", ".c", ".h"];
 
 /// Reads a page of this repository.
@@ -43,7 +43,8 @@ pub(crate) fn blocks(page: &str) -> Vec<Block> {
                 file: last_named_file(&paragraph),
             };
             found.push(block);
-            // A block belongs to the file that its own paragraph names, or to no file.
+            // Only the paragraph directly before a block can name the block's file, so the next block starts without
+            // a paragraph.
             paragraph.clear();
         } else if line.starts_with('#') {
             section = line.trim_start_matches('#').trim().to_owned();
@@ -58,7 +59,7 @@ pub(crate) fn blocks(page: &str) -> Vec<Block> {
     found
 }
 
-/// Returns the last file name in backticks.
+/// Returns the last file name in the paragraph that is in backticks.
 fn last_named_file(paragraph: &str) -> Option<String> {
     let spans = paragraph.split('`').skip(1).step_by(2);
     spans

@@ -8,7 +8,7 @@ use serde_json::json;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Returns the text that is streamed until the reply is complete.
+/// Returns the text that the watcher receives until the reply is complete.
 async fn rest_of_reply(watched: &mut Subscription) -> String {
     let mut text = String::new();
     loop {
@@ -21,8 +21,8 @@ async fn rest_of_reply(watched: &mut Subscription) -> String {
     }
 }
 
-/// L30, L21: A watcher that subscribes during a reply gets the text so far, including thinking, and then every chunk
-/// once.
+/// L30, L21: A watcher that subscribes while a reply is streamed receives the text and thinking that were already
+/// streamed, and then every further chunk once.
 #[tokio::test(flavor = "multi_thread")]
 async fn l30_a_watcher_can_subscribe_during_a_reply() {
     let test_host = TestHost::new(&[]).await;

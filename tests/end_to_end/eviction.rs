@@ -33,7 +33,7 @@ fn config_offering_all_tools() -> AgentConfig {
     AgentConfig { offered_tools: 100, ..AgentConfig::new("test") }
 }
 
-/// A model script for a context window of 8,000 tokens.
+/// Creates a model script that declares a context window of 8,000 tokens.
 fn script(replies: &[Value], summaries: &[Value]) -> Value {
     json!({"window": 8_000, "replies": replies, "summaries": summaries})
 }
@@ -113,7 +113,7 @@ async fn l27_evicted_messages_are_summarised_and_can_be_found() {
 /// L27: If no model writes a summary, or the model's summary is unusable, the host writes the summary itself, and the
 /// turn continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn l27_without_a_model_the_host_summarises() {
+async fn l27_the_host_writes_the_summary_if_no_model_can() {
     let failing = json!({"text": "", "error": {"status": 500, "message": "broken"}});
     let mut empty = text_reply("");
     empty["usage"] = json!({"prompt_tokens": 1_000, "completion_tokens": 0});
@@ -226,7 +226,7 @@ async fn l27_the_state_of_a_long_conversation_stays_small() {
     assert!(hits.iter().any(|hit| hit.excerpt.starts_with("Question 3:")), "{hits:?}");
 }
 
-/// Runs the binary with a data folder of its own.
+/// A user that runs the binary with a temporary data folder.
 struct CliUser {
     data: TempDir,
 }

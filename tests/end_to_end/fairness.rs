@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 
-/// A timeout that only a starving call exceeds.
+/// A timeout that a call exceeds only if it gets almost no processor time.
 const STARVATION_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn scope(agent: &str) -> Scope {
@@ -38,12 +38,12 @@ async fn call_tool(
     report.result.map(|answer| format!("{answer:?}"))
 }
 
-/// Limits for small guests, so that there is memory for all of them.
+/// Returns limits with little memory for each guest, so that all guests together fit into memory.
 fn small_guest_limits(cpu: Option<Duration>) -> CallLimits {
     CallLimits { memory: 16 << 20, cpu_time: cpu, ..CallLimits::default() }
 }
 
-/// Starts 64 endless loops of one agent. They run until the returned set is dropped.
+/// Starts 64 endless loops of one agent. The loops run until the returned set is dropped.
 fn start_endless_loops(sandbox: &Sandbox, setup: &PluginSetup) -> JoinSet<()> {
     let mut loops = JoinSet::new();
     for _ in 0..64 {

@@ -22,7 +22,8 @@ async fn outcomes(test_host: &TestHost, config: AgentConfig, calls: &[(&str, Val
     results.into_iter().map(|(_, is_error, text)| (is_error, text)).collect()
 }
 
-/// P3: A value of each WIT type is passed to a guest and returned unchanged, as JSON that the model reads.
+/// P3: A value of each WIT type is converted from JSON, passed to a guest, returned unchanged, and converted to the
+/// same JSON for the model.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_values_of_every_type_round_trip() {
     let test_host = TestHost::new(&["every-type"]).await;
@@ -79,8 +80,8 @@ async fn p3_values_of_every_type_round_trip() {
     assert!(tool("greet").description.contains("func(name: string, loud: option<bool>) -> string"));
 }
 
-/// P3: A `result` becomes the tool's result or its error, resources live for one call, and a function of the world is
-/// also a tool.
+/// P3: A WIT `result` becomes the result or the error of the tool call, resources exist for one call, and a function
+/// that the world exports directly is also a tool.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_results_resources_and_world_functions_are_supported() {
     let test_host = TestHost::new(&["every-type"]).await;
@@ -140,7 +141,7 @@ async fn p3_results_resources_and_world_functions_are_supported() {
 
 /// P3: The model reads the description of a function in the section `package-docs`.
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_docs_come_from_the_component() {
+async fn p3_tool_descriptions_come_from_the_component() {
     let test_host = TestHost::new(&[]).await;
     let docs = br#"{"interfaces": {"echo": {"funcs": {"divide": {"docs": "The quotient, rounded towards zero."}},
         "types": {"point": {"docs": "A place on the map.", "items": {"x": "Steps to the east."}},
@@ -252,7 +253,7 @@ async fn p3_a_command_line_program_is_one_tool() {
 /// S3: `plugin inspect` shows which functions of a component are offered as tools and which are not. `plugin call`
 /// calls one of the offered functions.
 #[test]
-fn s3_inspect_and_call_from_the_command_line() {
+fn s3_functions_can_be_inspected_and_called_on_the_command_line() {
     let data = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));

@@ -88,8 +88,8 @@ async fn only_plugin(test_host: &TestHost) -> Arc<LoadedPlugin> {
     generation.plugins().next().unwrap().clone()
 }
 
-/// P1, P2, P5: A Python guest has a tool of the contract. The guest also imports sockets and files, which are not
-/// granted to it.
+/// P1, P2, P5: A Python guest offers a tool through the plugin contract. The guest also imports sockets and files,
+/// which are not granted to it.
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_a_python_guest_serves_a_tool() {
     let test_host = TestHost::new(&[]).await;
@@ -109,7 +109,8 @@ async fn p1_a_python_guest_serves_a_tool() {
     assert!(results[3].1.contains("refused"), "a file without a grant: {}", results[3].1);
 }
 
-/// P1, P2, P8: A JavaScript guest has a tool of the contract. Other exports, which its toolchain adds, are not tools.
+/// P1, P2, P8: A JavaScript guest offers a tool through the plugin contract. Other exports, which its toolchain adds,
+/// are not offered as tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_a_javascript_guest_serves_a_tool() {
     let test_host = TestHost::new(&[]).await;
@@ -133,7 +134,7 @@ async fn p1_a_javascript_guest_serves_a_tool() {
     assert!(skipped.function == "init" && skipped.reason.contains("toolchain"), "{skipped}");
 }
 
-/// P1, P2: A C guest has a tool of the contract.
+/// P1, P2: A C guest offers a tool through the plugin contract.
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_a_c_guest_serves_a_tool() {
     let test_host = TestHost::new(&[]).await;
@@ -147,7 +148,8 @@ async fn p1_a_c_guest_serves_a_tool() {
     assert_eq!(results[2], (false, String::new()));
 }
 
-/// Checks the world of `words.wit`, whichever language implements it (P3, P5).
+/// Calls the functions of the world in `words.wit` and checks their results. The component may be written in any
+/// language (P3, P5).
 async fn check_words_world(test_host: &TestHost) {
     let calls = [
         ("shout", json!({"text": "harbour"})),
@@ -174,8 +176,8 @@ async fn check_words_world(test_host: &TestHost) {
     assert_eq!(tools.len(), 3, "{tools:?}");
 }
 
-/// P3, P5: A Python component that was not written for this host offers its functions as tools, with the types of its
-/// own WIT.
+/// P3, P5: A Python component that was not written for this host offers its functions as tools. The types of the tools
+/// come from the component's own WIT.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_a_python_guest_of_another_world_serves_tools() {
     let test_host = TestHost::new(&[]).await;

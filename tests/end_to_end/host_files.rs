@@ -80,8 +80,8 @@ impl IntruderFolder {
     }
 }
 
-/// Row 40: With `write = ["."]` on the agent's own folder, no file that the host reads to make decisions is changed,
-/// and the host tells the user in advance which files the grant excludes.
+/// Row 40: If a grant lets a plugin write to the agent's own folder (`write = ["."]`), the plugin still cannot change a
+/// file that the host reads to make decisions. The host tells the user in advance which files the grant excludes.
 #[test]
 fn row_40_a_grant_of_the_agents_folder_excludes_decision_files() {
     let attacks = [
@@ -237,8 +237,8 @@ fn result_after_edit(folder: &IntruderFolder, started_marker: &Path, edited: &st
     result.map(|event| event.to_string()).collect::<Vec<_>>().concat()
 }
 
-/// Row 48: If a grant is revoked in agent.toml while a call runs, the next use of that grant fails. The other grants
-/// stay. The test covers every kind of grant.
+/// Row 48: If a grant is revoked in agent.toml while a call runs, the call's next use of that grant fails. The other
+/// grants of the call still apply. The test covers every kind of grant.
 #[test]
 fn row_48_revoking_a_grant_affects_the_running_call() {
     let server = CountingServer::start();
@@ -262,7 +262,7 @@ fn row_48_revoking_a_grant_affects_the_running_call() {
         let before = server.requests.load(Ordering::SeqCst);
         let result = result_after_edit(&folder, &folder.path("begun/now"), &agent(&grants));
         for (index, (grant, operation)) in kinds.iter().enumerate() {
-            // In the result, the line of a failed operation also contains the kind of its error.
+            // In the result, the line about a failed operation also contains the kind of the error.
             let succeeded = result.matches(&format!("{operation}: \\n")).count();
             assert_eq!(succeeded, if index == revoked { 1 } else { 2 }, "{grant}, without {revoked}: {result}");
         }

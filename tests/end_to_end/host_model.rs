@@ -17,7 +17,7 @@ fn agent(model_tokens: Option<u64>) -> AgentConfig {
     config
 }
 
-/// A script with model replies and with answers to plugins.
+/// Returns a script that contains replies for the agent's turns and answers to the questions of plugins.
 fn script_with_answers(replies: &[Value], answers: &[Value]) -> Value {
     let mut script = script(replies);
     script["answers"] = json!(answers);
@@ -97,7 +97,7 @@ async fn p5_an_exhausted_budget_is_a_typed_error() {
     assert_eq!((usage.asks, usage.usage.total()), (1, 402));
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
-    // A process that continues the session uses the next scripted answer.
+    // If another process continues the session, it uses the scripted answer after the last one that was used.
     let reopened_agent = test_host.agent(agent(Some(420)), script).await;
     let mut session = Session::open(&test_host.host(), reopened_agent, OpenSession::Existing(subject)).await.unwrap();
     assert!(matches!(run_turn(&mut session, "Again.").await, TurnResult::Finished(_)));
@@ -121,8 +121,8 @@ async fn m3_retries_a_question_and_reports_its_failure_to_the_call() {
     assert!(!outcomes[1].2.contains("script"), "the error does not reveal the host's model: {outcomes:?}");
 }
 
-/// P8, L29: Waiting for the model counts towards the call's wall time. Stopping the call also stops the question, which
-/// is still counted.
+/// P8, L29: Waiting for the model counts towards the call's wall time. If the call is stopped, its question to the
+/// model is stopped too. The tokens of the question are still counted.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_a_question_ends_with_its_call() {
     let test_host = TestHost::new(&["summarize"]).await;
@@ -140,7 +140,11 @@ async fn p8_a_question_ends_with_its_call() {
         outcomes[0].1 && outcomes[0].2.contains("wall time of 300ms") && outcomes[0].2.contains("summarize@"),
         "{outcomes:?}"
     );
-    assert_eq!((outcomes[1].1, outcomes[1].2.as_str()), (false, "Quick."), "the next question gets the next answer");
+    assert_eq!(
+        (outcomes[1].1, outcomes[1].2.as_str()),
+        (false, "Quick."),
+        "the next question gets the next scripted answer"
+    );
     assert_eq!(session.state().turn.as_ref().unwrap().plugin_model_use["summarize"].asks, 2);
     assert!(costs(&test_host, &session).await[0].cpu_us < 200_000, "waiting uses no processor time");
 }

@@ -8,7 +8,7 @@ use syn::visit::{self, Visit};
 /// Folders whose own modules must also be free of import cycles.
 const CHECKED_FOLDERS: &[&str] = &["plugins/capabilities"];
 
-/// The modules that a module imports, each with the files that import it.
+/// For each module, the modules that it imports, each with the files of the first module that contain the import.
 type Imports = BTreeMap<String, BTreeMap<String, BTreeSet<PathBuf>>>;
 
 #[test]
@@ -55,8 +55,8 @@ fn a_cycle_is_found_in_use_trees_paths_and_macros() {
     }
 }
 
-/// The imports between the modules directly inside the module `inside`. The crate's root module may import all other
-/// modules. It is left out, because no module imports the root for its own items.
+/// Returns the imports between the direct submodules of the module `inside`. The crate's root module may import all
+/// other modules. It is left out, because no module imports the root for its own items.
 fn imports(sources: &Path, files: &BTreeMap<Vec<String>, PathBuf>, inside: &[String]) -> Imports {
     let mut imports = Imports::new();
     for (module, file) in files.iter().filter(|(module, _)| module.len() > inside.len() && module.starts_with(inside)) {
@@ -65,8 +65,8 @@ fn imports(sources: &Path, files: &BTreeMap<Vec<String>, PathBuf>, inside: &[Str
         let mut paths = Paths { module: module.clone(), found: Vec::new() };
         paths.visit_file(&parsed);
         for path in paths.found {
-            // The target is the longest part of the path that is a file. The remaining parts name an item or an inline
-            // module.
+            // The imported module is the longest beginning of the path that names a file. The remaining parts of the
+            // path name an item or an inline module.
             let target = (1..=path.len()).rev().map(|length| &path[..length]).find(|part| files.contains_key(*part));
             let Some(target) = target.filter(|target| target.len() > inside.len() && target.starts_with(inside)) else {
                 continue;
@@ -107,7 +107,7 @@ fn cycle(imports: &Imports) -> Option<String> {
     (!lines.is_empty()).then(|| format!("{remaining:?}\n{}", lines.join("\n")))
 }
 
-/// The source files below a folder by their module paths, without the crate's root and without test files.
+/// Returns the source files below a folder, keyed by module path. The crate's root and test files are left out.
 fn source_files(sources: &Path) -> BTreeMap<Vec<String>, PathBuf> {
     let mut files = BTreeMap::new();
     let mut folders = vec![(sources.to_owned(), Vec::new())];
@@ -172,7 +172,7 @@ impl Paths {
         }
     }
 
-    /// Paths in the arguments of a macro, which are tokens without a syntax tree.
+    /// Collects the paths in the arguments of a macro. The arguments are only tokens, without a syntax tree.
     fn add_tokens(&mut self, tokens: &str) {
         let words: Vec<&str> = tokens.split(|c: char| !(c.is_alphanumeric() || "_: ".contains(c))).collect();
         for text in words {

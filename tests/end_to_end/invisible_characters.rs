@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 /// A tag character, a direction override, a joiner that joins nothing, and a control character.
 const HIDDEN: [&str; 4] = ["\u{e0049}", "\u{202e}", "\u{200b}", "\u{9b}"];
-/// Text whose joiners are kept: a Persian word and an emoji that consists of two characters.
+/// A text whose joiners are kept, because they have an effect: a Persian word and an emoji that consists of
+/// two characters.
 const ORDINARY: &str = "می\u{200c}خواهم 👩\u{200d}💻";
 
 /// A server whose tool description and result contain the hidden characters in UTF-8.
@@ -56,7 +57,7 @@ async fn row_49_a_model_gets_no_invisible_characters() {
     for character in HIDDEN {
         let number = format!("u{{{:x}}}", u32::from(character.chars().next().unwrap()));
         assert!(!sent.contains(character), "{number} was sent");
-        // Each character is in the instructions, the input, two descriptions and the result.
+        // Each hidden character occurs in the instructions, the input, two descriptions and the result.
         assert!(sent.matches(&number).count() >= 5, "{number}: {sent}");
     }
     assert!(sent.contains(ORDINARY), "{sent}");
@@ -113,13 +114,13 @@ async fn row_49_the_terminal_shows_invisible_characters_in_visible_form() {
     assert!(output_text.contains("h.read") && output_text.contains(r"\u{202e}"), "{output_text}");
 }
 
-/// Serves one list of models and then stops.
+/// Answers one request with a list of models and then stops.
 fn serve_model_list(body: String) -> (String, std::thread::JoinHandle<()>) {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let served = std::thread::spawn(move || {
-        // A host that sends no request must fail the test and not block it.
+        // Accepting does not block, so that the test fails at the deadline if the host sends no request.
         listener.set_nonblocking(true).unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
         let mut connection = loop {

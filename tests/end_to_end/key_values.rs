@@ -22,7 +22,8 @@ async fn call(test_host: &TestHost, config: AgentConfig, name: &str, arguments: 
     (is_error, text)
 }
 
-/// P5, P8: A plugin's values outlive its call and its session, belong to one agent, and have a quota.
+/// P5, P8: The values that a plugin stores remain after its call and its session have ended. They belong to one agent
+/// and have a quota.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_values_persist_and_belong_to_one_agent() {
     let test_host = TestHost::new(&["notes"]).await;
@@ -58,8 +59,8 @@ async fn p5_concurrent_increments_are_atomic() {
     assert_eq!(numbers, (1..=16).collect::<Vec<_>>());
 }
 
-/// L12: A reply with a quote that is in no tool result is returned to the model. A reply with a quote from a tool
-/// result ends the turn.
+/// L12: If a reply contains a quote that is in no tool result, the model must correct the reply. If the quote is from a
+/// tool result, the reply ends the turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn l12_quotes_must_be_in_a_tool_result() {
     let test_host = TestHost::new(&["files", "grounded"]).await;

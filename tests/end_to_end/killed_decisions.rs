@@ -18,12 +18,12 @@ const AGENT: [&str; 2] = ["--agent", "agent.toml"];
 struct Case {
     /// The name of the input.
     input: &'static str,
-    /// The lines of `agent.toml` after the name and the model.
+    /// The lines of `agent.toml` that follow the agent's name and model.
     agent: &'static str,
     replies: Vec<Value>,
     /// The steps before the killed command: a command that must succeed or suspend, `EDIT TEXT` to write `agent.toml`,
-    /// `KILL POINT` to run a turn that is killed at this point, or `WAIT`. In a command, `{session}` is replaced by the
-    /// session, and `{call}` by its first call without a result.
+    /// `KILL POINT` to run a turn that is killed at this point, or `WAIT`, which waits for a short time. In a command,
+    /// `{session}` is replaced by the session, and `{call}` by its first call without a result.
     setup_steps: Vec<Vec<&'static str>>,
     /// The command that is killed.
     killed_command: Vec<&'static str>,
@@ -76,8 +76,8 @@ impl TestCli {
         SqliteStore::open(self.path("data/agent-host.db"), Options::default()).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Returns the session and its first call without a result. A text is empty if the session or the call does not
-    /// exist.
+    /// Returns the session and its first call without a result. If the session or the call does not exist, its text
+    /// is empty.
     fn session(&self) -> (String, String) {
         if !self.path("data/agent-host.db").exists() {
             return Default::default();
@@ -91,7 +91,7 @@ impl TestCli {
         })
     }
 
-    /// Checks the invariants of the stored session that are always true.
+    /// Checks the invariants that hold for the stored session after a kill at any point.
     fn check(&self, context: &str) {
         block_on(async {
             let store = self.store();
@@ -233,7 +233,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Row 27, D3: The process is killed around every commit that is caused from outside the turn.
+/// Row 27, D3: The process is killed before and after every commit whose cause is outside the turn.
 #[test]
 fn row_27_a_session_is_intact_after_a_kill_around_an_outside_decision() {
     for case in &cases() {

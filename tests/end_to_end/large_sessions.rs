@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// Number of messages in a turn of [`sample_session`].
+/// The number of messages in each turn of the session that [`sample_session`] creates.
 const MESSAGES_PER_TURN: u64 = 4;
 
 /// Returns the number of turns of the large session. With `AGENT_HOST_EVERY_REPEAT`, the session has 100,000 messages.
@@ -20,12 +20,13 @@ fn every_repeat() -> bool {
     std::env::var_os("AGENT_HOST_EVERY_REPEAT").is_some()
 }
 
-/// Memory limit of a command that runs no plugin, in MiB. The limit is set with `ulimit -d`, which counts all writable
-/// memory.
+/// The memory limit of a command that runs no plugin, in MiB. The limit is set with `ulimit -d`, which counts all
+/// writable memory.
 const MEMORY: u32 = 120;
-/// Memory limit of a command that runs plugins, in MiB.
+/// The memory limit of a command that runs plugins, in MiB.
 const MEMORY_WITH_PLUGINS: u32 = 150;
-/// Memory limit of every command with `AGENT_HOST_EVERY_REPEAT`, in MiB. It is 200 MB for a session of any length.
+/// The memory limit of every command if `AGENT_HOST_EVERY_REPEAT` is set, in MiB. It is 200 MB for a session of
+/// any length.
 const MEMORY_AT_ANY_LENGTH: u32 = 190;
 
 /// Runs the program and returns its stdout.
@@ -108,8 +109,8 @@ fn write_document(path: &Path, document: &Value, turns: u64) {
     file.flush().unwrap();
 }
 
-/// Row 27: After a killed import, the session is marked as incomplete. An incomplete session cannot be continued, and
-/// another import replaces it.
+/// Row 27: If an import is killed, its session stays marked as incomplete. An incomplete session cannot be continued,
+/// and importing the document again replaces it.
 #[cfg(target_os = "linux")]
 fn check_a_killed_import(folder: &Path) {
     let state = || {
@@ -176,7 +177,7 @@ fn d5_moves_and_replays_a_long_session_in_constant_memory() {
     let counts = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["messages"].clone());
     let counts: Vec<_> = counts.filter(|count| *count == json!(turns * MESSAGES_PER_TURN)).collect();
     assert_eq!(counts.len(), 2, "{listed}");
-    // Replaying the last turn of a session reads all turns before it.
+    // To replay the last turn of a session, the host reads all earlier turns.
     for replayed in [imported.trim(), forked.trim(), "again.json"] {
         let report = run(folder, MEMORY_WITH_PLUGINS, &format!("replay {replayed} --turn {turns}"));
         timed("replay of a turn");

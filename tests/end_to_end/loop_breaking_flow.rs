@@ -1,5 +1,6 @@
-//! The loop with loop-breaking tools (L18, L19, L28): tool calls, `task_completion`, questions and reminders. The tests
-//! also cover persistence of effort (L23) with its nudges. The tests use the real runtime and the real binary.
+//! The agent loop with loop-breaking tools, which are the tools that end a turn (L18, L19, L28): tool calls,
+//! `task_completion`, questions and reminders. The tests also cover persistence of effort (L23) with its nudges. The
+//! tests use the real runtime and the real binary.
 
 mod drawn;
 
@@ -62,7 +63,8 @@ async fn l18_task_completion_ends_a_turn_after_a_regular_tool() {
     assert_eq!(roles, expected);
 }
 
-/// L18, L12: The result is checked against the output schema. A violation becomes the error result of the call.
+/// L18, L12: The result is checked against the output schema. If it violates the schema, the call gets an error result
+/// that describes the violation.
 #[tokio::test(flavor = "multi_thread")]
 async fn l18_checks_the_result_against_the_output_schema() {
     let test_host = TestHost::new(&[]).await;
@@ -183,9 +185,9 @@ async fn l19_five_replies_without_a_tool_call_are_a_typed_error() {
     assert_eq!(error, TurnError::NoToolCall { replies: 5 });
 }
 
-/// L18, L19, L20: The loop also works in the XML text dialect. A tool is looked up by its server, unreadable JSON is an
-/// error and counts as a reply without a tool call, an unknown tool is reported, and the loop-breaking tool ends the
-/// loop.
+/// L18, L19, L20: The loop also works in the XML text dialect. A tool is found by its name and the name of its server,
+/// invalid JSON is an error and counts as a reply without a tool call, an unknown tool is reported, and the
+/// loop-breaking tool ends the loop.
 #[tokio::test(flavor = "multi_thread")]
 async fn l20_runs_the_tool_flow_in_the_text_dialect() {
     let tagged = |server: &str, tool: &str, arguments: Value| {
@@ -307,7 +309,7 @@ async fn l23_unfinished_replies_cause_nudges_and_a_forced_summary() {
     );
 }
 
-/// Runs the binary with the agents of `tests/agents` and with a data folder of its own.
+/// A user that runs the binary with the agents of `tests/agents` and a temporary data folder.
 struct CliUser {
     data: TempDir,
 }
@@ -347,9 +349,9 @@ fn l18_the_finish_with_tool_example_runs_unchanged() {
     assert!(stdout.contains("\"output_rejected\""), "{stdout}");
 }
 
-/// L18: The next prompt of a session that has asked a question is the answer.
+/// L18: If a session has asked the user a question, its next prompt is used as the answer.
 #[test]
-fn l18_the_next_prompt_is_the_answer() {
+fn l18_the_next_prompt_answers_the_question() {
     const AGENT: [&str; 2] = ["--agent", "tests/agents/finish-with-tool.toml"];
     let user = CliUser { data: tempfile::tempdir().unwrap() };
     user.run(&[&AGENT[..], &["Plan my visit."]].concat());
@@ -369,7 +371,7 @@ fn l23_the_persistence_example_runs_unchanged() {
     }
 }
 
-/// L18: The loop-breaking tools exist only if the agent is configured to finish by tool.
+/// L18: The loop-breaking tools exist only if the agent is configured to end its turns with a tool call.
 #[tokio::test(flavor = "multi_thread")]
 async fn l18_loop_breaking_tools_exist_only_if_the_agent_finishes_by_tool() {
     let test_host = TestHost::new(&[]).await;

@@ -35,8 +35,8 @@ async fn close_with_servers(session: Session) {
     servers.shutdown().await;
 }
 
-/// I5, L7, P2: Every kind of result is stored in the history, an image as a media item. No server process is left
-/// afterwards.
+/// I5, L7, P2: Every kind of tool result is stored in the history. An image is stored as a media item. After the
+/// session is closed, no server process is left.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_turn_uses_the_tools_of_an_mcp_server() {
     let test_host = TestHost::new(&[]).await;
@@ -76,8 +76,8 @@ async fn i5_a_turn_uses_the_tools_of_an_mcp_server() {
     assert_eq!((log.started().len(), log.alive()), (1, vec![]));
 }
 
-/// I5: Servers of a turn are also closed when the turn fails, and started again for the next turn. A server that is
-/// configured to stay keeps running.
+/// I5: The servers that a turn has started are also closed if the turn fails, and started again for the next turn. A
+/// server with `keep = "always"` keeps running.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_servers_of_a_turn_end_with_the_turn() {
     let test_host = TestHost::new(&[]).await;
@@ -122,7 +122,8 @@ async fn i5_closes_servers_while_the_turn_waits() {
     close_with_servers(session).await;
 }
 
-/// L7, D3: If a tool existed when the model called it and is gone when the call runs again, the result is `not found`.
+/// L7, D3: If a tool existed when the model called it but no longer exists when the call runs again, the result is
+/// `not found`.
 #[tokio::test(flavor = "multi_thread")]
 async fn l7_a_tool_removed_before_dispatch_is_not_found() {
     let test_host = TestHost::new(&[]).await;
@@ -185,8 +186,9 @@ async fn i5_restarts_a_server_that_died_during_a_call() {
     close_with_servers(session).await;
 }
 
-/// P10: If a call is retried after a restart and the server has changed its tool, the call does not run, and the model
-/// gets an error. The tool needs no approval, so the user would not have noticed the change.
+/// P10: If a call is retried after a restart and the server has changed the definition of the tool in the meantime, the
+/// call does not run, and the model gets an error. The tool needs no approval, so the user would otherwise not notice
+/// the change.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_tool_that_changed_across_a_restart_does_not_run() {
     let test_host = TestHost::new(&[]).await;
@@ -219,8 +221,8 @@ async fn p10_a_tool_that_changed_across_a_restart_does_not_run() {
     close_with_servers(session).await;
 }
 
-/// P10: A turn keeps a snapshot of its servers' tools from its start. Another process that continues the turn calls the
-/// unchanged tools. For changed, removed and new tools, the model gets an error.
+/// P10: When a turn starts, it stores which tools its servers offer. If another process continues the turn, calls to
+/// unchanged tools run, and calls to changed, removed and new tools return an error to the model.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_turn_keeps_the_tool_lists_from_its_start() {
     let was_changed = "`desk.echo` of MCP server desk was changed since this turn began";
@@ -255,7 +257,7 @@ async fn p10_a_turn_keeps_the_tool_lists_from_its_start() {
     }
 }
 
-/// L29: Cancelling a turn cancels its call at the server.
+/// L29: If a turn is cancelled, the server is told that the call is cancelled.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_a_cancelled_turn_cancels_its_call_at_the_server() {
     let test_host = TestHost::new(&[]).await;
@@ -344,8 +346,8 @@ fn stdout_and_stderr(output: &Output) -> (String, String) {
     (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// I2, I5: A turn, `plugin list` and `config check` all use `[mcp.NAME]` of agent.toml. All processes of a stubborn
-/// server have ended when the binary ends.
+/// I2, I5: A turn, `plugin list` and `config check` all use the servers in `[mcp.NAME]` of agent.toml. When the binary
+/// exits, all processes of a server have ended, even if the server ignores requests to stop.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_the_binary_starts_and_ends_the_servers_of_agent_toml() {
     let test_host = TestHost::new(&[]).await;
@@ -395,8 +397,9 @@ async fn i5_a_second_ctrl_c_kills_the_servers() {
     until("no process is left", || log.alive().is_empty()).await;
 }
 
-/// L29, I5, row 21: Ctrl-C cancels the turn. SIGTERM and a closed terminal leave the turn open, so that it can
-/// continue. Each of these signals also ends a stubborn server and all processes that the server started.
+/// L29, I5, row 21: Ctrl-C cancels the turn. SIGTERM and a closed terminal (SIGHUP) leave the turn open, so that it can
+/// continue. In each of these cases, the host also ends the server and all processes that the server started, even if
+/// the server ignores requests to stop.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_a_closed_terminal_ends_the_turn_and_the_servers() {
     for signal in [Signal::HUP, Signal::TERM, Signal::INT] {
@@ -404,7 +407,7 @@ async fn l29_a_closed_terminal_ends_the_turn_and_the_servers() {
         let replies = [call_reply(&[("desk.hang", json!({}))]), text_reply("unused")];
         let log = agent_file(&test_host, "stubborn", "keep = \"always\"", &replies);
         let data = test_host.directory.path().join("data");
-        // The test runner may ignore SIGHUP, and the host would inherit that.
+        // If the test runner ignores SIGHUP, the host would inherit this setting, so `env` resets it.
         let mut command = Command::new("env");
         command
             .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_agent-host")])
@@ -451,7 +454,8 @@ async fn i5_ctrl_backslash_kills_the_servers() {
     }
 }
 
-/// I5: The terminal reports a server that is down in one line, and the output of a call shows the reason.
+/// I5: If a server cannot be reached, the terminal reports this in one line, and the result of a call to the server
+/// shows the reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_the_terminal_reports_a_server_that_is_down() {
     let test_host = TestHost::new(&[]).await;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A server process that is killed on drop.
+/// A server process that is killed when this value is dropped.
 struct Server(Child);
 
 impl Drop for Server {
@@ -27,7 +27,7 @@ fn serve_everything(node: &Path, entry: &Path) -> (Server, u16) {
     let server = Server(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     let started = Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(started.elapsed() < Duration::from_secs(60), "the server does not listen");
+        assert!(started.elapsed() < Duration::from_secs(60), "the server accepts no connections");
         std::thread::sleep(Duration::from_millis(20));
     }
     (server, port)
@@ -42,7 +42,7 @@ fn run(folder: &Path, arguments: &[&str]) -> Output {
 /// I5, L7, L17: A turn uses the reference server over HTTP and the file server over stdio. The calls cover names,
 /// images, errors, and a write that needs an approval.
 #[test]
-fn i5_real_servers_over_stdio_and_http_in_one_turn() {
+fn i5_one_turn_uses_real_servers_over_stdio_and_http() {
     let Some(node) = node() else { return };
     let (Some(everything), Some(files)) = (mcp_package("server-everything"), mcp_package("server-filesystem")) else {
         return;
@@ -89,7 +89,7 @@ fn i5_real_servers_over_stdio_and_http_in_one_turn() {
     assert_eq!(std::fs::read_to_string(tree.join("note.txt")).unwrap(), "kept");
 }
 
-/// I5: If an HTTP server does not run, calls to its tools return errors, and the turn continues.
+/// I5: If an HTTP server is not running, calls to its tools return errors, and the turn continues.
 #[test]
 fn i5_the_tools_of_a_stopped_http_server_return_errors() {
     let directory = tempfile::tempdir().unwrap();

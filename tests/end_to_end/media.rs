@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc::Sender;
 use tokio_util::sync::CancellationToken;
 
-/// A provider that records each request with its media bytes and answers from a script.
+/// A provider that records each request with the bytes of its media items, and returns the replies of a script.
 struct RecordingProvider {
     info: ModelInfo,
     script: Arc<dyn Provider>,
@@ -53,7 +53,7 @@ impl Provider for RecordingProvider {
 }
 
 impl RecordingProvider {
-    /// Creates a provider named `kind/name` that replies from the script `words`.
+    /// Creates a provider named `kind/name` that returns the replies of the script `words`.
     fn new(test_host: &TestHost, (kind, name): (&str, &str), words: Value) -> Arc<Self> {
         let file = test_host.directory.path().join(format!("{kind}-{name}.json"));
         std::fs::write(&file, words.to_string()).unwrap();
@@ -156,8 +156,9 @@ fn check_prefixes(sent: &[SentRequest]) {
     }
 }
 
-/// P4: Images from the user and from tools are sent once and then masked across steps, turns and a restart. Only the
-/// outgoing copy is masked. Equal images have the same digest, and the beginning of the prompt stays the same.
+/// P4: Images from the user and from tools are sent once. In later requests they are masked, also in other steps and
+/// turns and after a restart. Only the copy that is sent is masked. Equal images have the same digest, and the
+/// beginning of the prompt stays the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_masks_seen_media_and_keeps_the_prompt_prefix() {
     let test_host = TestHost::new(&["image", "mask-openai"]).await;
@@ -245,8 +246,8 @@ async fn p4_a_mask_stays_when_the_policy_changes_its_decision() {
     assert_eq!(sent_parts, [Part::Media(attached), mask.clone(), mask.clone(), mask]);
 }
 
-/// P4: The policy gets the position, role, seen count, type, size, dimensions, digest and earlier masks of each media
-/// item. It never gets the bytes.
+/// P4: For each media item, the policy receives its position, role, seen count, type, size, dimensions, digest and
+/// earlier masks. It never receives the bytes of the item.
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_the_policy_gets_descriptions_and_no_bytes() {
     let test_host = TestHost::new(&["image", "masker"]).await;
@@ -308,8 +309,8 @@ async fn row_22_sends_nothing_when_a_policy_fails() {
     }
 }
 
-/// P4, M3: Each provider has its own policy. The fallback provider gets a copy that is masked for it, and decisions for
-/// a failed request are discarded.
+/// P4, M3: Each provider has its own policy. The fallback provider receives a copy that is masked according to its own
+/// policy, and mask decisions that were made for a failed request are discarded.
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_masks_media_separately_for_a_fallback() {
     let test_host = TestHost::new(&["image", "mask-openai", "masker"]).await;
@@ -348,8 +349,8 @@ async fn p4_masks_media_separately_for_a_fallback() {
 }
 
 /// Row 34: An image whose header claims enormous dimensions is not decoded. Instead of the image, the model gets a
-/// note, and the plugin `image` refuses the image. For an image that exceeds a call's memory, the error names the limit
-/// to raise.
+/// note, and the plugin `image` refuses the image. If an image does not fit into the memory of a call, the error names
+/// the limit that must be raised.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_34_refuses_image_bombs() {
     let test_host = TestHost::new(&["image", "mask-openai"]).await;

@@ -75,8 +75,8 @@ async fn d4_stores_tool_interactions_once() {
     assert!(matches!(run_turn(&mut second, "What about the walrus?").await, TurnResult::Finished(_)));
 }
 
-/// D4: In every case in which a turn ends at the interaction limit, its last interaction and a memory of kind `Limit`
-/// are stored. A rejected output is not stored as an answer.
+/// D4: Whenever a turn ends at the interaction limit, its last interaction and a memory of kind `Limit` are stored. A
+/// rejected output is not stored as an answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_stores_endings_at_the_interaction_limit() {
     let schema = json!({"type": "object"});
@@ -103,8 +103,8 @@ async fn d4_stores_endings_at_the_interaction_limit() {
     }
 }
 
-/// D4: For every outcome of a batch, its calls are stored once. A call that only ends the turn is not stored as an
-/// interaction.
+/// D4: However the calls of a reply end, each of them is stored as an interaction once. A call that only ends the turn
+/// is not stored as an interaction.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_stores_the_last_interaction_of_a_turn() {
     let with = |call: (&str, Value)| call_reply(&[("probe.echo", json!({"text": "walrus"})), call]);
@@ -131,7 +131,7 @@ async fn d4_stores_the_last_interaction_of_a_turn() {
     }
 }
 
-/// D4, L29: When a turn is cancelled, its finished calls are stored as memories, and its aborted calls are not.
+/// D4, L29: If a turn is cancelled, its finished calls are stored as memories, but its aborted calls are not.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_stores_finished_calls_of_a_cancelled_turn() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -150,7 +150,7 @@ async fn d4_stores_finished_calls_of_a_cancelled_turn() {
     assert!(text.contains("probe.echo") && !text.contains("payments"), "{text}");
 }
 
-/// D3, D4: A memory that a crash prevented from being written is written once when the turn continues.
+/// D3, D4: If the host crashes before it has written a memory, the memory is written once when the turn continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_writes_a_memory_after_a_crash_before_the_write() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -159,7 +159,8 @@ async fn d4_writes_a_memory_after_a_crash_before_the_write() {
     let cancel = CancellationToken::new();
     let (stop, stopped) = (cancel.clone(), Arc::new(tokio::sync::Notify::new()));
     let notify_commit = stopped.clone();
-    // The driver is dropped while it stores the result, before it asks for the next action.
+    // The task that runs the turn is dropped while it stores the result of the call, before it computes the
+    // next action.
     let observer = move |checkpoint: Checkpoint<'_>| {
         if checkpoint == Checkpoint::BeforeCommit("outcome") {
             notify_commit.notify_one();
@@ -214,10 +215,10 @@ async fn d4_a_failed_memory_write_does_not_fail_the_turn() {
     assert!(memories_of(&test_host, "ada").await.is_empty());
 }
 
-/// D4, D6: A memory that could not be written waits in the outbox and is stored later with the time of its commit. If
-/// the turn was undone in the meantime, the memory is not stored.
+/// D4, D6: A memory that could not be written stays in the outbox and is written later. Its time is the time of the
+/// commit that created it. If the turn was undone in the meantime, the memory is not stored.
 #[tokio::test(flavor = "multi_thread")]
-async fn d6_an_unwritten_memory_waits_in_the_outbox() {
+async fn d6_a_memory_that_could_not_be_written_waits_in_the_outbox() {
     for undone in [false, true] {
         let test_host = TestHost::new(&["probe"]).await;
         let replies = [call_reply(&[("probe.echo", json!({"text": "walrus"}))]), text_reply("Done.")];
@@ -290,10 +291,10 @@ async fn recalled(test_host: &TestHost, session: &Session, turn: u32) -> Vec<Rec
     serde_json::from_value(context.record.body["recollections"].clone()).expect("recollections")
 }
 
-/// D4, L26: A session does not recall its own memories, which are in its history. Memories of other sessions get a
-/// small part of the window, even if there are many long memories, so a small window still works.
+/// D4, L26: A session does not recall its own memories, which are in its history. Memories of other sessions use only a
+/// small part of the context window, even if they are many and long, so that turns also work with a small window.
 #[tokio::test(flavor = "multi_thread")]
-async fn d4_recall_is_bounded_and_excludes_the_own_session() {
+async fn d4_recall_is_bounded_and_excludes_the_current_session() {
     let test_host = TestHost::new(&[]).await;
     for number in 0..6 {
         let memory = Memory {
@@ -363,7 +364,7 @@ async fn d4_tool_results_are_not_recalled_by_other_agents() {
     }
 }
 
-/// D4, L16: A delegated child gets the task and no memories of the user.
+/// D4, L16: A child agent receives its task but no memories of the user.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_a_delegated_child_recalls_nothing() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -409,7 +410,7 @@ async fn d5_deletes_memories_of_an_undone_turn() {
     assert_eq!(remaining_ids().await, Vec::<String>::new());
 }
 
-/// A store whose long-term memory is full. Deleting still works.
+/// A store whose long-term memory fails with a full disk. Only deleting the memories of a turn still works.
 struct FullMemoryStore(Arc<SqliteStore>);
 
 fn memory_full<T>() -> Result<T, StoreError> {

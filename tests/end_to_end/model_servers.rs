@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// A server on loopback that is stopped on drop.
+/// A server on loopback that is stopped when this value is dropped.
 struct Server {
     child: Child,
     port: u16,
@@ -26,7 +26,7 @@ impl Server {
         let server = Self { child, port };
         let started = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(started.elapsed() < Duration::from_secs(60), "the peer does not listen");
+            assert!(started.elapsed() < Duration::from_secs(60), "the server accepts no connections");
             std::thread::sleep(Duration::from_millis(50));
         }
         server
@@ -82,7 +82,7 @@ impl Drop for Server {
     }
 }
 
-/// A port on which nothing listens at the moment.
+/// Returns a port on which no server listens at the moment.
 fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback");
     listener.local_addr().expect("an address").port()
@@ -170,7 +170,8 @@ async fn m3_a_turn_fails_if_aimock_is_always_busy() {
     assert_eq!(waits.collect::<Vec<_>>(), [1000, 1000], "the waits follow the server's `Retry-After` header");
 }
 
-/// M3, row 31: If random faults occur, a turn ends with a complete answer or with an error.
+/// M3, row 31: If random faults occur, a turn ends with a complete answer or with an error, but never with a
+/// truncated answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn m3_answers_are_complete_despite_random_faults_of_aimock() {
     let test_host = TestHost::new(&[]).await;
@@ -216,7 +217,8 @@ async fn l29_cancels_a_slow_stream_of_aimock() {
     assert_eq!(types[types.len() - 2..], ["stream_clear", "loop_end"]);
 }
 
-/// M3, M1: Another server program refuses two requests, then returns a call, and then the answer.
+/// M3, M1: A turn succeeds with a second server program, which refuses two requests, then returns a tool call, and then
+/// returns the answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn m3_retries_stubllm_that_is_busy_twice() {
     let test_host = TestHost::new(&["probe"]).await;

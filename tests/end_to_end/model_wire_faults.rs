@@ -1,4 +1,4 @@
-//! Turns against a model server on loopback that checks every request and produces every fault of row 31.
+//! Turns with a model server on loopback that checks every request and produces every fault of row 31.
 
 use crate::chat_server::{Answer, ChatServer};
 use crate::support::{TestHost, event_types, results, run_turn};
@@ -38,18 +38,18 @@ async fn open(test_host: &TestHost, config: AgentConfig, models: Models) -> Sess
     Session::open(&test_host.host(), Arc::new(agent), OpenSession::New).await.unwrap()
 }
 
-/// Row 31, M3: Without retries, each fault is a typed error and never a truncated reply. With a retry, the turn
-/// finishes if the fault is temporary.
+/// Row 31, M3: Without retries, each fault ends the turn with a typed error and never with a truncated reply. With a
+/// retry, the turn finishes if the fault is temporary.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_31_every_fault_is_an_error_or_a_retry() {
     let html = "<!doctype html><html><body>Sign in to the proxy</body></html>".to_owned();
     let error = json!({"message": "The server had an error", "type": "server_error", "code": null});
     let in_body = json!({"error": {"message": "overloaded", "type": "overloaded_error"}}).to_string();
-    // Each entry consists of a fault, a part of its error message, and whether a retry is allowed.
+    // Each entry consists of a fault, a part of its error message, and whether the host may retry the request.
     let faults = [
         (Answer::Cut(STORY, 30), "ended early", true),
         (Answer::Stall(STORY, 30), "", true),
-        (Answer::Silence, "", true),
+        (Answer::NoResponse, "", true),
         (Answer::ErrorInStream(STORY, error), "The server had an error", true),
         (Answer::Whole(200, "application/json", in_body), "overloaded", true),
         (Answer::Whole(503, "application/json", r#"{"error":{"message":"busy"}}"#.into()), "busy", true),
@@ -118,7 +118,8 @@ async fn l22_every_request_begins_like_the_previous_one() {
     assert!(offered.into_iter().any(|name| name == "probe_echo"), "{}", requests[0]["tools"]);
 }
 
-/// P4, D1: An image is sent once. Later requests contain a text instead of the image, and nothing else in them changes.
+/// P4, D1: An image is sent once. Later requests contain a text instead of the image and otherwise repeat the earlier
+/// messages unchanged.
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_sends_an_image_over_the_wire_once() {
     let test_host = TestHost::new(&["mask-openai", "probe"]).await;

@@ -41,7 +41,8 @@ fn finished_output(result: TurnResult) -> agent_core::run::Output {
     }
 }
 
-/// M3, L3, L30: A failed attempt is repeated and reported, and the messages count as seen once.
+/// M3, L3, L30: A failed attempt is reported and repeated. Although the messages were sent twice, they count as
+/// seen once.
 #[tokio::test(flavor = "multi_thread")]
 async fn m3_retries_a_busy_model() {
     let test_host = TestHost::new(&[]).await;
@@ -63,13 +64,15 @@ async fn m3_retries_a_busy_model() {
     assert!(reason.contains("429") && reason.contains("slow down"), "{reason}");
 }
 
-/// M3: The next model of the chain gets the results of the calls of the first model. No call runs twice.
+/// M3: If a model fails after a tool call, the next model of the chain receives the results of the first model's calls.
+/// No call runs twice.
 #[tokio::test(flavor = "multi_thread")]
-async fn m3_the_next_model_continues_the_work() {
+async fn m3_the_next_model_continues_the_turn() {
     let test_host = TestHost::new(&["probe"]).await;
     let first =
         scripted(&test_host, "one", &[call_reply(&[("probe.echo", json!({"text": "kept"}))]), failing(503, None)]);
-    // The second model's own script counts the calls of the session, so its first reply is never used.
+    // Each script uses its reply number N for the model call number N of the session, and the first model made the
+    // first call. The first reply of the second model's script is therefore never used.
     let answer = json!({"text": "From the second.", "expect": {"roles": ["user", "assistant", "tool"], "last_contains": "kept"}});
     let second = scripted(&test_host, "two", &[text_reply("unused"), answer]);
     let mut session = open(&test_host, chain(vec![first, second])).await;
@@ -93,7 +96,8 @@ async fn m3_the_next_model_continues_the_work() {
     assert_eq!(tail, expected);
 }
 
-/// M3: A model that failed is paused. The next turn uses the other model immediately, and an event reports the reason.
+/// M3: A model that failed is not used for some time. The next turn uses the next model of the chain immediately, and
+/// an event reports the reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn m3_pauses_a_model_that_failed() {
     let test_host = TestHost::new(&[]).await;
@@ -122,7 +126,7 @@ async fn m3_pauses_a_model_that_failed() {
 /// M3: If every model fails, the turn ends with the fixed text. With an output schema, the fixed text must be valid
 /// JSON, which is checked when the agent is created.
 #[tokio::test(flavor = "multi_thread")]
-async fn m3_the_fixed_text_is_the_last_resort() {
+async fn m3_the_fixed_text_is_used_if_every_model_fails() {
     let test_host = TestHost::new(&[]).await;
     let first = scripted(&test_host, "one", &[failing(500, None)]);
     let text = |text: &str| {
@@ -144,7 +148,7 @@ async fn m3_the_fixed_text_is_the_last_resort() {
 
 /// M5: Without a fallback, the typed error contains the provider's message.
 #[tokio::test(flavor = "multi_thread")]
-async fn m5_the_last_error_of_the_provider_ends_the_turn() {
+async fn m5_without_a_fallback_the_providers_error_ends_the_turn() {
     let test_host = TestHost::new(&[]).await;
     let refused = json!({"text": "", "error": {"status": 401, "message": "bad key", "request_id": "r-7"}});
     let mut session = open(&test_host, chain(vec![scripted(&test_host, "one", &[refused])])).await;
@@ -182,9 +186,9 @@ async fn l29_cancels_a_wait_before_a_retry() {
     watcher.await.unwrap();
 }
 
-/// D5: An undone turn is not sent again, and stays stored.
+/// D5: An undone turn is no longer sent to the model, but stays in the store.
 #[tokio::test(flavor = "multi_thread")]
-async fn d5_an_undone_turn_leaves_the_view() {
+async fn d5_an_undone_turn_is_removed_from_the_view() {
     let test_host = TestHost::new(&[]).await;
     let third = json!({"text": "three", "expect": {"roles": ["user", "assistant", "user"], "lacks": "Second?"}});
     let model = scripted(&test_host, "one", &[text_reply("one"), text_reply("two"), third]);

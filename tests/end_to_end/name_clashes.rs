@@ -1,4 +1,5 @@
-//! Row 55: A plugin or an MCP server that offers a tool name that already exists is left out. The agent still works.
+//! Row 55: If a plugin or an MCP server offers a tool under a name that another tool already has, the plugin or server
+//! is left out. The agent still works.
 
 use crate::support::{TestHost, call_reply, components, results, run_turn, script, text_reply};
 use agent_mcp::{ChildCommand, ServerConfig, Transport};
@@ -41,7 +42,7 @@ fn row_55_leaves_out_a_plugin_with_an_existing_tool_name() {
         assert!(done && text.contains("I still work."), "{text}");
         assert!(text.contains(&format!("the plugin `{left_out}` is left out: two tools are named `text.")), "{text}");
     }
-    // A service in the agent's own file has precedence over any plugin.
+    // A service in the agent's own file has precedence over every plugin that offers the same tool name.
     let service = "[services.\"text.count\"]\ntype = \"com.example.count\"\n";
     std::fs::remove_file(path.join("plugins/aaa.wasm")).unwrap();
     std::fs::write(path.join("agent.toml"), format!("{file}{service}")).unwrap();
@@ -64,8 +65,8 @@ pub(crate) const SERVER: &str = r#"while IFS= read -r line; do
   printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$outcome"
 done"#;
 
-/// Row 55: An MCP server that offers a tool name of a plugin is left out with all its tools. The plugin and the other
-/// server keep their tools.
+/// Row 55: If an MCP server and a plugin offer the same tool name, the server is left out with all its tools. The
+/// plugin and the other server keep their tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_55_leaves_out_a_server_with_an_existing_tool_name() {
     let test_host = TestHost::new(&["text"]).await;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A server that answers each request with the result of `answer` for its head.
+/// A server that passes the head of each request to `answer` and sends the result as the response.
 struct Server {
     address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
@@ -34,7 +34,7 @@ impl Server {
                 let head = String::from_utf8_lossy(&head).into_owned();
                 let answer = answer(&head);
                 recorder.lock().unwrap().push(head);
-                // The host closes the connection early when a response exceeds its limit.
+                // Writing fails if the host closes the connection early because the response exceeds a limit.
                 let _ = stream.write_all(&answer);
             }
         });
@@ -73,11 +73,12 @@ async fn fetch(test_host: &TestHost, grants: Grants, url: &str) -> (bool, String
     run_turn(&mut session, "Go.").await;
     let (_, is_error, text) = results(test_host, &session).await.remove(0);
     session.close().await.unwrap();
-    // An error is JSON, in which quotation marks are escaped.
+    // An error is returned as JSON, so its quotation marks are escaped.
     (is_error, text.replace("\\\"", "\""))
 }
 
-/// A resolver that answers each query with the next of its answers, and repeats the last one.
+/// A resolver that returns the next of its answers for each query. When all answers were used, it repeats the
+/// last answer.
 #[derive(Debug)]
 struct ScriptedResolver {
     answers: Vec<Vec<SocketAddr>>,
@@ -108,7 +109,7 @@ async fn test_host_with_resolver(answers: Vec<Vec<SocketAddr>>) -> (TestHost, Ar
 }
 
 /// P6: Without a grant, no request is sent, and the denial names the plugin, the request and the configuration line to
-/// add. With that line, the request is sent.
+/// add. If that line is added, the request is sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_a_request_needs_a_grant() {
     let test_host = TestHost::new(&["web"]).await;
@@ -131,9 +132,9 @@ async fn p6_a_request_needs_a_grant() {
 }
 
 /// Row 15: A name that resolves to an internal address is refused before the host connects, even if its other addresses
-/// are public. The name is not refused if a grant allows internal addresses.
+/// are public. If a grant allows internal addresses, the host connects to such a name.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_15_refuses_names_with_internal_addresses() {
+async fn row_15_refuses_names_that_resolve_to_internal_addresses() {
     let server = Server::new(|_| page("", "inside"));
     let port = server.address.port();
     let public: SocketAddr = "192.0.2.1:80".parse().unwrap();
@@ -232,7 +233,8 @@ fn stored_bytes(directory: &std::path::Path) -> Vec<u8> {
     files.flat_map(|entry| std::fs::read(entry.path()).unwrap()).collect()
 }
 
-/// A server that keeps its connections open. The server counts all connections, and also those that are still open.
+/// A server that keeps its connections open. It counts how many connections there were in total and how many are
+/// open now.
 struct KeepAliveServer {
     address: SocketAddr,
     connection_count: Arc<AtomicUsize>,
@@ -244,8 +246,8 @@ impl KeepAliveServer {
         Self::answering(usize::MAX)
     }
 
-    /// Starts a server that answers at most `max_requests` requests on a connection. When the server reads one more
-    /// request on this connection, it closes the connection without an answer.
+    /// Starts a server that answers at most `max_requests` requests on a connection. If another request arrives on the
+    /// same connection, the server closes the connection without a response.
     fn answering(max_requests: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let address = listener.local_addr().expect("bound");
@@ -291,8 +293,8 @@ impl KeepAliveServer {
     }
 }
 
-/// P8: Connections are reused for the next request of the same agent's plugin, not for another agent, and not after the
-/// grant is revoked.
+/// P8: A connection is reused for the next request if the same plugin makes it for the same agent. It is reused neither
+/// for another agent nor after the grant was revoked.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_reuses_connections_for_one_agents_plugin_only() {
     let test_host = TestHost::new(&["web"]).await;
@@ -357,7 +359,8 @@ async fn p5_requests_contain_the_trace_context() {
     assert_eq!(parts, [2, 32, 16, 2], "{head}");
 }
 
-/// Row 7: A response with an endless body or endless headers is cut. The call ends with an error and does not hang.
+/// Row 7: If the body or the headers of a response do not end, the host stops reading. The call ends with an error and
+/// does not hang.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_7_cuts_endless_responses() {
     let test_host = TestHost::new(&["web"]).await;
@@ -374,8 +377,8 @@ async fn row_7_cuts_endless_responses() {
     assert!(is_error, "{text}");
 }
 
-/// Row 7: A response that is not HTTP fails its call. The error shows no backtrace of the host, even if
-/// `RUST_BACKTRACE` is set.
+/// Row 7: If a response is not HTTP, the call fails. The error shows no backtrace of the host, even if `RUST_BACKTRACE`
+/// is set.
 #[test]
 fn row_7_an_invalid_response_reveals_no_host_code() {
     let broken = Server::new(|_| {
@@ -397,7 +400,7 @@ fn row_7_an_invalid_response_reveals_no_host_code() {
     assert!(!printed.contains("backtrace") && !printed.contains(".rs:"), "{printed}");
 }
 
-/// A plugin of an agent can send 60 requests per minute.
+/// A plugin can send at most 60 requests per minute for one agent.
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_per_minute_are_limited() {
     let test_host = TestHost::new(&["web"]).await;

@@ -21,7 +21,7 @@ async fn run_for_output(session: &mut Session, prompt: &str) -> Output {
     }
 }
 
-/// Returns the first word of each message of the output, with the seen count of the message.
+/// Returns the first word and the seen count of each message in the output.
 fn first_words(output: &Output) -> Vec<String> {
     let messages = output.messages.as_deref().expect("the output contains the messages");
     let word = |message: &Message| message.plain_text().split(' ').next().unwrap_or_default().to_owned();
@@ -37,9 +37,8 @@ async fn last_event(test_host: &TestHost, session: &Session) -> CloudEvent {
     events.next_back().expect("an event")
 }
 
-/// L13, L27, D5: The output contains all messages of the session in order. The output includes messages of earlier
-/// turns and evicted messages, but not messages of undone turns. The event at the end of the turn contains the
-/// same output.
+/// L13, L27, D5: The output contains all messages of the session in order. This includes messages of earlier turns and
+/// evicted messages, but not messages of undone turns. The event at the end of the turn contains the same output.
 #[tokio::test(flavor = "multi_thread")]
 async fn l13_the_output_contains_the_whole_conversation() {
     let test_host = TestHost::new(&[]).await;

@@ -48,7 +48,8 @@ pub(crate) fn debian(program: &str) -> Option<PathBuf> {
     peer("debian/usr/bin", program)
 }
 
-/// Creates a command that runs a program from a Debian package with the libraries that were unpacked with it.
+/// Creates a command that runs a program from a Debian package. The program uses the libraries that were unpacked
+/// together with it.
 pub(crate) fn debian_program(program: &Path) -> Command {
     let libraries = program.ancestors().nth(2).map(|usr| usr.join("lib")).unwrap_or_default();
     let folders = std::fs::read_dir(&libraries).into_iter().flatten().flatten().map(|entry| entry.path());

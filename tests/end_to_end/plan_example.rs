@@ -53,8 +53,8 @@ fn l30_reports_plans() {
     assert!(stderr.contains("the plan:") && stderr.contains("2. read_file Read that file."), "{stderr}");
 }
 
-/// D3, L24: After a kill at any named point, the plan continues. The plan is made once, and each of its calls runs
-/// once.
+/// D3, L24: If the process is killed at any named point, the plan continues afterwards. The plan is made only once, and
+/// each of its calls runs only once.
 #[test]
 fn d3_a_killed_plan_continues() {
     let mut points: Vec<String> = Vec::new();

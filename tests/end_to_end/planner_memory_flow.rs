@@ -1,5 +1,5 @@
-//! A planner with long-term memory. Memory is searched before the first step, the planner gets the tools once, and
-//! every interaction is stored as a memory (L24, D4, L4).
+//! Tests an agent with a planner and long-term memory. Memory is searched before the first step, the planner gets the
+//! tools once, and every interaction is stored as a memory (L24, D4, L4).
 
 use crate::chat_server::{Answer, ChatServer, local_provider};
 use crate::support::{TestHost, call_reply, events, records, script};
@@ -61,7 +61,8 @@ impl PlannerSetup {
 fn plan() -> Value {
     json!({
         "text": r#"{"steps": [{"tool": "probe.echo", "task": "echo the name"}]}"#,
-        // The prompt contains the recalled memory and the tool schemas. The schemas are text and are sent once.
+        // The prompt contains the recalled memory and the tool schemas. The schemas are written as text in the last
+        // message and are not also sent as tool definitions.
         "expect": {"tools": [], "contains": ["retrieved-memory", "Narcissus"], "last_contains": "- `probe.echo`: Returns its text"},
     })
 }
@@ -73,7 +74,8 @@ fn echo() -> Value {
 }
 
 /// L4, D4: After each tool call, the model is called again with the tool's result, and the interaction is stored as a
-/// memory. At the limit, the answer is forced and stored as a memory of kind `Limit`.
+/// memory. At the interaction limit, the model must answer without tools, and its answer is stored as a memory of
+/// kind `Limit`.
 #[tokio::test(flavor = "multi_thread")]
 async fn l4_remembers_each_interaction_up_to_the_limit() {
     let expecting = |mut reply: Value, expect: Value| {
@@ -86,7 +88,7 @@ async fn l4_remembers_each_interaction_up_to_the_limit() {
     let second = || expecting(echo("two"), json!({"offers": "probe.echo", "last_contains": "\"text\":\"one\""}));
     for (max_interactions, kind) in [(10, MemoryKind::Final), (2, MemoryKind::Limit)] {
         let setup = PlannerSetup::new().await;
-        // The request for the forced answer offers no tools.
+        // The request for the answer that the limit forces offers no tools.
         let expect = match kind {
             MemoryKind::Limit => json!({"tools": [], "contains": "\"text\":\"two\""}),
             _ => json!({"offers": "probe.echo", "last_contains": "\"text\":\"two\""}),
@@ -112,7 +114,7 @@ async fn l4_remembers_each_interaction_up_to_the_limit() {
 
 /// A plan with one tool call is executed, and the turn ends with a final answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn l24_a_plan_runs_a_tool_call_and_a_final_answer() {
+async fn l24_a_plan_runs_a_tool_call_and_ends_with_an_answer() {
     let setup = PlannerSetup::new().await;
     let answer =
         json!({"text": "She is called Narcissus.", "expect": {"tools": [], "contains": "\"text\":\"Narcissus\""}});
@@ -129,7 +131,7 @@ async fn l24_a_plan_runs_a_tool_call_and_a_final_answer() {
         .map(|stored| stored.record.body["text"].as_str().unwrap())
         .collect();
     assert_eq!(prompts.iter().filter(|prompt| prompt.contains("- `probe.echo`:")).count(), 1);
-    // The tool interaction and the final answer are stored as memories.
+    // The tool call with its result and the final answer are stored as memories.
     let remembered = setup.remembered(&session).await;
     let [(MemoryKind::Tool, tool), (MemoryKind::Final, answer)] = &remembered[..] else { panic!("{remembered:?}") };
     assert!(tool.contains("Called: probe.echo {\"text\":\"Narcissus\"}\nResult: "), "{tool}");
@@ -212,7 +214,8 @@ async fn l22_the_message_of_a_turn_has_its_sections_in_order() {
         &requests[0],
         &["## tool-rules", "## planning-context", "## retrieved-memory", "## plan-part", "Make a plan"],
     );
-    // The second step's prompt begins with the whole prompt of the first step except its instructions.
+    // Except for the instructions of the first step, the second step's prompt begins with the whole prompt of the
+    // first step.
     let shared = requests[1].find("## plan-part").expect("the prompt has this section");
     let same_bytes = requests[1].bytes().zip(requests[2].bytes()).take_while(|(one, other)| one == other).count();
     let ended = requests[1][..shared].rfind("What is my echo called?").expect("the input");

@@ -1,5 +1,5 @@
-//! Plans: one model makes a plan, another one executes it, and any failure falls back to the loop of a single model
-//! (L24).
+//! Plans: one model makes a plan and another model executes it. After any failure, a single model continues in the
+//! ordinary agent loop (L24).
 
 use crate::support::{TestHost, call_reply, event_types, events, results, run_turn, script, text_reply, view_summary};
 use agent_core::approval::{ApprovalPolicy, GrantScope};
@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Creates a scripted model with this name. Every script counts all model calls of the session, so it has an entry for
-/// each of these calls.
+/// Creates a scripted model with this name. A script uses its entry number N for the model call number N of the
+/// session, whichever model is called. Every script therefore has an entry for each of these calls.
 fn scripted(test_host: &TestHost, name: &str, replies: &[Value]) -> Arc<dyn Provider> {
     let file = test_host.directory.path().join(format!("{name}.json"));
     std::fs::write(&file, script(replies).to_string()).unwrap();
@@ -70,7 +70,7 @@ async fn fallbacks(test_host: &TestHost, session: &Session) -> Vec<String> {
     reasons.collect()
 }
 
-/// The events of a plan with two steps, the first of which makes two calls.
+/// The types of the events of a plan with two steps, the first of which makes two tool calls.
 const TWO_STEPS: [&str; 20] = [
     "loop_start",
     "loop_iteration",
@@ -97,7 +97,7 @@ const TWO_STEPS: [&str; 20] = [
 /// L24, L25: The planner makes a plan. Each step gets the nearest tools and one model call. Then the synthesis is
 /// streamed.
 #[tokio::test(flavor = "multi_thread")]
-async fn l24_plans_executes_and_synthesizes() {
+async fn l24_makes_and_executes_a_plan_and_streams_the_answer() {
     let test_host = TestHost::new(&["probe"]).await;
     let mut first =
         call_reply(&[("probe.echo", json!({"text": "Meeting Notes"})), ("probe.bytes", json!({"bytes": 3}))]);
@@ -158,8 +158,8 @@ async fn l24_validates_the_synthesis() {
     assert!(fallbacks(&test_host, &session).await.is_empty());
 }
 
-/// For each failure, returns the scripts of the planner, the executor and the single model, the reason of the fallback,
-/// and the number of calls that run.
+/// For each kind of failure, returns the scripts of the planner, the executor and the single model, the reason of the
+/// fallback, and the number of tool calls that run.
 fn failures() -> [([Vec<Value>; 3], &'static str, usize); 6] {
     let steps = plan_reply(&[("probe.echo", "return kept"), ("probe.fail", "fail")]);
     let echo = call_reply(&[("probe.echo", json!({"text": "kept"}))]);
@@ -220,7 +220,7 @@ fn failures() -> [([Vec<Value>; 3], &'static str, usize); 6] {
 /// L24: After every kind of failure, the single model continues with all tools and all results so far. No call runs
 /// twice.
 #[tokio::test(flavor = "multi_thread")]
-async fn l24_every_failure_falls_back() {
+async fn l24_every_failure_falls_back_to_the_single_model() {
     for (scripts, reason, calls) in failures() {
         let test_host = TestHost::new(&["probe"]).await;
         let [planner, executor, single] = &scripts;
@@ -265,8 +265,9 @@ async fn l4_the_interaction_limit_applies_to_plans() {
     }
 }
 
-/// L10, L24: A step whose tool is a service suspends the turn inside the plan. Another process accepts the answer from
-/// the stored state alone, and the plan continues with its next step. No new plan is made, and no call runs twice.
+/// L10, L24: A step whose tool is a service suspends the turn inside the plan. Another process, which has only the
+/// stored state, accepts the service's answer, and the plan continues with its next step. No new plan is made, and no
+/// call runs twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn l10_l24_a_step_waits_for_a_service_over_a_restart() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -314,8 +315,8 @@ async fn l10_l24_a_step_waits_for_a_service_over_a_restart() {
     assert_eq!(results, expected.map(|(name, error)| (name.to_owned(), error)));
 }
 
-/// L17, L24: A step that needs an approval also waits. If the call is allowed, the plan continues. If the call is
-/// denied, the single model continues with the results so far.
+/// L17, L24: If the tool call of a step needs an approval, the plan waits. If the call is allowed, the plan continues.
+/// If the call is denied, the single model continues with the results so far.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_l24_a_step_waits_for_an_approval_over_a_restart() {
     for allowed in [true, false] {

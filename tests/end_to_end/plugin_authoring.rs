@@ -63,8 +63,8 @@ fn s1_a_new_project_prints_the_next_steps() {
     assert!(code == Some(2) && stderr.contains("words && npm install\n"), "{stderr}");
 }
 
-/// S3: A plugin without problems passes. A plugin that cannot be loaded or can never use its imports fails. `--json`
-/// reports the same findings.
+/// S3: `plugin check` accepts a plugin without problems. It fails for a plugin that cannot be loaded or whose imports
+/// can never be used. `--json` reports the same findings.
 #[test]
 fn s3_check_reports_the_problems_of_plugins() {
     let cli = TestCli::new();
@@ -90,7 +90,7 @@ fn s3_check_reports_the_problems_of_plugins() {
 
 /// S3: The project's own plugins have no errors and no warnings.
 #[test]
-fn s3_our_own_plugins_pass() {
+fn s3_plugins_of_the_project_pass_the_check() {
     let cli = TestCli::new();
     std::fs::create_dir(cli.path("own")).unwrap();
     let mut count = 0;
@@ -110,7 +110,8 @@ fn s3_our_own_plugins_pass() {
     }
 }
 
-/// S1: Files that agent-host generated in a project are updated on request, except those that the author changed.
+/// S1: On request, agent-host updates the files that it generated in a project, except files that the author
+/// has changed.
 #[test]
 fn s1_updates_generated_project_files() {
     let cli = TestCli::new();
@@ -183,7 +184,7 @@ fn s5_dev_without_a_terminal_needs_a_prompt() {
     assert!(code == Some(2) && stderr.contains("nowhere"), "{stderr}");
 }
 
-/// A toolchain: the variables that name its tools, and the commands that run the author's own tests.
+/// A toolchain: the environment variables that name its tools, and the commands that run the tests of a new project.
 pub(crate) type Peer = (Vec<(&'static str, PathBuf)>, Vec<Command>);
 
 pub(crate) fn peer(language: &str) -> Option<Peer> {

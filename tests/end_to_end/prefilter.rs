@@ -41,7 +41,7 @@ impl EmbeddingServer {
         Arc::new(local_provider(&self.base_url).embedder("local/embedder").unwrap().with_retry(policy))
     }
 
-    /// Returns the number of texts in each request.
+    /// Returns how many texts each request so far contained.
     pub(crate) fn requests(&self) -> Vec<usize> {
         self.texts.lock().unwrap().iter().map(Vec::len).collect()
     }
@@ -98,8 +98,8 @@ async fn run_to_answer(session: &mut Session, prompt: &str) {
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
 }
 
-/// L25: Tools are selected by words once per turn, so that the prompt stays stable. `read_result` is always included.
-/// The next turn selects again.
+/// L25: Tools are selected by words once per turn, so that the beginning of the prompt does not change within the turn.
+/// `read_result` is always included. For the next turn, tools are selected again.
 #[tokio::test(flavor = "multi_thread")]
 async fn l25_selects_tools_by_words_once_per_turn() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -130,7 +130,8 @@ async fn l25_selects_tools_by_words_once_per_turn() {
     assert_eq!(context.record.body["offered"], json!(sleep_tools));
 }
 
-/// L25: A tool that is not offered still runs, because the model may know it from the history.
+/// L25: If the model calls a tool that is not offered, the tool still runs, because the model may know it from
+/// the history.
 #[tokio::test(flavor = "multi_thread")]
 async fn l25_a_tool_that_is_not_offered_still_runs() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -156,7 +157,7 @@ async fn l25_selects_tools_by_meaning() {
     let tools = session.agent().registry().offered().len();
     assert_eq!(server.requests(), [tools, 1, 1]);
     session.close().await.unwrap();
-    // Another process finds the vectors in the store.
+    // A new agent, like one in another process, finds the vectors in the store and does not embed the tools again.
     let mut session = open(&test_host, Some(server.embedder()), &[reply]).await;
     run_to_answer(&mut session, "repeat after me").await;
     assert_eq!(server.requests(), [tools, 1, 1, 1]);

@@ -1,5 +1,5 @@
-//! Machines with strict process limits. The host works with fewer resources, or it reports in one line which limit is
-//! too low and exits with code 2.
+//! The host on machines with strict process limits: it works with fewer resources, or it reports in one line which
+//! limit is too low and exits with code 2.
 
 use crate::support::{call_reply, components, script, text_reply};
 use serde_json::json;
@@ -29,7 +29,8 @@ fn run_with_limits(limits: &str, folder: &Path, arguments: &str) -> (Option<i32>
 
 const ASK: &str = "--plugins plugins --model scripted:script.json Go.";
 
-/// Plugins work with a small stack, and with less address space than the engine reserves by default.
+/// Plugins work in a process with a small stack, and in a process with less address space than the engine reserves
+/// by default.
 #[test]
 fn a_small_stack_or_address_space_is_enough() {
     let folder = plugin_folder();
@@ -40,7 +41,7 @@ fn a_small_stack_or_address_space_is_enough() {
     }
 }
 
-/// If a limit is too low, the error names the limit and not the operation that failed first.
+/// If a process limit is too low, the error names the limit instead of the operation that failed because of it.
 #[test]
 fn names_a_limit_that_is_too_low() {
     for (limits, named) in [("ulimit -n 20", "`ulimit -n`"), ("ulimit -f 10", "`ulimit -f`")] {
@@ -51,8 +52,8 @@ fn names_a_limit_that_is_too_low() {
     }
 }
 
-/// If no threads can be started, one line names the limit. The limit does not apply to root, so root runs the program
-/// as another user, who needs a copy that everyone may execute.
+/// If no threads can be started, the host prints one line that names the limit. The limit does not apply to root, so
+/// root runs the program as another user, who needs a copy that everyone may execute.
 #[test]
 #[cfg(target_os = "linux")]
 fn names_a_limit_of_threads_that_is_too_low() {
@@ -64,7 +65,8 @@ fn names_a_limit_of_threads_that_is_too_low() {
     // Each of the first three limits prevents the start of a different thread: the first thread, a worker of the
     // runtime, or the thread that interrupts plugins.
     for (threads, expected) in [(1, Some(2)), (3, Some(2)), (8, Some(2)), (64, Some(0))] {
-        // Other processes of the same user would count too, so the test uses a user id that no other process has.
+        // Other processes of the same user count towards the limit, so the test uses a user id that no other
+        // process has.
         let user = (700_000 + std::process::id()).to_string();
         let mut command = match rustix::process::geteuid().is_root() {
             true => {
@@ -72,7 +74,7 @@ fn names_a_limit_of_threads_that_is_too_low() {
                 command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--inh-caps=-all", "bash"]);
                 command
             }
-            // The limit counts all processes of the current user, so only the low limits have a certain outcome.
+            // The limit also counts other processes of the current user, so the outcome is certain only for low limits.
             false if expected == Some(0) => continue,
             false => Command::new("bash"),
         };
@@ -86,7 +88,8 @@ fn names_a_limit_of_threads_that_is_too_low() {
     }
 }
 
-/// Exhausted processor time is reported, even if the system would otherwise kill the process without a warning signal.
+/// If the process reaches its limit of processor time, the host reports that, even if the system would otherwise kill
+/// the process without a warning signal.
 #[test]
 fn reports_exhausted_processor_time() {
     let folder = plugin_folder();

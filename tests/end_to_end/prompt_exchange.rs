@@ -75,9 +75,10 @@ async fn l2_a_builder_receives_the_delegating_agent() {
     assert_eq!(builder_input(&records)["delegated_by"], json!(session.subject()));
 }
 
-/// L2: Each model call and each step receives the reason why its prompt is built. The reason is recorded (D1).
+/// L2: Each time a prompt is built, for a model call or a step, the builder receives the reason. The reason is
+/// recorded (D1).
 #[tokio::test(flavor = "multi_thread")]
-async fn l2_each_model_call_gets_the_lifecycle() {
+async fn l2_each_prompt_is_built_with_its_lifecycle() {
     let test_host = TestHost::new(&["stateful-builder", "probe"]).await;
     let mut config = config_with_builder("test");
     config.output_schema = Some(json!({"type": "object"}));
@@ -103,8 +104,8 @@ async fn l2_each_model_call_gets_the_lifecycle() {
     }
 }
 
-/// L2: A builder's state has at most 64 KiB. A larger state ends the turn with an error that names the limit and the
-/// plugin.
+/// L2: A builder's state may have at most 64 KiB. A larger state ends the turn with an error that names the limit and
+/// the plugin.
 #[tokio::test(flavor = "multi_thread")]
 async fn l2_limits_the_state_of_a_builder() {
     let test_host = TestHost::new(&["stateful-builder"]).await;
@@ -117,7 +118,7 @@ async fn l2_limits_the_state_of_a_builder() {
 }
 
 /// L13: If the agent has an output schema, JSON from a validator is returned as data. Otherwise, the JSON is returned
-/// as text. The stored message is the same in both cases.
+/// as text. The message in the store is the same with and without an output schema.
 #[tokio::test(flavor = "multi_thread")]
 async fn l13_without_a_schema_the_output_is_a_string() {
     let text = "{\"repaired\":true}";

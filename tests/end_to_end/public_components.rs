@@ -43,8 +43,8 @@ async fn p3_runs_components_from_crates_io() {
     assert_eq!(outcomes[1].1.trim_matches('"').len(), 4, "three bytes in base64: {}", outcomes[1].1);
 }
 
-/// P3: Codecs from PyPI run. They use a resource without a constructor, which a static function creates from JSON, and
-/// variants of lists.
+/// P3: The functions of codecs from PyPI can be called as tools. They use variants that contain lists, and a resource
+/// without a constructor, which a static function creates from JSON.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_runs_components_from_pypi() {
     for (codec, config, tolerance) in [
@@ -73,7 +73,8 @@ async fn p3_runs_components_from_pypi() {
     }
 }
 
-/// P3, P5: A component that imports functions of another host is refused at load, with the names of these functions.
+/// P3, P5: A component that imports functions of another host is refused when it is loaded, and the error names
+/// these functions.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_refuses_components_of_other_hosts_with_their_imports() {
     for (component, import) in

@@ -1,5 +1,5 @@
-//! `agent-host replay` (S6). The same plugins replay without differences, and a replay with another version reports its
-//! first difference.
+//! `agent-host replay` (S6). A replay with the same plugins finds no differences, and a replay with another version of
+//! a plugin reports its first difference.
 
 use crate::support::{components, repository, scratch};
 use agent_plugins::{Manifest, with_manifest};
@@ -78,7 +78,7 @@ impl TestCli {
         })
     }
 
-    /// Saves a component under another name, for use as another version of the plugin `of`.
+    /// Saves a component in the file of another name, so that it can be used as another version of the plugin `of`.
     fn save_as_version(&self, component: &str, of: &str) -> String {
         let text = format!("name = \"{of}\"\nversion = \"9.9.9\"\ndescription = \"Another one.\"\n");
         let manifest = Manifest::from_toml(&text, Path::new("plugin.toml")).unwrap();
@@ -175,7 +175,8 @@ fn reports_the_first_difference_of_another_version() {
         "{output_text}"
     );
     assert_eq!(cli.sessions(), before, "nothing was written");
-    // An exported document has the same difference on a machine that has never had the plugin.
+    // If the exported document is replayed on a machine that has never had the plugin, the replay reports the
+    // same difference.
     let session = cli.session();
     assert!(cli.run(&["session", "export", &session, "-o", "one.json"]).status.success());
     let elsewhere = TestCli::with(&[]);
@@ -200,7 +201,8 @@ fn reports_the_first_difference_of_another_version() {
 const UNRECORDED: &str = "plugin_directory = \"plugins\"\nmodel = \"scripted:replies.json\"\n\
                           [limits]\nrecorded_kib = 0\n[plugins.text.grants]\nread = [\".\"]\n";
 
-/// S6: An effect that was not recorded is denied and reported. A folder that is granted for the replay is available.
+/// S6: If a plugin attempts an effect that was not recorded, the replay denies and reports it. A folder that is granted
+/// for the replay can be read.
 #[test]
 fn denies_and_reports_an_unrecorded_effect() {
     let cli = TestCli::with(&["text", "summarize"]);
@@ -255,7 +257,7 @@ fn replays_recorded_host_answers() {
     let (code, output_text) = cli.replay(&[]);
     assert_eq!(code, Some(0), "{output_text}");
     assert!(output_text.contains("6 calls of its plugins"), "{output_text}");
-    // A fork has the same calls with the same recorded answers, under another session id.
+    // A fork of the session contains the same calls with the same recorded answers, but has another session id.
     let forked = String::from_utf8(cli.run(&["session", "fork", &cli.session()]).stdout).unwrap();
     let fork_output = String::from_utf8(cli.run(&["session", "fork", forked.trim()]).stdout).unwrap();
     for forked in [forked.trim(), fork_output.trim()] {
@@ -278,8 +280,8 @@ fn replays_recorded_host_answers() {
     assert_eq!(code, Some(0), "{output_text}");
 }
 
-/// S6, L10: The request to a service is compared in full. A session of an older host has no record of the request, so
-/// only the type is compared.
+/// S6, L10: The request to a service is compared in full. In a session of an older host, the request was not recorded,
+/// so only its type is compared.
 #[test]
 fn compares_requests_to_services() {
     let cli = TestCli::with(&["probe"]);
@@ -309,7 +311,7 @@ fn compares_requests_to_services() {
     assert_eq!(code, Some(0), "{output_text}");
 }
 
-/// S6: If an effect has no record, the replay denies it.
+/// S6: If a plugin attempts an effect that was not recorded, the replay denies it.
 #[test]
 fn denies_effects_without_a_record() {
     let cli = TestCli::with(&["web", "notes", "probe"]);
@@ -330,7 +332,7 @@ fn denies_effects_without_a_record() {
         output_text.contains("denied the request GET http://127.0.0.1:") && output_text.contains("denied reading"),
         "{output_text}"
     );
-    // Configured values are not recorded. They come from the agent's file.
+    // Configured values are not recorded, so the replay reads them from the agent's file.
     let probe = format!("probe={}", cli.path("plugins/probe.wasm").display());
     let (code, output_text) = cli.replay(&["--with", &probe]);
     assert!(code == Some(1) && output_text.contains("denied the configuration value \"probe\""), "{output_text}");
@@ -364,7 +366,7 @@ fn replays_context_builders() {
     assert!(output_text.contains("turn 1, step 0: the turn's context") && output_text.contains("-"), "{output_text}");
 }
 
-/// Serves this text for one request and then stops listening.
+/// Starts a server that answers one request with this text and then stops listening.
 fn serve_once(text: &'static str) -> (String, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/page", listener.local_addr().unwrap());

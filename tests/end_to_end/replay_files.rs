@@ -1,5 +1,5 @@
-//! `agent-host replay` of calls that used files (S6). The calls find the files as they were, even if the files have
-//! changed since. The changes that the calls make are compared with the recorded changes.
+//! `agent-host replay` of calls that used files (S6). The calls find the files as they were during the recording, even
+//! if the files have changed since. The changes that the calls make are compared with the recorded changes.
 
 use crate::replay::{TOKEN, TestCli, call_reply, shout, text_reply};
 use serde_json::json;
@@ -56,7 +56,7 @@ fn all_files(folder: &Path) -> BTreeMap<String, String> {
 
 /// S6: All operations on files return the recorded results: reading, metadata, listing in directory order, missing
 /// files, links, and paths that leave the tree. The recorded results are also returned after the tree is deleted, and
-/// for an exported document on another machine. No files are left behind.
+/// for an exported document on another machine. The replay leaves no files behind.
 #[test]
 fn replays_files_as_they_were() {
     let cli = cli();
@@ -110,7 +110,7 @@ fn another_version_reads_the_recorded_files() {
 }
 
 /// S6: A path that the call did not use is denied and reported, even if a recorded listing contains its name. A file
-/// that is recorded as missing stays missing.
+/// that was missing when the call was recorded is also missing in the replay.
 #[test]
 fn denies_and_reports_files_that_were_not_recorded() {
     let cli = cli();
@@ -154,7 +154,7 @@ fn denies_and_reports_files_that_were_not_recorded() {
     assert_eq!(all_files(&cli.path("docs")), current_files, "the current files are unchanged");
 }
 
-/// S6: Changes are made in a temporary tree and compared with the recorded result.
+/// S6: A replay makes the changes of a call in a temporary tree and compares the tree with the recorded result.
 #[test]
 fn compares_changes_without_applying_them() {
     let cli = cli();

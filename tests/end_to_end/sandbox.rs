@@ -15,7 +15,7 @@ async fn call(test_host: &TestHost, config: AgentConfig, name: &str, arguments: 
     (is_error, text)
 }
 
-/// Configures an agent whose tool calls may take half a second.
+/// Configures an agent whose tool calls may take at most half a second.
 fn config_with_half_a_second(test_host: &TestHost) -> AgentConfig {
     let mut config = with_tree_grant(test_host, "probe");
     let allowance = config.plugins.get_mut("probe").unwrap();
@@ -48,7 +48,8 @@ async fn rows_1_and_2_stop_calls_at_their_deadline() {
     let (is_error, text) =
         call(&test_host, config_with_half_a_second(&test_host), "probe.sleep", json!({"ms": 3_600_000})).await;
     assert!(is_error && text.contains("wall time of 500ms"), "{text}");
-    // This is not a measurement. If the sleep of an hour were not stopped, it would take far longer.
+    // This limit is generous, because it does not measure speed: it is only exceeded if the sleep of an hour is
+    // not stopped.
     assert!(started.elapsed() < Duration::from_secs(60));
 }
 
@@ -73,7 +74,7 @@ async fn rows_3_4_and_6_limit_stack_memory_and_results() {
     }
 }
 
-/// Row 8: A flood of logs is cut, the lost lines are counted, and the call succeeds.
+/// Row 8: If a call logs too much, the log is cut, the lost lines are counted, and the call succeeds.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_8_cuts_a_flood_of_logs() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -87,13 +88,14 @@ async fn row_8_cuts_a_flood_of_logs() {
     };
     let few = lost_log(10, 10).await;
     assert_eq!((few.lines, few.bytes), (0, 0), "no line of an ordinary log is lost");
-    // Each line is logged once and printed twice, which makes 15,000 lines. At most 1,000 lines and 256 KiB are kept.
+    // Each of 5,000 lines is logged once and printed twice, which makes 15,000 lines. At most 1,000 lines and 256 KiB
+    // are kept.
     let many = lost_log(5_000, 1_000).await;
     assert!(many.lines >= 14_000 && many.bytes > 15_000 * 1_000 - 256 * 1024, "{many:?}");
 }
 
-/// Row 9: After a trap, the result is an error that names the plugin and contains its last output. The next call gets a
-/// fresh instance.
+/// Row 9: If a call traps, its result is an error that names the plugin and contains the plugin's last output. The next
+/// call gets a fresh instance.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_9_a_trap_leaves_no_state_behind() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -105,7 +107,8 @@ async fn row_9_a_trap_leaves_no_state_behind() {
     }
 }
 
-/// Row 11: Files that are not components are refused with the reason, and the other files are loaded.
+/// Row 11: Files that are not components are refused with an error that contains the reason, and the other files in the
+/// folder are loaded.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_11_refuses_files_that_are_not_components() {
     let test_host = TestHost::new(&["calc"]).await;
@@ -145,7 +148,7 @@ async fn row_12_no_path_leaves_the_granted_tree() {
             let (_, text) = call(&test_host, with_tree_grant(&test_host, "files"), name, arguments).await;
             assert!(!text.contains("sings") && !text.contains("root:"), "{name} {path}: {text}");
         }
-        // A link within the tree may be moved, but its target outside of the tree may not be moved.
+        // A link within the tree may be moved, but the file outside of the tree to which it points may not be moved.
         let stolen = test_host.tree().join("stolen");
         assert!(!stolen.symlink_metadata().is_ok_and(|about| about.is_file()), "{path} was moved into the tree");
         if stolen.is_symlink() {
@@ -170,9 +173,9 @@ async fn p8_cuts_and_escapes_error_texts() {
     assert!(message.contains("red") && !message.chars().any(|char| char.is_control() && char != '\n'), "{message}");
 }
 
-/// Number of calls in the test of row 10.
+/// The number of calls in the test of row 10.
 const CALLS: u64 = 10_000;
-/// Number of calls that run at the same time in the test of row 10.
+/// The number of calls that run at the same time in the test of row 10.
 const CONCURRENT_CALLS: u64 = 16;
 
 /// Row 10: 10,000 calls that are cancelled at any moment leave nothing behind, and the next calls find all slots free.
@@ -220,8 +223,8 @@ fn request(name: &'static str, args: Value) -> agent_plugins::ToolCallRequest<'s
     agent_plugins::ToolCallRequest { name, args: args.to_string(), context }
 }
 
-/// Row 26: Text that is not valid Unicode in a call's arguments or in an event is refused with the reason. The next
-/// call runs.
+/// Row 26: If a call's arguments or an event contain text that is not valid Unicode, they are refused with an error
+/// that contains the reason. The next call runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_26_refuses_invalid_utf_8() {
     let test_host = TestHost::new(&["probe"]).await;

@@ -47,7 +47,7 @@ impl ScenarioFolder {
         self.shown_with(components(), arguments)
     }
 
-    /// Like [`Self::shown`], with the components in the folder `plugins`.
+    /// Like [`Self::shown`], but with the components in the folder `plugins`.
     fn shown_with(&self, plugins: &Path, arguments: &[&str]) -> (Option<i32>, String) {
         let output = self.test_with(plugins, arguments);
         let printed = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
@@ -65,14 +65,14 @@ fn data() -> PathBuf {
     data
 }
 
-/// Returns the line `plugins = [...]` for a scenario outside a plugin's project.
+/// Returns the line `plugins = [...]` that a scenario needs if it is not in a plugin's project.
 fn plugins_line(plugin: &str) -> String {
     format!("plugins = [{:?}]\n", components().join(format!("{plugin}.wasm")).display().to_string())
 }
 
 /// S4: Every scenario of the project's own plugins passes.
 #[test]
-fn the_plugins_own_scenarios_pass() {
+fn the_scenarios_of_the_projects_plugins_pass() {
     let folder = ScenarioFolder(tempfile::tempdir().unwrap());
     let plugins = repository().join("plugins");
     let (code, printed) = folder.shown(&[plugins.to_str().unwrap()]);
@@ -87,7 +87,7 @@ fn the_plugins_own_scenarios_pass() {
 
 /// S4: Both example scenarios of the guide pass.
 #[test]
-fn the_examples_of_the_page_run() {
+fn the_example_scenarios_of_the_guide_pass() {
     let page = std::fs::read_to_string(repository().join("host/docs/guide/scenarios.md")).unwrap();
     let examples: Vec<&str> = page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert_eq!(examples.len(), 2);
@@ -104,7 +104,7 @@ fn the_examples_of_the_page_run() {
 /// S4: A failed expectation is reported with its scenario, its line, the expected value and the actual value. All
 /// failures are shown together.
 #[test]
-fn reports_a_failed_expectation_with_its_place() {
+fn reports_a_failed_expectation_with_its_line() {
     let scenario = "plugins = [\"PLUGIN\"]
 golden = true
 [agent.plugins.text.grants]
@@ -138,8 +138,8 @@ error = { contains = \"yes\" }
     insta::assert_snapshot!(printed);
 }
 
-/// S4: If a scenario cannot run, the location of its mistake is reported. The exit code is 2 for this scenario alone,
-/// and 1 together with other scenarios.
+/// S4: If a scenario cannot run because of a mistake, the location of the mistake is reported. The exit code is 2 if
+/// this is the only scenario, and 1 if other scenarios could run.
 #[test]
 fn reports_why_a_scenario_cannot_run() {
     let text = plugins_line("text");
@@ -186,7 +186,8 @@ fn reports_why_a_scenario_cannot_run() {
     assert!(printed.contains("there is no scenario (*.scenario.toml) in `.`"), "{printed}");
 }
 
-/// S4: A golden transcript is reviewed as a diff, is written only on request, and is the same in every run.
+/// S4: If a golden transcript does not match, the difference is shown as a diff. A transcript is written only on
+/// request, and is the same in every run.
 #[test]
 fn compares_and_writes_golden_transcripts() {
     let scenario = plugins_line("text")
@@ -320,7 +321,7 @@ fn runs_complete_agents() {
         ScenarioFolder::with(&[("careful", &careful), ("lead", &lead), ("service", service), ("question", question)]);
     let (code, printed) = folder.shown(&[]);
     assert_eq!(code, Some(0), "{printed}");
-    // Without an answer, the agent waits, and the report shows the line to write.
+    // If the scenario has no answer, the agent waits, and the report shows the line to add to the scenario.
     let waiting = careful.replace("approvals = ", "approvals = [] # ");
     let folder = ScenarioFolder::with(&[
         ("careful", &waiting),

@@ -68,7 +68,7 @@ async fn l9_runs_two_calls_in_parallel() {
     );
 }
 
-/// L8: The model gets an error for a bad argument, and its corrected call runs.
+/// L8: If a call has an invalid argument, the model receives an error, and the call that it corrects runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn l8_the_model_corrects_a_bad_argument() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -189,9 +189,10 @@ async fn l26_cuts_a_long_result_and_reads_the_rest() {
     );
 }
 
-/// L6: Only the calls with the highest priority run. Every other call gets an error result.
+/// L6: Of the calls in one reply, only those whose tools have the highest priority run. Every other call gets an
+/// error result.
 #[tokio::test(flavor = "multi_thread")]
-async fn l6_only_the_highest_priority_runs() {
+async fn l6_only_calls_with_the_highest_priority_run() {
     let test_host = TestHost::new(&["probe"]).await;
     let replies =
         [call_reply(&[("probe.echo", json!({"text": "low"})), ("probe.high", json!({"ms": 1}))]), text_reply("Done.")];
@@ -203,7 +204,7 @@ async fn l6_only_the_highest_priority_runs() {
     assert!(event_types(&test_host, &session).await.contains(&"tool_deferred".to_owned()));
 }
 
-/// L12: An output is rejected by the schema, corrected, and the accepted data ends the turn.
+/// L12: If an output does not match the schema, the model corrects it, and the accepted data ends the turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn l12_the_model_corrects_a_rejected_output() {
     let test_host = TestHost::new(&["strict-json"]).await;
@@ -267,7 +268,8 @@ async fn l12_ends_the_turn_when_no_corrections_are_left() {
     assert_eq!(event_types(&test_host, &session).await.last().unwrap(), "loop_end");
 }
 
-/// L4: At the interaction limit, a last call without tools answers, or the turn ends with the typed error.
+/// L4: At the interaction limit, the model is called a last time without tools and must answer, or the turn ends with a
+/// typed error, as configured.
 #[tokio::test(flavor = "multi_thread")]
 async fn l4_ends_the_turn_at_the_interaction_limit() {
     for at_limit in [AtLimit::Finish, AtLimit::Error] {
@@ -308,7 +310,7 @@ async fn l4_ends_the_turn_at_the_interaction_limit() {
 
 /// L1: A second turn of a session sees the messages of the first turn, and the seen counts continue.
 #[tokio::test(flavor = "multi_thread")]
-async fn l1_a_second_turn_sees_the_first() {
+async fn l1_a_second_turn_sees_the_messages_of_the_first() {
     let test_host = TestHost::new(&[]).await;
     let mut session =
         test_host.session(AgentConfig::new("test"), script(&[text_reply("One."), text_reply("Two.")])).await;
@@ -372,10 +374,10 @@ async fn l29_cancels_a_running_call() {
     assert_eq!(output.data, json!("Going on."));
 }
 
-/// D3, L1, L29: A turn whose driver was dropped during a call refuses another input, asks for a decision when it
-/// continues, and can still be cancelled.
+/// D3, L1, L29: If the task that runs a turn is dropped during a call, the turn refuses another input, asks for a
+/// decision when it continues, and can still be cancelled.
 #[tokio::test(flavor = "multi_thread")]
-async fn d3_continues_after_a_dropped_driver() {
+async fn d3_a_turn_continues_after_its_task_was_dropped() {
     let test_host = TestHost::new(&["probe"]).await;
     let replies = [call_reply(&[("probe.slow", json!({"ms": 20_000}))]), text_reply("Going on.")];
     let mut session = test_host.session(AgentConfig::new("test"), script(&replies)).await;
@@ -397,8 +399,8 @@ async fn d3_continues_after_a_dropped_driver() {
     assert_eq!(expect_finished(run_turn(&mut session, "Go on.").await).data, json!("Going on."));
 }
 
-/// D4, L7, L22: The answer of a session is stored as a memory of its user. It is in the turn message of the next
-/// session, is found by `memory_search`, and is not available to another user.
+/// D4, L7, L22: The answer of a session is stored as a memory of its user. The memory is contained in the turn message
+/// of the user's next session and is found by `memory_search`, but is not available to another user.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_remembers_the_answer_of_a_session() {
     let test_host = TestHost::new(&[]).await;
@@ -430,7 +432,8 @@ async fn d4_remembers_the_answer_of_a_session() {
     assert!(!results(&test_host, &other_session).await[0].2.contains("4711"));
 }
 
-/// Row 31: If a reply is cut before the arguments of a call arrive, the call does not run with empty arguments.
+/// Row 31: If a reply is cut off before the arguments of a call are complete, the call does not run with
+/// empty arguments.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_31_does_not_run_a_call_whose_arguments_were_cut() {
     let test_host = TestHost::new(&["probe"]).await;

@@ -32,7 +32,7 @@ async fn l10_the_service_event_handler_runs_step_by_step() {
         ..ServiceConfig::new("com.weather.forecast".parse().unwrap())
     };
     config.services.insert("weather.forecast".to_owned(), service);
-    // The model knows the tool by a name that providers accept.
+    // The host offers the tool to the model under a name that providers accept.
     let two_calls =
         call_reply(&[("weather_forecast", json!({"city": "Bern"})), ("weather_forecast", json!({"city": "Basel"}))]);
     let invalid_call = call_reply(&[("weather_forecast", json!({"city": 7}))]);
@@ -45,8 +45,8 @@ async fn l10_the_service_event_handler_runs_step_by_step() {
     assert_eq!(offered.input_schema, expected, "L15: the reserved field is not offered");
 
     // The host validates the arguments against the service contract before it sends anything, and the model corrects
-    // them. Then the tool requests are pending. Their names are mapped back, the requests are built, and the counts per
-    // tool are stored.
+    // them. After that, the calls wait for their services: the names of the tools are mapped back to the services'
+    // names, the requests are built, and the counts per tool are stored.
     let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::New).await.unwrap();
     let TurnResult::Suspended(suspension) = run_turn(&mut session, "How is the sky?").await else { panic!() };
     assert_eq!(suspension.waits.len(), 2);
@@ -85,7 +85,8 @@ async fn l10_the_service_event_handler_runs_step_by_step() {
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
 
-    // A service response arrives. The session must exist. While another answer is missing, the answer is only stored.
+    // A service response arrives. The session must exist. As long as another answer is missing, the arrived answer is
+    // only stored.
     let mut session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject)).await.unwrap();
     session.respond(response("call_1_2_2", json!({"sky": "grey"}))).await.unwrap();
     let result = session.run(None, CancellationToken::new()).await.unwrap();
@@ -93,7 +94,7 @@ async fn l10_the_service_event_handler_runs_step_by_step() {
     let open = test_host.store.calls(session.subject(), CallFilter::Unfinished).await.unwrap();
     assert_eq!((open.len(), open[0].state), (1, CallState::Outstanding));
 
-    // After the last answer, the turn resumes, and its output is validated, corrected once, and accepted.
+    // After the last answer, the turn resumes. Its output is validated, corrected once, and then accepted.
     let last = session.respond(response("call_1_2_1", json!({"sky": "blue"}))).await.unwrap();
     assert!(matches!(last, ResponseOutcome::Taken { waits, .. } if waits.is_empty()));
     let TurnResult::Finished(output) = session.run(None, CancellationToken::new()).await.unwrap() else { panic!() };
@@ -105,8 +106,8 @@ async fn l10_the_service_event_handler_runs_step_by_step() {
     assert!(output.messages.is_some_and(|messages| messages.len() >= 8), "the output contains the history");
 }
 
-/// L17, L10, L11: The answer to an approval request is stored first. While another answer is missing, the turn does not
-/// continue. A later call that the approval covers needs no new approval.
+/// L17, L10, L11: When an approval request is answered, the answer is stored at once. As long as another answer is
+/// missing, the turn does not continue. A later call that the approval covers needs no new approval.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_an_approval_is_stored_before_the_turn_continues() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -139,8 +140,8 @@ async fn l17_an_approval_is_stored_before_the_turn_continues() {
         requests.find(|event| event.event_type == "agent-host.approval.requested").expect("an approval is requested");
     assert_eq!(request.subject.as_deref(), Some(subject.as_str()));
 
-    // The response is an approval. It is stored immediately, and the turn waits for the other answer. Each event of the
-    // stream names its session.
+    // The event approves the call. It is stored immediately, but the turn still waits for the service's answer. Each
+    // event that the watcher receives contains the session's subject.
     let open = OpenSession::Existing(subject.clone());
     let mut session = Session::open(&test_host.host(), agent.clone(), open).await.unwrap();
     let mut stream = session.subscribe();

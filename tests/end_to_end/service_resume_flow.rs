@@ -69,7 +69,7 @@ async fn l10_a_response_resumes_a_turn_step_by_step() {
     assert_eq!(*session.state(), state, "the reopened session has the stored state");
     let outcome = session.respond(response("call_1_1_5", json!({"price": 7}))).await.unwrap();
     assert!(matches!(outcome, ResponseOutcome::Taken { waits, .. } if waits.len() == 1));
-    // The other answer is still missing, so the agent stays suspended.
+    // One of the two answers is still missing, so the agent stays suspended.
     let result = session.run(None, CancellationToken::new()).await.unwrap();
     assert!(matches!(result, TurnResult::Suspended(left) if left.waits.len() == 1));
     assert_eq!(
@@ -78,8 +78,8 @@ async fn l10_a_response_resumes_a_turn_step_by_step() {
         "the history contains no result yet"
     );
 
-    // All answers have arrived, so the results are appended with seen count 0, and the next step has the lifecycle
-    // `tool_result`.
+    // All answers have arrived, so the results are appended to the history with seen count 0, and the next step has the
+    // lifecycle `tool_result`.
     session.respond(response("call_1_1_1", json!({"sky": "blue"}))).await.unwrap();
     assert_eq!(view_summary(&test_host, &session).await[2..], ["tool 0", "tool 0", "tool 0", "tool 0", "tool 0"]);
     let Action::CallModel(plan) = session.state().action() else { panic!() };
@@ -88,7 +88,7 @@ async fn l10_a_response_resumes_a_turn_step_by_step() {
     assert_eq!((output.data, output.interactions, output.execution_units), (json!("Sunny."), 2, 220));
     assert_eq!(view_summary(&test_host, &session).await[6..], ["tool 1", "assistant 1"]);
 
-    // `init` ran once, and its sections were restored.
+    // `init` ran only once, and the prompt sections that it returned were restored from the stored state.
     assert_eq!(session.state().turn.as_ref().unwrap().sections, turn_before.sections);
     let kinds: Vec<_> = records(&test_host, &session, 1).await.into_iter().map(|stored| stored.record.kind).collect();
     assert_eq!(kinds.iter().filter(|kind| *kind == "context").count(), 1, "{kinds:?}");

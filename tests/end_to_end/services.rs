@@ -191,7 +191,7 @@ async fn i6_requests_have_every_required_field() {
     );
 }
 
-/// L10, I6, row 29: Each kind of invalid answer is refused with its reason and changes nothing.
+/// L10, I6, row 29: Each kind of invalid answer is refused with an error that contains the reason, and changes nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_29_refuses_answers_that_match_no_open_call() {
     let test_host = TestHost::new(&[]).await;
@@ -231,8 +231,8 @@ async fn results_so_far(test_host: &TestHost, session: &Session) -> Vec<Option<S
     calls.into_iter().map(|call| call.result.map(text)).collect()
 }
 
-/// I6: An answer that violates `emits` becomes an error result that names the JSON pointer and the violated rule. The
-/// contract at the time of the request applies, even if the configuration has changed since (L1).
+/// I6: If an answer violates the schema in `emits`, the call gets an error result that names the JSON pointer and the
+/// violated rule. The contract at the time of the request applies, even if the configuration has changed since (L1).
 #[tokio::test(flavor = "multi_thread")]
 async fn i6_an_answer_that_violates_its_schema_is_an_error_result() {
     let test_host = TestHost::new(&[]).await;
@@ -250,7 +250,7 @@ async fn i6_an_answer_that_violates_its_schema_is_an_error_result() {
     assert!(is_error && text.contains("/receipt violates `type`"), "{text}");
 }
 
-/// L8: Arguments that violate `accepts` are never sent.
+/// L8: Arguments that violate the schema in `accepts` are never sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn l8_invalid_arguments_are_never_sent() {
     let test_host = TestHost::new(&[]).await;
@@ -263,7 +263,8 @@ async fn l8_invalid_arguments_are_never_sent() {
     assert!(text.contains("/amount") && text.contains("minimum"), "{text}");
 }
 
-/// L10: After its deadline, a call gets the result `unavailable`. An answer that arrives later is refused as late.
+/// L10: After its deadline, a call gets the result `unavailable`. An answer that arrives after the deadline is refused
+/// as late.
 #[tokio::test(flavor = "multi_thread")]
 async fn l10_a_call_expires_after_its_deadline_also_after_a_restart() {
     let test_host = TestHost::new(&[]).await;
@@ -327,7 +328,7 @@ async fn l1_refuses_an_answer_without_a_stored_state() {
     assert!(no_context && error.to_string().contains("no_context"), "{error}");
 }
 
-/// L1: Without a stored state, every kind of resume is refused. An input starts the first turn.
+/// L1: If a session has no stored state, every attempt to resume it is refused. Only an input can start its first turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn l1_refuses_every_resume_without_a_stored_state() {
     let test_host = TestHost::new(&[]).await;
@@ -439,8 +440,8 @@ async fn p2_a_plugins_pending_outcome_waits_for_its_service() {
     assert_eq!(pending, ("probe.pending".to_owned(), false, r#"{"done":true}"#.to_owned()));
 }
 
-/// I6: Two sessions that call a service in their first reply use different event ids, so a receiver that drops
-/// duplicates drops neither event.
+/// I6: Two sessions that call a service in their first reply use different event ids, so a receiver that drops events
+/// with repeated ids drops neither of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn i6_event_ids_are_unique_across_sessions() {
     let test_host = TestHost::new(&[]).await;
@@ -455,8 +456,8 @@ async fn i6_event_ids_are_unique_across_sessions() {
     assert_eq!((ids.len(), different.len()), (4, 4), "{ids:?}");
 }
 
-/// I6: The configuration at the start of a turn decides whether the end of the turn is announced, even if the turn is
-/// cancelled by a process with another configuration.
+/// I6: Whether the end of a turn is announced as an event depends on the configuration at the start of the turn, even
+/// if the turn is cancelled by a process with another configuration.
 #[tokio::test(flavor = "multi_thread")]
 async fn i6_a_cancelled_turn_announces_its_end_as_configured_at_its_start() {
     for announced in [Emission::Silent, Emission::Emitted] {

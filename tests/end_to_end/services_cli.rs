@@ -1,5 +1,6 @@
-//! Services with the real binary: agent.toml, the outbox folder, and `session respond`. Several processes run `session
-//! respond` at the same time, and it is killed at several points (L10, I6, D2, D3; rows 27, 29 and 32).
+//! Services with the real binary: agent.toml, the outbox folder, and `session respond`. In some tests, several
+//! processes run `session respond` at the same time, or the command is killed at several points (L10, I6, D2, D3; rows
+//! 27, 29 and 32).
 
 use agent_core::cloud_event::CloudEvent;
 use serde_json::{Value, json};
@@ -41,7 +42,7 @@ impl ServiceFolder {
         folder
     }
 
-    /// Like [`Self::new`], for an agent that also has the plugin `calc`.
+    /// Like [`Self::new`], but the agent also has the plugin `calc`.
     fn with_a_plugin() -> Self {
         let folder = Self::new();
         std::fs::create_dir(folder.path("plugins")).unwrap();
@@ -154,8 +155,8 @@ fn l10_a_service_answer_continues_the_turn() {
     assert!(code == Some(0) && stderr.contains("too late"), "{stderr}");
 }
 
-/// L1: A prompt that arrives while the turn waits is queued. It runs when the turn has ended, whichever command ends
-/// the turn.
+/// L1: A prompt that arrives while the turn waits is queued. The prompt runs when the turn has ended, whichever command
+/// ends the turn.
 #[test]
 fn l1_runs_a_queued_prompt_after_the_turn_ended() {
     let folder = ServiceFolder::new();
@@ -182,7 +183,8 @@ fn l1_runs_a_queued_prompt_after_the_turn_ended() {
     assert_eq!((code, stdout.as_str()), (Some(0), "It is blue.\n"), "{stderr}");
     assert!(stderr.contains("Shipped.") && stderr.contains("the queued prompt: Which colour?"), "{stderr}");
 
-    // `session respond` runs without an agent here. The next command runs the queued prompt and then its own prompt.
+    // In this part, `session respond` is called without an agent, so it cannot run the queued prompt. The next command
+    // runs the queued prompt and then the prompt that it was given.
     assert_eq!(ask(&["--continue", "Ship another."]).0, Some(3));
     assert_eq!(ask(&["--continue", "And that one?"]).0, Some(3));
     let event =
@@ -211,7 +213,7 @@ fn l1_cancelling_a_turn_discards_queued_prompts() {
 }
 
 /// Row 32, L10: If many processes answer at the same time, and several of them answer the same call with different
-/// data, each call gets one answer.
+/// data, exactly one answer is stored for each call.
 #[test]
 fn row_32_concurrent_answers_take_effect_once() {
     let folder = ServiceFolder::new();
@@ -240,8 +242,8 @@ fn row_32_concurrent_answers_take_effect_once() {
     assert_eq!((code, stdout.as_str()), (Some(0), "Done.\n"), "{stderr}");
 }
 
-/// Row 27: The process is killed while a request is sent or while an answer is stored. No request and no answer is lost
-/// or repeated.
+/// Row 27: The process is killed while a request is sent or while an answer is stored. Afterwards, no request and no
+/// answer is lost or repeated.
 #[test]
 fn d3_a_request_and_its_answer_survive_a_kill() {
     for point in [
@@ -352,8 +354,9 @@ fn d6_the_outbox_command_writes_pending_events() {
     assert!(code == Some(0) && stderr.contains("nothing was pending"), "{stderr}");
 }
 
-/// L1, L10: The stored state is enough to accept an answer. If the plugin folder contains a file that is not a plugin,
-/// the answer is accepted and the turn continues. If the turn cannot continue, the answer is not lost.
+/// L1, L10: To accept an answer, the host needs only the stored state of the session. If the plugin folder contains a
+/// file that is not a plugin, the answer is accepted and the turn continues. If the turn cannot continue, the answer is
+/// not lost.
 #[test]
 fn l10_stores_an_answer_even_if_the_agent_is_broken() {
     let folder = ServiceFolder::with_a_plugin();
@@ -380,7 +383,8 @@ fn l10_stores_an_answer_even_if_the_agent_is_broken() {
     assert_ne!(code, Some(3), "the turn does not wait: {stdout}{stderr}");
 }
 
-/// P10: If the plugins of the turn no longer exist, an answer ends the turn, and the command reports the error.
+/// P10: If the plugins of the turn no longer exist, the turn ends when an answer arrives, and the command reports
+/// the error.
 #[test]
 fn p10_an_answer_to_a_turn_without_plugins_reports_its_end() {
     let folder = ServiceFolder::with_a_plugin();
@@ -420,6 +424,7 @@ fn i6_continues_the_trace_of_the_sender() {
     let (_, document, _) = folder.run(&["session", "export", session]);
     let document: Value = serde_json::from_str(&document).unwrap();
     let records = document["records"].as_array().unwrap();
-    let record = records.iter().find(|record| record["kind"] == "service_answer").expect("the answer has a record");
+    let record =
+        records.iter().find(|record| record["kind"] == "service_answer").expect("the answer is stored in a record");
     assert_eq!(record["body"]["trace"]["traceparent"], json!(parent));
 }

@@ -29,7 +29,7 @@ impl TestCli {
         self.run_in(&self.path("my data"), arguments)
     }
 
-    /// Like [`Self::run`], with another data folder.
+    /// Like [`Self::run`], but with another data folder.
     pub(crate) fn run_in(&self, data: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.args(arguments).arg("--data").arg(data).current_dir(self.folder.path());
@@ -41,8 +41,8 @@ impl TestCli {
 
 const AGENT: [&str; 2] = ["--agent", "agent.toml"];
 
-/// D5: Names in a document appear on command lines and terminals, so a name with special characters is refused, and
-/// nothing is imported.
+/// D5: The names in an imported document are later used on command lines and shown in terminals. If a name contains
+/// special characters, the document is refused, and nothing is imported.
 #[test]
 fn d5_refuses_imported_names_with_special_characters() {
     let cli = TestCli::new("", &[call_reply(&[("read_result", json!({"call_id": "x"}))]), text_reply("Done.")]);
@@ -80,7 +80,8 @@ fn d5_refuses_imported_names_with_special_characters() {
     assert_eq!(listed.lines().count(), 2);
 }
 
-/// L17: A user who decides without a terminal sees every argument of a call, even after a very long argument.
+/// L17: A user who decides about a call with commands instead of at the terminal sees every argument of the call, even
+/// those that follow a very long argument.
 #[test]
 fn l17_shows_every_argument_of_a_call() {
     let padded = json!({"path": format!("note{}", " ".repeat(500)), "text": "rm -rf", "amount": 1_000_000});
@@ -99,7 +100,7 @@ fn l17_shows_every_argument_of_a_call() {
     assert!(code == Some(2) && stderr.contains("has no call `call_9`"), "{stderr}");
 }
 
-/// L1, L29: A waiting turn is ended from the command line, and the session can continue.
+/// L1, L29: A waiting turn can be ended from the command line, and then the session can continue.
 #[test]
 fn l1_cancels_a_waiting_turn() {
     let service = "[services.pay]\nemits = { \"*\" = {} }\n";
@@ -250,14 +251,14 @@ fn i1_the_last_json_line_is_the_result() {
     assert_eq!((&finished["data"], &finished["finish"]), (&json!("Done."), &json!("completed")));
     let (_, again) = last(&["--continue"]);
     assert_eq!((&again["status"], &again["data"]), (&finished["status"], &finished["data"]));
-    // The script has no more replies.
+    // This turn fails, because the script has no more replies.
     let (code, failed) = last(&["--continue", "And now?"]);
     assert_eq!((code, &failed["status"]), (Some(1), &json!("failed")));
     assert!(failed["code"].is_string() && failed["message"].is_string(), "{failed}");
 }
 
-/// P6: The terminal shows a denial once, with the configuration line to add. With `--json`, the denial is in its event
-/// and in the result.
+/// P6: The terminal shows a denial once, with the configuration line to add. With `--json`, the denial is printed as an
+/// event, and the result of the turn contains it too.
 #[test]
 fn p6_shows_a_denial_once() {
     let call = || call_reply(&[("text.count_file", json!({"path": "note.txt"}))]);
@@ -336,7 +337,7 @@ fn l24_refuses_a_planner_with_finish_by_tool() {
     );
 }
 
-/// If the log cannot be written, for example on a full disk, only the log is lost. The turn still completes.
+/// If the log cannot be written, for example because the disk is full, only the log is lost. The turn still completes.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_log_that_cannot_be_written_does_not_fail_the_turn() {

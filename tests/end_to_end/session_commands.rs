@@ -117,8 +117,8 @@ async fn d5_forks_and_undoes_a_session() {
     assert!(user.fail(&["session", "undo", &second_fork]).contains("there is no turn to undo"));
 }
 
-/// Returns an export command that may overwrite an existing file. Without its last argument, the command may not
-/// overwrite a file.
+/// Returns the arguments of an export command that may overwrite an existing file. The last argument is `--force`.
+/// Without it, the command may not overwrite a file.
 #[cfg(unix)]
 fn export_arguments<'l>(session: &'l str, name: &'l str) -> [&'l str; 6] {
     ["session", "export", session, "-o", name, "--force"]
@@ -134,7 +134,7 @@ async fn d5_an_export_replaces_only_regular_files() {
     let session = user.sessions().await.remove(0).subject;
     let export = |name| export_arguments(&session, name);
 
-    // A named pipe is written to, and stays a pipe.
+    // If the target is a named pipe, the export writes into the pipe and does not replace it.
     assert!(Command::new("mkfifo").arg(user.path("pipe")).status().unwrap().success());
     let pipe = user.path("pipe");
     let reader = std::thread::spawn(move || std::fs::read(pipe).unwrap());
@@ -143,7 +143,7 @@ async fn d5_an_export_replaces_only_regular_files() {
     let read: Value = serde_json::from_slice(&reader.join().unwrap()).unwrap();
     assert_eq!(read["format"], "agent-host.session");
 
-    // An export to a link replaces the target of the link. A dangling link is refused.
+    // An export to a link replaces the content of the file to which the link points. A dangling link is refused.
     std::fs::write(user.path("real.json"), "old").unwrap();
     symlink("real.json", user.path("link.json")).unwrap();
     user.succeed(&export("link.json"));
@@ -164,7 +164,7 @@ async fn d5_an_export_replaces_only_regular_files() {
     assert!(partial_files.is_empty(), "{partial_files:?}");
 }
 
-/// Endless or invalid input is refused after its first chunk.
+/// Endless or invalid input of an import is refused after the first chunk.
 #[cfg(unix)]
 #[test]
 fn d5_stops_reading_input_that_is_not_a_document() {
@@ -212,7 +212,8 @@ async fn d5_exports_imports_and_deletes_a_session() {
     assert_eq!(other.ask(Some("agent/copy"), "Who next?"), "The seal.", "an imported session can continue");
 
     let text = std::fs::read_to_string(file).unwrap();
-    // The view in the state also contains roles, and is printed before the messages.
+    // Only the part of the document after the start of `messages` is changed, because the view in the stored state
+    // contains roles too.
     let (state, messages) = text.split_at(text.find("\"messages\":").expect("an export has messages"));
     let damaged = messages.replacen("\"role\":\"assistant\"", "\"role\":\"nobody\"", 1);
     std::fs::write(file, format!("{state}{damaged}")).unwrap();

@@ -1,4 +1,4 @@
-//! Row 56: Sessions belong to their users, and the data folder to its owner.
+//! Row 56: A session can be used only by its user, and the data folder only by its owner.
 
 use crate::session_cli::TestCli;
 use crate::support::text_reply;
@@ -81,7 +81,7 @@ fn row_56_refuses_a_data_folder_that_others_can_access() {
         assert!(!elsewhere.exists());
         std::fs::remove_file(&link).unwrap();
     }
-    // Missing parent folders are also created for the owner only.
+    // Parent folders that the host creates are also accessible only to the owner.
     let deep = cli.path("a/b/c");
     let (code, _, stderr) = cli.run_in(&deep, &["session", "list"]);
     assert_eq!(code, Some(0), "{stderr}");

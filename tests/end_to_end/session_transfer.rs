@@ -56,7 +56,7 @@ async fn document(store: &dyn Store, session: &str) -> Vec<u8> {
     document
 }
 
-/// Returns the document with the subject replaced, and without the values that differ in each copy.
+/// Returns the document with `subject` replaced by `to` and without the values that differ in each copy.
 fn without_times(document: &[u8], subject: &str, to: &str) -> Value {
     let text = std::str::from_utf8(document).unwrap().replace(subject, to);
     let mut json: Value = serde_json::from_str(&text).unwrap();
@@ -70,14 +70,15 @@ fn without_times(document: &[u8], subject: &str, to: &str) -> Value {
     }
     // An imported session belongs to the user who imports it.
     json["session"]["user"].take();
-    // `id_ending` differs for each copy, so that their later call ids differ.
+    // `id_ending` is different in each copy of a session, so that new calls in the copies have different ids.
     assert!(json["snapshot"]["id_ending"].take().is_string());
     json
 }
 
 /// Opens a closed session with the same agent, and runs a turn in it.
 async fn continue_session(test_host: &TestHost, subject: &str, reply: Value) -> Session {
-    // The script continues after the four replies that the session has had.
+    // The session has already used four replies of its script, so the new script starts with four replies that are
+    // not used.
     let replies = [vec![text_reply("Spent."); 4], vec![reply]].concat();
     let agent = test_host.agent(with_tree_grant(test_host, "probe"), script(&replies)).await;
     let open_session = OpenSession::Existing(subject.to_owned());
@@ -92,8 +93,8 @@ fn expecting_reply(contains: &[&str], lacks: &[&str]) -> Value {
     reply
 }
 
-/// D5: An exported session that is imported into another store is the same except for its times, and can continue
-/// there.
+/// D5: If an exported session is imported into another store, the copy differs only in its times, and can
+/// continue there.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_an_imported_session_is_complete_and_continues() {
     let (test_host, other) = (TestHost::new(&["probe"]).await, TestHost::new(&["probe"]).await);
@@ -119,7 +120,8 @@ async fn d5_an_imported_session_is_complete_and_continues() {
     assert_eq!(without_times(&document(&*test_host.store, &subject).await, "", ""), without_times(&exported, "", ""));
 }
 
-/// D5: After an import under another subject in the same store, everything that names the session uses the new subject.
+/// D5: If a document is imported into the same store under another subject, everything in the copy that names the
+/// session uses the new subject.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_a_session_is_imported_under_another_subject() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -148,7 +150,7 @@ async fn d5_an_open_turn_is_exported_with_its_calls() {
     {
         let running = session.run(Some(TurnInput::Text("Count.".to_owned())), CancellationToken::new());
         tokio::pin!(running);
-        // The call's intent is committed. Then the driver is dropped, as if its process had died.
+        // The call's intent is committed. Then the task that runs the turn is dropped, as if its process had died.
         loop {
             tokio::select! {
                 event = events.recv() => if matches!(event.unwrap().kind, EventKind::ToolCall { .. }) { break },
@@ -175,7 +177,7 @@ async fn d5_an_open_turn_is_exported_with_its_calls() {
     assert_eq!(results(&other, &session).await[0].2, "7");
 }
 
-/// D5: Each kind of damage is reported with its location, and nothing is imported.
+/// D5: If a document is damaged in any way, the import reports the location of the damage, and nothing is imported.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_reports_damage_in_a_document_with_its_location() {
     let (test_host, other) = (TestHost::new(&["probe"]).await, TestHost::new(&[]).await);
@@ -281,7 +283,8 @@ async fn d5_a_fork_continues_and_the_original_is_unchanged() {
     assert_eq!(visible_messages(&test_host, &open).await.len(), 6);
     open.close().await.unwrap();
 
-    // In a fork of the whole session, the undone turn is not visible, and the image is shared.
+    // In a fork of the whole session, the undone turn is not visible, and the image is not copied but shared with
+    // the original.
     let forked = fork(&*test_host.store, &subject, ForkAt::Last).await.unwrap();
     assert_eq!((forked.at, forked.messages), (9, 7));
     test_host.store.delete(&subject).await.unwrap();
@@ -315,7 +318,7 @@ async fn d5_a_refused_fork_names_the_nearest_positions() {
     assert_eq!(parts[0].parts, [Part::Text("Echo both.".to_owned())]);
 }
 
-/// D5: A large media item is written and read in chunks, and is the same afterwards.
+/// D5: A large media item is exported and imported in chunks, and its bytes are unchanged afterwards.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_exports_a_large_media_item_completely() {
     let (test_host, other) = (TestHost::new(&["probe"]).await, TestHost::new(&[]).await);

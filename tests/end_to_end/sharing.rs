@@ -24,7 +24,7 @@ fn component(name: &str, version: &str, asks: Asks) -> Vec<u8> {
     with_manifest(&std::fs::read(components().join("bad-validator.wasm")).unwrap(), &manifest).unwrap()
 }
 
-/// A registry, and a user's folder with `plugins` in it and a separate data folder.
+/// A registry, and the folder of a user, which contains the plugin folder `plugins` and a data folder.
 struct TestCli {
     folder: TempDir,
     registry: TestRegistry,
@@ -35,7 +35,7 @@ impl TestCli {
         Self::with_registry(&TestRegistry::start())
     }
 
-    /// Creates the folder of another user with the same registry.
+    /// Creates the folder of another user, who uses the same registry.
     fn with_registry(registry: &TestRegistry) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("plugins")).unwrap();
@@ -114,8 +114,8 @@ fn in_plugins<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [arguments, &PLUGINS].concat()
 }
 
-/// P11: One user pushes a plugin and another user adds it. The bytes are the same, and the lock file contains the
-/// plugin. Then the plugin is removed.
+/// P11: One user pushes a plugin and another user adds it. Both users have the same bytes, and the lock file of the
+/// second user contains the plugin. Then the plugin is removed.
 #[test]
 fn p11_one_user_pushes_a_plugin_and_another_adds_it() {
     let (author, user) = {
@@ -163,8 +163,8 @@ fn row_23_refuses_a_changed_file_at_load() {
     cli.fails(2, &["plugin", "list", "plugins"], &output_text);
     cli.fails(2, &["--plugins", "plugins", "hello"], &output_text);
     cli.fails(1, &in_plugins(&["plugin", "verify"]), &["✗", " differs: its digest is ", "mine.wasm  not in"]);
-    // The changed file is also refused under another file name. Under the file name in the lock file, another plugin
-    // is refused.
+    // The changed file is also refused under another file name. If the file that the lock file names contains another
+    // plugin, it is refused.
     std::fs::rename(cli.path("plugins/tides.wasm"), cli.path("plugins/other.wasm")).unwrap();
     cli.fails(2, &["plugin", "list", "plugins"], &["other.wasm: ", "locks `tides`"]);
     std::fs::rename(cli.path("plugins/mine.wasm"), cli.path("plugins/tides.wasm")).unwrap();
@@ -183,7 +183,7 @@ fn row_23_refuses_a_changed_file_at_load() {
     assert!(cli.succeed(&["plugin", "list", "plugins"]).contains("1.0.1"));
 }
 
-/// P11: With the lock file alone, another user gets the same bytes, even if the tag refers to another version by then.
+/// P11: Another user who has only the lock file gets the same bytes, even if the tag refers to another version by then.
 /// If the plugin store contains the component, this also works offline.
 #[test]
 fn p11_the_lock_file_restores_the_same_bytes() {
@@ -254,7 +254,7 @@ fn p11_reports_the_changes_of_an_update() {
     cli.fails(1, &in_plugins(&["plugin", "update", "tides"]), &["is the plugin `moon` now", "not installed"]);
 }
 
-/// Row 11, row 18, row 23: A file that is not a plugin is not installed, and existing files stay.
+/// Row 11, row 18, row 23: A file that is not a plugin is not installed, and existing files are not changed.
 #[test]
 fn row_11_does_not_install_files_that_are_not_plugins() {
     let cli = TestCli::new();
@@ -283,8 +283,8 @@ fn row_11_does_not_install_files_that_are_not_plugins() {
     assert!(cli.succeed(&in_plugins(&["plugin", "verify"])).contains("from a file on this machine"));
 }
 
-/// Row 18: Another plugin with the same name does not get the grants of that name without `--replace`. Adding a folder
-/// adds all plugins in it.
+/// Row 18: Another plugin with the same name is installed only with `--replace`, so it does not get the grants of that
+/// name by mistake. Adding a folder adds all plugins in it.
 #[test]
 fn row_18_another_plugin_does_not_inherit_the_grants_of_a_name() {
     let cli = TestCli::new();
@@ -309,7 +309,8 @@ fn row_18_another_plugin_does_not_inherit_the_grants_of_a_name() {
     assert!(cli.lock().contains("name = \"moon\"") && cli.lock().contains("name = \"sun\""));
 }
 
-/// P11, row 16: Credentials come from the helper that the Docker configuration names, and are not shown anywhere.
+/// P11, row 16: The host gets the credentials for a registry from the helper program that the Docker configuration
+/// names, and does not show them anywhere.
 #[cfg(unix)]
 #[test]
 fn p11_uses_docker_credential_helpers() {
@@ -341,7 +342,8 @@ fn p11_uses_docker_credential_helpers() {
     assert!(!output_text.contains("secret") && !output_text.contains("a-token"), "{output_text}");
 }
 
-/// P11: Pushing creates a team's index, which can be searched.
+/// P11: When a team's plugin is pushed, the team's index in the registry is created or updated. The index can
+/// be searched.
 #[test]
 fn p11_searches_an_index() {
     let cli = TestCli::new();

@@ -5,7 +5,7 @@ use crate::approvals::command_line::TestCli;
 use crate::support::text_reply;
 use serde_json::Value;
 
-/// Creates two sessions with one turn each, and their memories.
+/// Creates two sessions, each with one turn and its memories.
 fn cli() -> TestCli {
     let cli = TestCli::new("", &[text_reply("The walrus sleeps.")]);
     for prompt in ["How is the walrus?", "And the otter?"] {
@@ -77,7 +77,7 @@ fn d6_reports_and_repairs_damage() {
     assert_eq!(found_counts(&cli), [1, 1, 2]);
 }
 
-/// Even if an index is corrupt, the log stays readable. The error names the command that repairs the index.
+/// Even if an index is corrupt, the log can still be read. The error names the command that repairs the index.
 #[test]
 fn d6_rebuilds_a_corrupt_index() {
     let cli = cli();

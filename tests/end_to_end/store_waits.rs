@@ -8,12 +8,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The operations of the call. The file `tree/begun` shows that the call runs. The call ends while the store cannot be
-/// written.
+/// The operations that the call performs. When the file `tree/begun` exists, the call is running. The call ends while
+/// the store cannot be written.
 const OPERATIONS: &str = "write tree/begun x; sleep 1000; write tree/after x";
 
-/// How long the store is blocked. This is longer than the time after which the host reports that it waits.
-const BLOCKED: Duration = Duration::from_secs(10);
+/// The time for which the store is blocked. It is longer than the time after which the host reports that it waits.
+const BLOCKED_TIME: Duration = Duration::from_secs(10);
 
 fn intruder_folder() -> IntruderFolder {
     let folder = IntruderFolder::new("[plugins.intruder.grants]\nask = false\nwrite = [\"tree\"]\n", OPERATIONS);
@@ -47,7 +47,7 @@ fn row_46_a_turn_waits_for_a_locked_store() {
     let connection = rusqlite::Connection::open(folder.path("data/agent-host.db")).unwrap();
     connection.busy_timeout(Duration::from_secs(10)).unwrap();
     connection.execute_batch("BEGIN IMMEDIATE").unwrap();
-    std::thread::sleep(BLOCKED);
+    std::thread::sleep(BLOCKED_TIME);
     assert!(
         folder.path("tree/after").exists() && running.try_wait().unwrap().is_none(),
         "the call has ended, but the turn has not"
@@ -104,7 +104,7 @@ fn row_46_a_turn_waits_for_disk_space() {
     check_finished(&stdout, &stderr);
 }
 
-/// Returns whether stderr is an error of `unshare`, which fails if it has no permission.
+/// Returns whether stderr contains the error that `unshare` prints if it has no permission to create the file system.
 fn lacks_permission(errors: &[u8]) -> bool {
     String::from_utf8_lossy(errors).starts_with("unshare:")
 }

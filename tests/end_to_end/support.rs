@@ -24,7 +24,8 @@ pub(crate) fn repository() -> &'static Path {
 /// process starts.
 pub(crate) const BUILT_COMPONENTS: &str = "AGENT_HOST_BUILT_COMPONENTS";
 
-/// The folder of all plugins and fixtures as `NAME.wasm`, built once by the code behind `plugin build`.
+/// Returns the folder that contains all plugins and fixtures as `NAME.wasm`. They are built once, with the code of
+/// `plugin build`.
 pub(crate) fn components() -> &'static Path {
     static COMPONENTS: OnceLock<PathBuf> = OnceLock::new();
     COMPONENTS.get_or_init(|| {
@@ -35,7 +36,7 @@ pub(crate) fn components() -> &'static Path {
         std::fs::create_dir_all(&out).expect("the target directory is writable");
         let mut projects: Vec<Project> = projects_in(&repository().join("plugins")).expect("plugins can be read");
         projects.extend(projects_in(&repository().join("tests/fixtures")).expect("fixtures can be read"));
-        // This uses a separate thread, because the caller may already be inside a runtime.
+        // A separate thread runs this, because the caller may already be inside an async runtime.
         let build = std::thread::spawn({
             let out = out.clone();
             move || {
@@ -94,7 +95,7 @@ impl SharedCompiledCode {
 impl Drop for SharedCompiledCode {
     fn drop(&mut self) {
         let key = |folder: &Path| std::fs::read(folder.join("key")).ok();
-        // Compiled code is valid only with the key under which it was written.
+        // The key is copied too, because compiled code is accepted only with the key with which it was written.
         if key(&Self::shared()).is_none_or(|shared| Some(shared) == key(&self.cache)) {
             link_files(&self.cache, &Self::shared());
         }
@@ -109,7 +110,7 @@ fn make_private(folder: &Path) {
     builder.create(folder).expect("a folder");
 }
 
-/// Links the files of a folder and its subfolders. Existing files stay.
+/// Links the files of a folder and its subfolders. Existing files are not replaced.
 fn link_files(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).into_iter().flatten().flatten() {
         let (from, to) = (entry.path(), to.join(entry.file_name()));
@@ -146,7 +147,8 @@ impl TestHost {
             cache_directory: Some(scratch().join("cache")),
             store_directory: Some(directory.path().join("store")),
             compiler: None,
-            // The compiler is a debug build here, and other tests use the processors too.
+            // The time limit is generous, because the compiler is a debug build in tests, and other tests use the
+            // processors too.
             limits: HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() },
             resolver: None,
             verifier: None,
@@ -156,7 +158,7 @@ impl TestHost {
         Self { store, sandbox, downscaler: Downscaler::default(), directory }
     }
 
-    /// The directory that plugins can access if a test grants it to them.
+    /// Returns the directory that plugins can access if a test grants it to them.
     pub(crate) fn tree(&self) -> PathBuf {
         self.directory.path().join("tree")
     }
@@ -185,7 +187,7 @@ impl TestHost {
         (generation, problems.iter().map(|problem| format!("{}: {}", problem.path.display(), problem.reason)).collect())
     }
 
-    /// An agent whose model replies from the script.
+    /// Creates an agent whose model returns the replies of the script.
     pub(crate) async fn agent(&self, config: AgentConfig, script: Value) -> Arc<Agent> {
         let file = self.directory.path().join(format!("{}.json", config.name));
         std::fs::write(&file, script.to_string()).expect("the script can be written");
@@ -201,7 +203,7 @@ impl TestHost {
     }
 }
 
-/// A configuration that grants the plugin the test host's tree.
+/// Returns a configuration that lets the plugin read and write the test host's tree.
 pub(crate) fn with_tree_grant(test_host: &TestHost, plugin: &str) -> AgentConfig {
     let mut config = AgentConfig::new("test");
     let tree = agent_plugins::TreeGrant {
@@ -214,7 +216,8 @@ pub(crate) fn with_tree_grant(test_host: &TestHost, plugin: &str) -> AgentConfig
     config
 }
 
-/// The configuration, extended so that the probe may also call its service and read the conversation's media.
+/// Extends the configuration so that the plugin `probe` may also call its service and read the media of
+/// the conversation.
 pub(crate) fn with_events_and_media(mut config: AgentConfig) -> AgentConfig {
     let allowance = config.plugins.entry("probe".to_owned()).or_default();
     allowance.grants.events.insert("com.example.probe.v1".parse().expect("the event type is valid"));

@@ -25,10 +25,10 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// A timeout that only fails tests that hang.
+/// A timeout that expires only if a test hangs.
 const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Creates a version of the probe. All versions have the same code and different digests.
+/// Creates a version of the plugin `probe`. All versions have the same code but different digests.
 fn probe_version(number: u32) -> Vec<u8> {
     probe_version_with(number, None)
 }
@@ -53,7 +53,7 @@ fn with_manifest_name(name: &str, component: &[u8]) -> Vec<u8> {
         .unwrap()
 }
 
-/// Writes to a temporary name and renames, as `cp` and `mv` do.
+/// Writes the file under a temporary name and renames it, like a `cp` that is followed by a `mv`.
 fn write_atomically(path: &Path, bytes: &[u8]) {
     let temporary = path.with_extension("new");
     std::fs::write(&temporary, bytes).unwrap();
@@ -86,12 +86,12 @@ impl WatchedAgent {
     }
 
     /// Waits until the agent uses exactly these bytes as its probe.
-    async fn until(&mut self, bytes: &[u8]) {
+    async fn wait_for_version(&mut self, bytes: &[u8]) {
         wait_until_serving(&self.live, &digest_of(bytes)).await;
     }
 
     /// Waits until the agent has no plugin.
-    async fn until_none(&mut self) {
+    async fn wait_for_no_plugin(&mut self) {
         let live = self.live.clone();
         wait_until(&move || live.current().generation().plugins().len() == 0).await;
     }
@@ -143,7 +143,7 @@ async fn wait_until(done: &(dyn Fn() -> bool + Sync)) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(HANG_TIMEOUT, waiting).await.expect("the expected state is reached");
+    tokio::time::timeout(HANG_TIMEOUT, waiting).await.expect("the expected state is reached in time");
 }
 
 fn echo() -> Value {
@@ -163,8 +163,8 @@ async fn swaps(test_host: &TestHost, session: &Session) -> Vec<EventKind> {
     events(test_host, session).await.into_iter().map(|event| event.kind).filter(is_swap).collect()
 }
 
-/// P10, invariant 5: A version that is published during a turn is used from the next turn on. Then the old version is
-/// released.
+/// P10, invariant 5: A version that is published during a turn is used from the next turn on. When that turn starts,
+/// the old version is released.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_turn_keeps_the_generation_from_its_start() {
     let test_host = TestHost::new(&[]).await;
@@ -217,7 +217,7 @@ async fn row_30_loads_only_complete_and_valid_files() {
     write_atomically(&file, b"\0asm\x0d\0\x01\0 no component");
     let (subject, reason) = watched_agent.refusal().await;
     assert!(subject.ends_with("probe.wasm") && reason.contains("damaged"), "{subject}: {reason}");
-    watched_agent.until(&probe_version(1)).await;
+    watched_agent.wait_for_version(&probe_version(1)).await;
 
     // The file is written in three pieces with idle pauses. The incomplete file is not reported as damaged.
     let component = probe_version(2);
@@ -225,7 +225,7 @@ async fn row_30_loads_only_complete_and_valid_files() {
         std::fs::write(&file, &component[..end]).unwrap();
         tokio::time::sleep(Duration::from_millis(600)).await;
     }
-    watched_agent.until(&component).await;
+    watched_agent.wait_for_version(&component).await;
     assert_eq!(watched_agent.refusals(), 0, "an incomplete file is not reported as damaged while it grows");
     run_turn(&mut session, "Again.").await;
 
@@ -234,11 +234,11 @@ async fn row_30_loads_only_complete_and_valid_files() {
     write_atomically(&file, &probe_version_with(3, Some(canary)));
     let (_, reason) = watched_agent.refusal().await;
     assert!(reason.contains("canary `probe.panic`"), "{reason}");
-    watched_agent.until(&component).await;
+    watched_agent.wait_for_version(&component).await;
     let canary = Canary { tool: "probe.echo".to_owned(), arguments: json!({"text": "yes"}) };
     let third = probe_version_with(3, Some(canary));
     write_atomically(&file, &third);
-    watched_agent.until(&third).await;
+    watched_agent.wait_for_version(&third).await;
 
     // The file is removed, so the plugin is unloaded.
     std::fs::remove_file(&file).unwrap();
@@ -266,7 +266,8 @@ async fn row_30_loads_only_complete_and_valid_files() {
     assert!(action_kinds.contains(&"granted"), "O3: {action_kinds:?}");
 }
 
-/// P10: Three crashes in the first ten calls roll a version back until its file changes, also after a restart.
+/// P10: If a version crashes three times in its first ten calls, it is rolled back. It is not used again until its file
+/// changes, even after a restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_rolls_back_a_version_that_crashes() {
     let panic = |text: &str| call_reply(&[("probe.panic", json!({"text": text}))]);
@@ -275,7 +276,7 @@ async fn p10_rolls_back_a_version_that_crashes() {
     let mut watched_agent = WatchedAgent::new(&replies).await;
     let mut session = watched_agent.session().await;
     run_turn(&mut session, "Crash.").await;
-    watched_agent.until(&probe_version(1)).await;
+    watched_agent.wait_for_version(&probe_version(1)).await;
     assert!(
         watched_agent.live.current().versions().rolled_back.is_empty(),
         "there is no earlier version to roll back to"
@@ -283,9 +284,9 @@ async fn p10_rolls_back_a_version_that_crashes() {
 
     let file = watched_agent.file("probe.wasm");
     write_atomically(&file, &probe_version(2));
-    watched_agent.until(&probe_version(2)).await;
+    watched_agent.wait_for_version(&probe_version(2)).await;
     run_turn(&mut session, "Crash again.").await;
-    watched_agent.until(&probe_version(1)).await;
+    watched_agent.wait_for_version(&probe_version(1)).await;
     run_turn(&mut session, "And now?").await;
     let [first, second] = [1, 2].map(|number| digest_of(&probe_version(number)));
     let swap_events = swaps(&watched_agent.test_host, &session).await;
@@ -314,9 +315,9 @@ async fn p10_rolls_back_a_version_that_crashes() {
     .unwrap();
     assert_eq!(restarted.current().generation().plugin("probe").unwrap().digest(), &first);
 
-    // The file changes.
+    // The file changes, so its plugin is used again.
     write_atomically(&file, &probe_version(4));
-    watched_agent.until(&probe_version(4)).await;
+    watched_agent.wait_for_version(&probe_version(4)).await;
     let directory = directory_name(&watched_agent.file(""));
     assert_eq!(watched_agent.test_host.store.rollbacks(&directory).await.unwrap(), []);
     run_turn(&mut session, "And now?").await;
@@ -385,8 +386,8 @@ async fn p10_a_revocation_takes_effect_immediately() {
     }
 }
 
-/// L17, P10: The approval rules at the start of the turn and the current rules both count, and the stricter rule
-/// applies. The stricter rule also applies to calls of a reply that are not dispatched yet.
+/// L17, P10: Of the approval rules at the start of the turn and the current rules, the stricter rule applies to a call.
+/// This includes calls in a reply that have not started when the rules change.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_applies_the_stricter_of_pinned_and_current_rules() {
     use agent_core::approval::ApprovalPolicy::{self, Allow, Ask, Deny};
@@ -418,7 +419,7 @@ async fn l17_applies_the_stricter_of_pinned_and_current_rules() {
         let ended = run_turn(&mut session, "Go.").await;
         let received = match ended {
             TurnResult::Suspended(_) if initial == Ask && changed == Deny => {
-                // A call that waits for approval can no longer be allowed.
+                // The new rule forbids a call that already waits for approval, so the call can no longer be allowed.
                 let call = session.pending_approvals().await.unwrap()[0].call.clone();
                 let verdict =
                     agent_runtime::Verdict::Allow { scope: agent_core::approval::GrantScope::Once, edited: None };
@@ -436,8 +437,8 @@ async fn l17_applies_the_stricter_of_pinned_and_current_rules() {
     }
 }
 
-/// P10: A waiting turn still has its version after a restart and after pruning. A version that no turn needs is
-/// deleted.
+/// P10: The plugin version that a waiting turn uses is still available after a restart and after pruning. Pruning
+/// deletes a version that no turn needs.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_never_prunes_a_version_that_an_open_turn_needs() {
     let test_host = TestHost::new(&[]).await;
@@ -460,7 +461,10 @@ async fn p10_never_prunes_a_version_that_an_open_turn_needs() {
     assert_eq!((now.removed.len(), now.kept), (0, 3), "recent versions stay");
     let later = prune(&*test_host.store, &plugins, SystemTime::now() + Duration::from_secs(7_200)).await.unwrap();
     assert_eq!(later.removed, [digest_of(&probe_version(5))]);
-    assert!(is_stored(1) && is_stored(2) && !is_stored(5), "the versions of the open turn and of the agent stay");
+    assert!(
+        is_stored(1) && is_stored(2) && !is_stored(5),
+        "the versions that the open turn and the agent use are not deleted"
+    );
 
     let mut session = Session::open(&test_host.host(), live, OpenSession::Existing(subject)).await.unwrap();
     session

@@ -21,7 +21,7 @@ const CTRL_C: &str = "\u{3}";
 pub(crate) const CTRL_D: &str = "\u{4}";
 const CTRL_BACKSLASH: &str = "\u{1c}";
 const ENTER: &str = "\r";
-const UP: &str = "\u{1b}[A";
+const ARROW_UP: &str = "\u{1b}[A";
 
 /// A working folder with two plugins, a data folder, a granted folder, and a scripted model.
 struct TestCli {
@@ -68,7 +68,7 @@ impl TestCli {
     }
 }
 
-/// A reply that is streamed word by word.
+/// Creates a reply that is streamed word by word.
 fn streamed_slowly(text: &str, delay_ms: u64) -> Value {
     let chunks: Vec<&str> = text.split_inclusive(' ').collect();
     json!({"chunks": chunks, "delay_ms": delay_ms})
@@ -81,7 +81,7 @@ fn numbers() -> String {
 /// I1, L21: Thinking is dimmed, text is rendered as Markdown, a call is shown on its own lines, and the turn ends with
 /// a summary line.
 #[test]
-fn streams_a_turn_with_thinking_cards_and_markdown() {
+fn shows_a_streamed_turn_with_thinking_calls_and_markdown() {
     let first = json!({"thinking": "Let me count.", "text": "I **count** it.",
         "calls": [{"name": "text.count", "arguments": {"text": "one two"}}]});
     let cli = TestCli::new(&[first, json!({"text": "It has `two` words.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"})]);
@@ -223,7 +223,7 @@ fn a_closed_window_ends_a_session_that_ignores_hangups() {
     assert_eq!(screen.exit_code(), Some(130));
 }
 
-/// Output after the window has become narrower is wrapped at its new width, and typing still works.
+/// If the window becomes narrower, later output is wrapped at the new width, and typing still works.
 #[test]
 fn the_window_can_be_resized_during_a_reply_and_while_typing() {
     let cli = TestCli::new(&[streamed_slowly(&numbers(), 20)]);
@@ -250,7 +250,7 @@ fn the_window_can_be_resized_during_a_reply_and_while_typing() {
     screen.wait_for_end("> /session");
 }
 
-/// A pasted block stays one input, is not sent before Enter, and keeps its backslashes.
+/// A pasted block of several lines is a single input, is not sent before Enter, and keeps its backslashes.
 #[test]
 fn a_pasted_block_is_one_input() {
     let block = "first line\nsecond \\\nthird line";
@@ -288,12 +288,13 @@ fn without_colours_the_output_has_no_styles() {
     assert_eq!(screen.styled_cells(), 0, "{}", screen.text());
 }
 
-/// A terminal without capabilities gets plain text and no escape codes.
+/// If a terminal supports no escape codes, the host prints plain text only.
 #[test]
 fn a_dumb_terminal_gets_plain_lines() {
     let cli = TestCli::new(&[json!({"text": "**Hello**", "expect": {"last_contains": "one\ntwo"}})]);
     let mut command = cli.command(&[]);
-    // With `CI` set, some libraries assume that every output supports colour. The output must stay plain.
+    // If the variable `CI` is set, some libraries assume that every output supports colour. The host must print plain
+    // text anyway.
     command.env("TERM", "dumb").env("CI", "true");
     let mut screen = cli.session_with(command);
     screen.send("one\\\rtwo\r");
@@ -327,7 +328,7 @@ fn shortens_a_large_result_and_shows_it_on_request() {
 }
 
 #[test]
-fn slash_commands_answer() {
+fn slash_commands_print_their_results() {
     let cli = TestCli::new(&[json!({"text": "unused"})]);
     let mut screen = cli.session();
     let script = format!("scripted/{}/script.json", cli.folder.path().display());
@@ -373,7 +374,7 @@ fn only_the_owner_can_search_the_input_history() {
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(std::fs::read_to_string(file).unwrap(), "Remember this.\n");
     let mut screen = cli.session();
-    screen.send(UP);
+    screen.send(ARROW_UP);
     screen.wait_for_end("> Remember this.");
     screen.send(CTRL_C);
     screen.wait_for_end("\n>");
@@ -381,7 +382,7 @@ fn only_the_owner_can_search_the_input_history() {
     screen.wait_for("(search: emb) Remember this.");
 }
 
-/// M3, L30: An interrupted reply stays on the screen and is marked as void with the reason.
+/// M3, L30: A reply whose stream was interrupted stays on the screen, followed by a note that it is void and why.
 #[test]
 fn m3_marks_an_interrupted_reply_as_void() {
     let broken =
@@ -402,9 +403,9 @@ fn m3_marks_an_interrupted_reply_as_void() {
     }
 }
 
-/// D3: A call with an unknown outcome is decided in the session itself.
+/// D3: Within the session, the host asks the user what to do about a call whose outcome is unknown.
 #[test]
-fn d3_decides_an_unknown_outcome_in_the_session() {
+fn d3_the_user_decides_about_an_unknown_outcome_in_the_session() {
     let cli =
         TestCli::new(&[call_reply(&[("probe.count", json!({"path": "effects.txt"}))]), json!({"text": "Finished."})]);
     let killed = cli.command(&["Go."]).env("AGENT_HOST_KILL_AT", "after-call:probe.count").output().unwrap();
@@ -424,7 +425,7 @@ fn d3_decides_an_unknown_outcome_in_the_session() {
 /// L18, L19: Reminders are shown as notes. A question is shown, and the next typed line is its answer. L29: A turn that
 /// waits for an answer can be cancelled.
 #[test]
-fn l18_the_next_line_answers_a_question() {
+fn l18_the_next_typed_line_answers_a_question() {
     let ask = || call_reply(&[("ask_question", json!({"question": "Which year do you mean?"}))]);
     let done = json!({"calls": [{"name": "task_completion", "arguments": {"result": "It was in 1984."}}],
         "expect": {"last_contains": "the eighties, 1984"}});
@@ -452,7 +453,7 @@ fn l18_the_next_line_answers_a_question() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// I1: A pipe gets only the answer, as the model wrote it and without escape codes.
+/// I1: If stdout is a pipe, only the answer is written to it, exactly as the model wrote it and without escape codes.
 #[test]
 fn i1_a_pipe_gets_only_the_answer() {
     let answer = "**bold** and a long line that no terminal would hold: ".to_owned() + &"word ".repeat(40) + "end";

@@ -40,8 +40,8 @@ fn streamed_text(events: &[Event]) -> String {
     events.iter().filter_map(text).collect()
 }
 
-/// L20, L22: The tool schemas are sent before the input. A call that arrives in single characters runs, its result is
-/// sent as a message, and no tag is streamed.
+/// L20, L22: The tool schemas are sent before the input. A call whose text arrives character by character runs, its
+/// result is sent to the model as a message, and no tag is streamed to watchers.
 #[tokio::test(flavor = "multi_thread")]
 async fn l20_runs_a_call_written_as_text() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -67,7 +67,7 @@ async fn l20_runs_a_call_written_as_text() {
     }
     assert_eq!(streamed_text(&received), "I ask.It says hello.");
     assert_eq!(view_summary(&test_host, &session).await, ["user 2", "assistant 2", "tool 1", "assistant 1"]);
-    // The stored history does not depend on the dialect.
+    // The history is stored in the same form as with native tool calls.
     let messages = visible_messages(&test_host, &session).await;
     assert_eq!(messages[0].parts, [Part::Text("Echo.".into())]);
     assert!(
@@ -76,8 +76,8 @@ async fn l20_runs_a_call_written_as_text() {
     expect_finished(run_turn(&mut session, "And again.").await);
 }
 
-/// L20: A call in a code fence does not run. The model gets one note about such a call, and a model that only writes
-/// about calls can still answer.
+/// L20: A call in a code fence does not run. The model gets one note about such a call. A model that only quotes a call
+/// in its answer can therefore still end the turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn l20_reports_a_call_in_a_code_fence() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -143,8 +143,8 @@ async fn l20_reports_errors_to_the_model() {
     assert!(results.iter().all(|(_, is_error, _)| *is_error) && results.len() == 2, "{results:?}");
 }
 
-/// L4, L20: In the last model call the tools are withheld: no schema is sent, and no call in the reply runs or is
-/// shown.
+/// L4, L20: The last model call at the interaction limit offers no tools: no schema is sent, and a call in the reply
+/// neither runs nor is shown.
 #[tokio::test(flavor = "multi_thread")]
 async fn l4_withholds_tools_in_the_text_dialect() {
     let test_host = TestHost::new(&["probe"]).await;

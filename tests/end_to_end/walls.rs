@@ -4,7 +4,7 @@ use crate::support::repository;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Each crate in `host` with the crates in `host` that it may depend on.
+/// For each crate in `host`, the other crates in `host` that it may depend on.
 const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("area-average", &[]),
@@ -35,7 +35,7 @@ const LIBRARIES_OF_ONE_CRATE: &[(&str, &str)] = &[
     ("wit-bindgen", "sdk"),
 ];
 
-/// Files outside of `store` that may name the type of a store, because they open one.
+/// Files outside of `store` that may contain the name of a store's type, because they open a store.
 const FILES_THAT_OPEN_A_STORE: &[&str] = &["host/config/src/assembly/store.rs", "host/devkit/src/scenario/play.rs"];
 
 /// Code that only `app` may contain, because only `app` may read the environment, print and exit.
@@ -70,7 +70,7 @@ fn only_app_reads_the_environment_prints_or_exits() {
     for name in host_crates().keys().filter(|name| *name != "app") {
         for file in sources(&repository().join("host").join(name).join("src")) {
             let text = std::fs::read_to_string(&file).unwrap();
-            // The text after the marker of the tests is not part of the library.
+            // The text after `#[cfg(test)]` contains tests and is not part of the library.
             let library = text.split("#[cfg(test)]").next().unwrap();
             for (number, line) in library.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
                 for forbidden in ONLY_IN_APP {

@@ -18,9 +18,9 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// After this time, a started operation certainly waits.
+/// The time after which an operation that was started is certainly blocked.
 const SETTLED: Duration = Duration::from_millis(60);
-/// A time in milliseconds that is longer than any test.
+/// A delay that is longer than any test, in milliseconds.
 const FOREVER: u64 = 60_000;
 
 /// A turn that blocks in one kind of operation.
@@ -28,11 +28,11 @@ pub(crate) struct BlockedTurn {
     /// A description of the operation, which completes the phrase "cancelled while …".
     pub(crate) operation: &'static str,
     pub(crate) agent: Arc<Agent>,
-    /// The input of its turns.
+    /// The input of each turn of the session.
     input: String,
-    /// The number of earlier turns of the session, which end normally.
+    /// The number of turns that run in the session before the blocked turn. These turns end normally.
     earlier_turns: u32,
-    /// The checkpoint after which the turn blocks, and how many times the turn has passed it by then.
+    /// The checkpoint after which the turn blocks, and how many times the turn passes this checkpoint until it blocks.
     checkpoint: (&'static str, u32),
 }
 
@@ -43,8 +43,8 @@ pub(crate) struct CancelledTurn {
     pub(crate) duration: Duration,
 }
 
-/// Creates blocked turns. It needs a folder for scripts, the plugins `probe`, `bad-validator` and `stateful-builder`, and
-/// the tests' MCP server.
+/// Creates blocked turns. Needs a folder for scripts, a generation with the plugins `probe`, `bad-validator` and
+/// `stateful-builder`, and the path of the tests' MCP server.
 pub(crate) struct BlockedTurns<'w> {
     pub(crate) folder: &'w Path,
     pub(crate) generation: Generation,
@@ -90,7 +90,7 @@ impl BlockedTurn {
     }
 }
 
-/// A text that fills a small context window when it is sent a few times.
+/// Returns a text of which a few copies fill a small context window.
 fn long_text() -> String {
     format!("Work. {}", "and so on ".repeat(1_000))
 }
@@ -100,7 +100,7 @@ fn call_reply(name: &str, arguments: Value) -> Value {
 }
 
 impl BlockedTurns<'_> {
-    /// One blocked turn of each kind.
+    /// Returns one blocked turn for each kind of operation.
     pub(crate) async fn all(&self) -> Vec<BlockedTurn> {
         let streaming = json!({"text": "Wait.", "delay_ms": FOREVER});
         let model_script = |reply: &Value| json!({ "replies": [reply] });
@@ -174,7 +174,7 @@ impl BlockedTurns<'_> {
         config
     }
 
-    /// A turn whose context builder asks the agent's model.
+    /// Returns a turn that blocks while its context builder asks the agent's model.
     fn builder(&self) -> BlockedTurn {
         let limits = CallLimits { builder_time: Duration::from_secs(60), ..CallLimits::default() };
         let grants = Grants { model_tokens: Some(100_000), ..Grants::default() };
@@ -210,7 +210,8 @@ impl BlockedTurns<'_> {
         }
     }
 
-    /// A turn that embeds tools. The embedding server accepts the request and never answers, until this process ends.
+    /// Returns a turn that blocks while it embeds tools. The embedding server accepts the request and never answers,
+    /// until this process ends.
     async fn embeddings(&self) -> BlockedTurn {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a loopback port is free");
         let base_url = format!("http://{}/v1", listener.local_addr().expect("the listener has an address"));
@@ -266,7 +267,7 @@ pub(crate) async fn stop_servers(turns: &[BlockedTurn]) {
     }
 }
 
-/// The last event of a session as JSON, with which a test checks that the turn was cancelled.
+/// Returns the last event of a session as JSON. Tests use it to check that the turn was cancelled.
 pub(crate) async fn last_event(store: &dyn Store, session: &str) -> Option<String> {
     let events = store.events(session, 0, 10_000).await.expect("the events can be read");
     events.last().and_then(|event| serde_json::to_string(&event.event.kind).ok())

@@ -25,7 +25,7 @@ pub(crate) fn mcp_server() -> &'static Path {
     })
 }
 
-/// A timeout that only fails tests that hang.
+/// A timeout that expires only if a test hangs.
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The log of the server: the entries that server processes have written to the file named by their second argument.
@@ -81,7 +81,8 @@ pub(crate) async fn until(condition: &str, is_true: impl Fn() -> bool) {
 fn is_alive(id: u32) -> bool {
     let state = if cfg!(target_os = "linux") {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-        // The name before the state is in parentheses, and may contain any character.
+        // In `/proc/ID/stat`, the state follows the process name, which is in parentheses and may contain
+        // any character.
         stat.rsplit_once(')').map(|(_, after_name)| after_name.trim().to_owned()).unwrap_or_default()
     } else {
         let output = std::process::Command::new("ps").args(["-o", "stat=", "-p", &id.to_string()]).output();

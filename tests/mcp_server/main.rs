@@ -32,7 +32,7 @@ fn main() {
         }
         "endless-line" => endless_line(),
         // In this mode, the server keeps running after the end of its input and after SIGTERM. The server also starts a
-        // child process that does the same.
+        // child process that keeps running in the same way.
         "stubborn" => stubborn(log.as_deref()),
         _ => {}
     }
@@ -127,7 +127,7 @@ fn answer_tool_list(mode: &str, page: usize, message: &Message) {
         "filesystem" => {
             message.answer(&format!(r#"{{"tools":[{}]}}"#, desktop_tool("move_file", &["source", "destination"])));
         }
-        // Another release of the server, without most of the tools and with a new tool.
+        // Another release of the server, which has a new tool but lacks most of the other tools.
         "fewer" => {
             let look = tool("look", r#"{"readOnlyHint":true,"openWorldHint":false}"#);
             message.answer(&format!(r#"{{"tools":[{look},{}]}}"#, tool("late", "{}")));
@@ -207,7 +207,7 @@ fn call((mode, log): (&str, Option<&str>), message: &Message, waiting: &mut VecD
             names.sort();
             message.answer(&text(&names.join(" ")));
         }
-        // The server returns its secret in a result, in an error, and on standard error.
+        // The server writes its secret into a result, into an error, and to standard error.
         "leak" => {
             let token = std::env::var("DESK_TOKEN").unwrap_or_default();
             eprintln!("the token is {token}");
@@ -217,7 +217,7 @@ fn call((mode, log): (&str, Option<&str>), message: &Message, waiting: &mut VecD
             let token = std::env::var("DESK_TOKEN").unwrap_or_default();
             message.refuse(-32602, &format!("{token} may not do this"));
         }
-        // The result is nested one level deeper than a JSON parser accepts.
+        // The result is nested one level deeper than the host's JSON parser accepts.
         "deep" => {
             let (open, close) = ("[".repeat(126), "]".repeat(126));
             message.answer(&format!(r#"{{"content":[],"structuredContent":{open}{close}}}"#));
@@ -245,7 +245,7 @@ impl Message {
     fn read(line: String) -> Self {
         let mut message = Self { method: String::new(), id: None, line };
         message.method = message.text_of("method").unwrap_or_default();
-        // The client's ids are numbers, and the id comes before all other fields of a message.
+        // In the client's messages, ids are numbers, and the id of the message is the first field with the name `id`.
         let id = message.line.split_once("\"id\":").map(|(_, rest)| rest.split([',', '}']).next().unwrap_or_default());
         message.id = id.map(str::to_owned).filter(|_| !message.method.starts_with("notifications/"));
         message

@@ -16,7 +16,7 @@ use std::time::Duration;
 use wasmtime::bail;
 
 const ROUNDS: usize = 30;
-/// The target for the slowest sample.
+/// The target for the slowest measured cancellation.
 const TARGET: Duration = Duration::from_millis(100);
 
 /// Measures the cancellation of each kind of operation, with a durable store on disk. `components` are the plugins that

@@ -1,5 +1,5 @@
-//! "Compiled code": How long it takes until a plugin can be called if its code is in the cache. For comparison, raw
-//! wasmtime opens the code of the same component without verifying or linking it.
+//! "Compiled code": The time to load a plugin whose compiled code is already in the cache, until the plugin can be
+//! called. For comparison, raw wasmtime opens the code of the same component without verifying or linking it.
 
 use crate::component::scratch;
 use crate::samples::Samples;
@@ -108,7 +108,7 @@ fn read_and_digest(component: &Path) -> wasmtime::Result<Samples> {
     Ok(samples)
 }
 
-/// The text of a component with as much code as a small interpreter.
+/// Returns the WebAssembly text of a component that contains as much code as a small interpreter.
 fn large_component() -> String {
     let mut functions = String::new();
     for function in 0..FUNCTIONS {

@@ -10,7 +10,7 @@ use wasmtime::bail;
 
 const WARM_UP: usize = 5;
 const ROUNDS: usize = 60;
-const READ: usize = 64 * 1024;
+const BYTES_PER_READ: usize = 64 * 1024;
 /// The target in bytes per second.
 const TARGET: f64 = 200e6;
 /// The number of chunks in the stream of small events, which has about 8 MB.
@@ -20,8 +20,8 @@ const CHUNKS: usize = 25_000;
 const SMALL_READ: usize = 4 * 1024;
 /// Bytes of text in the smaller of the two large events. The larger event has four times as many bytes.
 const LARGE: usize = 1024 * 1024;
-/// The maximum ratio of the times for the same text in larger and in smaller events. The ratio would be four if the
-/// decoder needed quadratic time.
+/// The same text is decoded once in the larger events and once in the smaller events. This is the maximum ratio of the
+/// first time to the second. If the decoder needed quadratic time, the ratio would be four.
 const MAX_RATIO: f64 = 2.0;
 
 const WORDS: [&str; 8] = [" the", " answer", " is", ",", " forty", "-two", "\\n\\n", " because"];
@@ -35,10 +35,10 @@ pub(crate) fn measure(table: &mut Table) -> wasmtime::Result<()> {
     let in_events = |events: usize| stream(std::iter::repeat_n(chunk_of("content", &large.repeat(8 / events)), events));
     let (large, larger) = (in_events(8), in_events(2));
 
-    let title = format!("stream decoding: bytes to deltas, reads of {} KiB, {ROUNDS} samples", READ / 1024);
+    let title = format!("stream decoding: bytes to deltas, reads of {} KiB, {ROUNDS} samples", BYTES_PER_READ / 1024);
     table.title(title);
     for (what, body) in [("text in small chunks", &text), ("thinking in small chunks", &thinking)] {
-        let samples = decode(body, READ)?;
+        let samples = decode(body, BYTES_PER_READ)?;
         let rate = body.len() as f64 / samples.median().as_secs_f64();
         let size = body.len() as f64 / 1e6;
         let verdict = format!("{size:.1} MB, {:.0} MB/s; target 200 MB/s: {}", rate / 1e6, reached(rate >= TARGET));
@@ -67,7 +67,7 @@ fn stream(chunks: impl Iterator<Item = String>) -> Vec<u8> {
     chunks.chain([end.to_owned()]).collect::<String>().into_bytes()
 }
 
-/// Measures the time to decode the whole body as one reply, in reads of this many bytes.
+/// Measures the time to decode the whole body as one reply, in reads of `read` bytes.
 fn decode(body: &[u8], read: usize) -> wasmtime::Result<Samples> {
     let mut samples = Samples::default();
     let mut deltas: Vec<Delta> = Vec::new();

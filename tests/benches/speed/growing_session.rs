@@ -20,7 +20,7 @@ const TURNS: usize = 2_000;
 /// The number of turns that are measured together.
 const WINDOW: usize = 100;
 /// The last turn of each window whose results are printed.
-const PRINTED: [usize; 5] = [100, 500, 1_000, 1_500, 2_000];
+const PRINTED_TURNS: [usize; 5] = [100, 500, 1_000, 1_500, 2_000];
 
 /// Measures the turns of the session, a window of turns at a time. There is no target, because the time of a turn is
 /// proportional to its prompt.
@@ -49,7 +49,7 @@ pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
         let TurnResult::Finished(_) = result else { bail!("the turn ended with {result:?}") };
         if turn % WINDOW == 0 {
             let window = std::mem::take(&mut samples);
-            if PRINTED.contains(&turn) {
+            if PRINTED_TURNS.contains(&turn) {
                 let now = bytes(&file);
                 let bytes_per_turn = now.saturating_sub(printed_bytes) / (turn - printed_turn) as u64;
                 let (view, memory) = (session.state().view.len(), resident());
@@ -65,7 +65,7 @@ pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     Ok(session.close().await?)
 }
 
-/// The size of the database without its log. The log has a few MB and does not grow.
+/// The size of the database file in bytes, without its write-ahead log. The log has a few MB and does not grow.
 fn bytes(database: &Path) -> u64 {
     std::fs::metadata(database).map_or(0, |file| file.len())
 }

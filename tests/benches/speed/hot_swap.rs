@@ -45,7 +45,7 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
         call(&sandbox, &live).await?;
         unloaded.push(start.elapsed());
     }
-    let swap_alone = swaps_alone(&live, &generations)?;
+    let swap_alone = measure_swaps_without_calls(&live, &generations)?;
     let interval = unloaded.median() * 2;
     let (mut without_swaps, mut with_swaps) = (Samples::default(), Samples::default());
     for _ in 0..BLOCKS {
@@ -80,8 +80,8 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
     Ok(())
 }
 
-/// The cost of a swap when nothing else runs.
-fn swaps_alone(live: &LiveAgent, generations: &[Generation]) -> wasmtime::Result<Samples> {
+/// Measures the duration of a swap while no calls run.
+fn measure_swaps_without_calls(live: &LiveAgent, generations: &[Generation]) -> wasmtime::Result<Samples> {
     let mut samples = Samples::default();
     for swap in 0..SWAPS as usize {
         let generation = generations[swap % 2].clone();
@@ -96,7 +96,7 @@ async fn block(sandbox: &Sandbox, live: &LiveAgent, interval: Duration, samples:
     let start = Instant::now();
     for number in 0..CALLS as u32 {
         let due = start + interval * number;
-        // The precision of timers is too low for these intervals.
+        // The loop polls the clock, because timers are not precise enough for intervals this short.
         while Instant::now() < due {
             tokio::task::yield_now().await;
         }

@@ -1,5 +1,5 @@
-//! "Long history": The time of a turn in a session with few older messages and in a session with many. The messages in
-//! the view are the same.
+//! "Long history": The time of a turn in a session with few older messages and in a session with many. Both sessions
+//! have the same messages in the view.
 
 use crate::agent::{in_memory, scripted};
 use crate::loop_step::{Step, observer};
@@ -20,16 +20,16 @@ use tokio_util::sync::CancellationToken;
 use wasmtime::bail;
 
 /// The number of messages in the view.
-const VIEW: u64 = 200;
-/// The numbers of older messages, which are stored but no longer in the view.
-const OLDER: [u64; 2] = [100, 100_000];
+const VIEW_MESSAGES: u64 = 200;
+/// For each of the two sessions, the number of older messages. They are stored but no longer in the view.
+const OLDER_MESSAGES: [u64; 2] = [100, 100_000];
 const WARM_UP: usize = 20;
 const ROUNDS: usize = 300;
 /// The maximum ratio of the median time with the long history to the median time with the short history.
-const RATIO: f64 = 1.2;
+const MAX_RATIO: f64 = 1.2;
 const SUBJECT: &str = "bench/0199f3a2-7c1e-7000-8000-3f1b2c4d5e6f";
 /// The number of messages in each commit that creates the history.
-const STRIDE: u64 = 1_000;
+const MESSAGES_PER_COMMIT: u64 = 1_000;
 
 /// A host whose store contains the history.
 struct HistoryHost {
@@ -46,19 +46,19 @@ pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     let (directory, location) = in_memory()?;
     let agent = scripted(directory.path(), WARM_UP + ROUNDS)?;
     let mut hosts = Vec::new();
-    for older in OLDER {
+    for older in OLDER_MESSAGES {
         hosts.push(HistoryHost::new(&directory.path().join(format!("{older}.db")), older).await?);
     }
     for round in 0..WARM_UP + ROUNDS {
         for number in 0..hosts.len() {
-            hosts[(number + round) % OLDER.len()].measure(&agent, round >= WARM_UP).await?;
+            hosts[(number + round) % OLDER_MESSAGES.len()].measure(&agent, round >= WARM_UP).await?;
         }
     }
     let [few, many] = &hosts[..] else { bail!("there are not two histories") };
     table.title(format!(
-        "long history: {VIEW} messages in the view after {} and {} older ones, {location}, {} samples each",
-        OLDER[0],
-        OLDER[1],
+        "long history: {VIEW_MESSAGES} messages in the view after {} and {} older ones, {location}, {} samples each",
+        OLDER_MESSAGES[0],
+        OLDER_MESSAGES[1],
         few.turns.count()
     ));
     let snapshots =
@@ -67,10 +67,10 @@ pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
         [("opening and one turn", [&few.turns, &many.turns], ""), ("its step", [&few.steps, &many.steps], &snapshots)]
     {
         let ratio = samples[1].median().as_secs_f64() / samples[0].median().as_secs_f64();
-        let verdict = format!("{ratio:.2} ×; target {RATIO} ×: {}; {note}", reached(ratio <= RATIO));
-        table.line(&format!("{what}, after {}", OLDER[0]), samples[0].clone(), String::new());
+        let verdict = format!("{ratio:.2} ×; target {MAX_RATIO} ×: {}; {note}", reached(ratio <= MAX_RATIO));
+        table.line(&format!("{what}, after {}", OLDER_MESSAGES[0]), samples[0].clone(), String::new());
         table.line(
-            &format!("{what}, after {}", OLDER[1]),
+            &format!("{what}, after {}", OLDER_MESSAGES[1]),
             samples[1].clone(),
             verdict.trim_end_matches("; ").to_owned(),
         );
@@ -108,7 +108,7 @@ impl HistoryHost {
         let result = session.run(input, CancellationToken::new()).await?;
         let elapsed = start.elapsed();
         let TurnResult::Finished(_) = result else { bail!("the turn ended with {result:?}") };
-        let Some((step, _)) = Step::taken(&self.step) else { bail!("the turn had no step") };
+        let Some((step, _)) = Step::duration_and_commits(&self.step) else { bail!("the turn had no step") };
         if is_measured {
             self.turns.push(elapsed);
             self.steps.push(step);
@@ -118,13 +118,14 @@ impl HistoryHost {
         Ok(session.close().await?)
     }
 
-    /// Compares the snapshots. In a long history, message ids have more digits, but nothing else may differ.
+    /// Compares the turn snapshots of both hosts. With a long history, message ids have more digits. Nothing else
+    /// may differ.
     fn compare(&self, other: &Self) -> &'static str {
         let without_digits =
             |bytes: &[u8]| bytes.iter().filter(|byte| !byte.is_ascii_digit()).copied().collect::<Vec<_>>();
         let trace = |host: &Self| {
             let mut run: serde_json::Value = serde_json::from_slice(&host.snapshot).unwrap_or_default();
-            // The trace is random and always has the same length.
+            // The trace id is random, so it is left out of the comparison. Its length is always the same.
             run["turn"]["trace"] = serde_json::Value::Null;
             without_digits(run.to_string().as_bytes())
         };
@@ -132,18 +133,18 @@ impl HistoryHost {
     }
 }
 
-/// Creates a session with this many messages that are no longer in the view, and then the messages of the view.
+/// Creates a session with `older` messages that are no longer in the view, followed by the messages of the view.
 async fn fill(store: &SqliteStore, older: u64) -> wasmtime::Result<()> {
     let meta = SessionMeta { agent: "bench".to_owned(), user: None, delegated_by: None };
     let opened = store.open(SUBJECT, OpenMode::CreateNew, meta).await?;
-    let last = older + VIEW;
+    let last = older + VIEW_MESSAGES;
     let mut run = Run::new(SUBJECT, "bench");
     run.next_message = last + 1;
     run.turns = u32::try_from(last / 2)?;
     run.view = (older + 1..=last).map(entry).collect();
     let mut revision = opened.revision;
-    for first in (1..=last).step_by(STRIDE as usize) {
-        let ids = first..(first + STRIDE).min(last + 1);
+    for first in (1..=last).step_by(MESSAGES_PER_COMMIT as usize) {
+        let ids = first..(first + MESSAGES_PER_COMMIT).min(last + 1);
         let hidden = ids
             .clone()
             .filter(|id| *id <= older)

@@ -31,7 +31,7 @@ pub(crate) struct Step {
 
 impl Step {
     /// The duration of the last step and the number of its commits.
-    pub(crate) fn taken(step: &Mutex<Self>) -> Option<(Duration, u32)> {
+    pub(crate) fn duration_and_commits(step: &Mutex<Self>) -> Option<(Duration, u32)> {
         let Step { started, ended, commits } = *step.lock().unwrap_or_else(PoisonError::into_inner);
         Some((ended?.duration_since(started?), commits))
     }
@@ -46,7 +46,8 @@ struct TurnTimes {
     step_commits: u32,
 }
 
-/// Measures a step and its turn. For comparison, it also measures a step whose commits wait for the disk.
+/// Measures the duration of a step and of its turn. For comparison, it also measures a step whose commits wait for
+/// the disk.
 pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     let (directory, location) = in_memory()?;
     let TurnTimes { steps, turns, commits, step_commits } = turns(directory.path(), Synchronous::Off, ROUNDS).await?;
@@ -96,7 +97,7 @@ async fn turns(directory: &Path, synchronous: Synchronous, rounds: usize) -> was
         measured.commits = store.stats().commits - before;
         session.close().await?;
         let TurnResult::Finished(_) = result else { bail!("the turn ended with {result:?}") };
-        let Some((time, counted)) = Step::taken(&step) else { bail!("the turn had no step") };
+        let Some((time, counted)) = Step::duration_and_commits(&step) else { bail!("the turn had no step") };
         measured.step_commits = counted;
         if round >= warm_up {
             measured.steps.push(time);

@@ -44,10 +44,11 @@ use component::built;
 use table::Table;
 
 fn main() -> wasmtime::Result<()> {
-    // The same number of threads as in the program itself.
+    // The benchmarks use as many worker threads as the host program.
     let threads = agent_plugins::worker_threads();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-    // As in other benchmarks, `cargo bench -- loop` runs only the benchmarks whose names contain this text.
+    // `cargo bench -- loop` runs only the benchmarks whose names contain `loop`, which is the usual behaviour
+    // of benchmarks.
     let name_filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     let is_selected = |row: &str| row.contains(&name_filter);
     let mut table = Table::default();

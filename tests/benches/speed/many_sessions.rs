@@ -1,5 +1,5 @@
-//! "Many sessions": Many sessions at the same time, with durable commits. For comparison, the same sessions run without
-//! `fsync`.
+//! "Many sessions": Many sessions that run turns at the same time, with durable commits. For comparison, the same
+//! sessions run without `fsync`.
 
 use crate::agent::scripted;
 use crate::component::scratch;
@@ -24,7 +24,7 @@ const ROUNDS: usize = 5;
 /// The target for `fsync`s per commit.
 const FSYNCS: f64 = 0.1;
 /// The target for the steps per second, as a share of the steps per second without `fsync`.
-const SHARE: f64 = 0.7;
+const MIN_SHARE: f64 = 0.7;
 
 /// The results of one round.
 struct Round {
@@ -72,8 +72,8 @@ fn show(off: Samples, full: Samples, fsyncs: f64, table: &mut Table) {
     let verdict = format!(
         "{with:.0} steps/s, {:.0} % of OFF; target {:.0} %: {}; {fsyncs:.3} fsync per commit; target {FSYNCS}: {}",
         share * 100.0,
-        SHARE * 100.0,
-        reached(share >= SHARE),
+        MIN_SHARE * 100.0,
+        reached(share >= MIN_SHARE),
         reached(fsyncs <= FSYNCS)
     );
     table.line("synchronous=OFF", off, format!("{without:.0} steps/s"));

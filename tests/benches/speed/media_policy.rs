@@ -15,7 +15,7 @@ use wasmtime::{bail, format_err};
 const IMAGES: u32 = 100;
 const IMAGE_BYTES: u64 = 5_000_000;
 /// The number of images that the model has seen.
-const SEEN: u32 = 90;
+const SEEN_IMAGES: u32 = 90;
 const WARM_UP: usize = 200;
 const ROUNDS: usize = 2_000;
 const TARGET: Duration = Duration::from_millis(1);
@@ -33,7 +33,7 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
         let decisions = report.result?.map_err(|failure| format_err!("{failure:?}"))?;
         let elapsed = start.elapsed();
         let masked = decisions.iter().filter(|decision| matches!(decision, MediaDecision::Mask(_))).count();
-        if masked < SEEN as usize || decisions.len() != media.len() {
+        if masked < SEEN_IMAGES as usize || decisions.len() != media.len() {
             bail!("{masked} of {} images were masked", decisions.len());
         }
         if round >= WARM_UP {
@@ -41,7 +41,7 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
         }
     }
     table.title(format!(
-        "media policy: {IMAGES} images of {} MB, {SEEN} of them seen, {} samples",
+        "media policy: {IMAGES} images of {} MB, {SEEN_IMAGES} of them seen, {} samples",
         IMAGE_BYTES / 1_000_000,
         samples.count()
     ));
@@ -60,7 +60,7 @@ fn request(media: &[Media]) -> PolicyRequest {
     let items = (0..).zip(media).map(|(message, media)| PolicyItem {
         position: MediaPosition { message, part: 0, item: None },
         role: Role::User,
-        seen_count: u32::from(message < SEEN),
+        seen_count: u32::from(message < SEEN_IMAGES),
         media: media.clone(),
         masked: false,
     });

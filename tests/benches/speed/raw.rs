@@ -1,5 +1,5 @@
-//! Runs the same component with wasmtime alone. Each call has a new store with a WASI context, a new instance, and
-//! typed arguments.
+//! Runs the component of the tool call benchmark with wasmtime alone, without the host. Each call has a new store with
+//! a WASI context, a new instance, and typed arguments.
 
 use crate::engine::{self, AddressSpace, CodeOptions, Metering};
 use crate::limits::HostLimits;
@@ -21,13 +21,13 @@ mod bindings {
     });
 }
 
-/// Prefixes of standard interfaces that wasmtime-wasi does not implement.
-const FOREIGN: [&str; 2] = ["wasi:config/", "wasi:logging/"];
+/// The name prefixes of the standard interfaces that wasmtime-wasi does not implement.
+const NOT_IN_WASMTIME_WASI: [&str; 2] = ["wasi:config/", "wasi:logging/"];
 
 pub(crate) use bindings::agent_host::plugin::types::{Scope, TraceContext};
 pub(crate) use tool::{CallContext, Content, Outcome};
 
-/// The linked component.
+/// The component, compiled and linked by raw wasmtime.
 pub(crate) struct Raw {
     engine: Engine,
     instance: InstancePre<State>,
@@ -84,12 +84,13 @@ impl Raw {
 }
 
 /// If wasmtime-wasi does not implement an import, defines the import as a function that traps. The called tool does not
-/// use such imports. (Wasmtime's own function for unknown imports would also define imports that have another name in a
-/// newer WASI version.)
+/// use such imports. (Wasmtime's own function for unknown imports cannot be used here, because it would also define
+/// imports that are known to wasmtime-wasi under another WASI version.)
 fn trap_on_foreign_imports(linker: &mut Linker<State>, component: &Component) -> wasmtime::Result<()> {
     let engine = linker.engine().clone();
     for (name, import) in component.component_type().imports(&engine) {
-        let is_implemented = name.starts_with("wasi:") && !FOREIGN.iter().any(|foreign| name.starts_with(foreign));
+        let is_implemented =
+            name.starts_with("wasi:") && !NOT_IN_WASMTIME_WASI.iter().any(|foreign| name.starts_with(foreign));
         let ComponentItem::ComponentInstance(interface) = import.ty else { continue };
         if is_implemented {
             continue;

@@ -16,18 +16,18 @@ impl Samples {
     }
 
     pub(crate) fn median(&self) -> Duration {
-        self.at(50)
+        self.percentile(50)
     }
 
     pub(crate) fn p99(&self) -> Duration {
-        self.at(99)
+        self.percentile(99)
     }
 
     pub(crate) fn slowest(&self) -> Duration {
-        self.at(100)
+        self.percentile(100)
     }
 
-    fn at(&self, percent: usize) -> Duration {
+    fn percentile(&self, percent: usize) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
         let last = sorted.len().saturating_sub(1);

@@ -84,7 +84,7 @@ fn start(directory: &Path, plugins: &Path) -> wasmtime::Result<Duration> {
         .current_dir(directory)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        // This hides the message about a folder without plugins.
+        // Hides the warning that the folder contains no plugins.
         .stderr(Stdio::null())
         .spawn()?;
     let mut elapsed = None;

@@ -14,7 +14,7 @@ enum Row {
 }
 
 impl Table {
-    /// Adds a title, which is a row in the design's table of targets.
+    /// Adds a title row. The title is the name of a row in the design's table of speed targets.
     pub(crate) fn title(&mut self, title: String) {
         self.0.push(Row::Title(title));
     }
@@ -47,7 +47,7 @@ pub(crate) fn micros(duration: Duration) -> String {
     format!("{:.1} µs", duration.as_secs_f64() * 1e6)
 }
 
-/// The word for a target that is reached or missed.
+/// Returns the word that the table shows for a target: reached or missed.
 pub(crate) fn reached(is_reached: bool) -> &'static str {
     if is_reached { "reached" } else { "MISSED" }
 }

@@ -1,5 +1,5 @@
 //! "Tool call through the host": The host finds the tool, validates arguments of 200 bytes, calls a new instance, and
-//! creates the event of the result. Nothing is committed.
+//! creates the event of the result. Nothing is written to the store.
 
 use crate::component::scratch;
 use crate::raw::{self, Raw};
@@ -24,10 +24,10 @@ use wasmtime::{bail, format_err};
 
 const WARM_UP: usize = 1_000;
 const ROUNDS: usize = 10_000;
-/// The maximum ratio of the host's median to the median of raw wasmtime.
+/// The maximum ratio of the host's median time to the median time of raw wasmtime.
 const RATIO: f64 = 1.5;
-/// The maximum difference between the host's median and the median of raw wasmtime.
-const ADDED: Duration = Duration::from_micros(20);
+/// The maximum difference between the host's median time and the median time of raw wasmtime.
+const MAX_ADDED_TIME: Duration = Duration::from_micros(20);
 
 const TOOL: &str = "probe.echo";
 const TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -52,8 +52,8 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
     let mut samples: [Samples; 4] = Default::default();
     for round in 0..WARM_UP + ROUNDS {
         for index in 0..samples.len() {
-            // Each case follows each other case equally often, so that no case always runs with the caches that the
-            // same other case has filled.
+            // The order of the cases changes from round to round, so that no case always runs directly after the same
+            // other case and with the caches that this case has filled.
             let rotated = (index + round / 2) % samples.len();
             let case = if round % 2 == 0 { rotated } else { samples.len() - 1 - rotated };
             let start = Instant::now();
@@ -88,8 +88,8 @@ fn show(samples: [Samples; 4], bytes: usize, table: &mut Table) {
 
 fn verdict(raw: &Samples, host: &Samples) -> String {
     let (raw_median, median) = (raw.median(), host.median());
-    let is_reached = median <= raw_median.mul_f64(RATIO) && median <= raw_median + ADDED;
-    format!("{}; target {RATIO} ×, +{}: {}", compared(raw, host), micros(ADDED), reached(is_reached))
+    let is_reached = median <= raw_median.mul_f64(RATIO) && median <= raw_median + MAX_ADDED_TIME;
+    format!("{}; target {RATIO} ×, +{}: {}", compared(raw, host), micros(MAX_ADDED_TIME), reached(is_reached))
 }
 
 fn compared(raw: &Samples, host: &Samples) -> String {
@@ -125,7 +125,7 @@ impl Host<'_> {
     }
 }
 
-/// Checks that both sides did the same work.
+/// Checks that raw wasmtime and the host return the same result for the same call.
 async fn check(raw: &Raw, host: &Host<'_>, arguments: &String) -> wasmtime::Result<()> {
     let raw::Outcome::Done(done) = raw.call(TOOL, arguments, &raw_context(), None).await? else {
         bail!("the tool asked for a service")

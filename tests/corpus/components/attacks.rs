@@ -29,7 +29,7 @@ fn text(text: &str) -> Vec<u8> {
     wat::parse_str(text).expect("the text is valid")
 }
 
-/// An import with an unknown name. It makes the host examine the component further.
+/// An import with an unknown name. Because of this import, the host examines the rest of the component too.
 fn unknown_import() -> Vec<u8> {
     let name = b"acme:thing/api@1.0.0";
     section(10, &[&[1, 0], leb(name.len()).as_slice(), name, &[5, 0]].concat())
@@ -65,7 +65,8 @@ pub(crate) fn imports(count: usize) -> Vec<u8> {
     component(&[section(10, &[leb(count), [0, 1, b'a', 1, 0].repeat(count)].concat())])
 }
 
-/// A component with modules whose memory has two initialised bytes at a large distance.
+/// A component with `modules` modules. In the memory of each module, only the first and the last of `distance` bytes
+/// are initialised.
 pub(crate) fn sparse_images(modules: usize, distance: usize) -> Vec<u8> {
     let pages = distance / 65_536 + 1;
     let module =
@@ -139,7 +140,7 @@ pub(super) fn many_locals() -> Vec<u8> {
     component(&[section(1, &module_with_function(&body))])
 }
 
-/// A component with a name section of this many bytes, which contains no names.
+/// A component with a name section that has this many bytes but contains no names.
 pub(super) fn giant_names(bytes: usize) -> Vec<u8> {
     let names = [vec![4], b"name".to_vec(), vec![b'x'; bytes]].concat();
     let module = [MODULE_HEADER.to_vec(), section(0, &names)].concat();
@@ -165,7 +166,7 @@ pub(super) fn empty_sections(count: usize) -> Vec<u8> {
     [HEADER.to_vec(), [0, 1, 0].repeat(count)].concat()
 }
 
-/// All attacks with their names.
+/// Returns all malicious components with their names.
 pub(super) fn all() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("component-types-628", nested_types(628, 0x41)),

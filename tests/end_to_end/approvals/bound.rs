@@ -1,5 +1,6 @@
-//! Row 52: A permanent approval applies only with the grants, user, file and program for which it was given. A rule
-//! with a tool's exact name applies only to the plugin that offered the tool.
+//! Row 52: A permanent approval applies only as long as the grants, the user, the agent's file and the server's program
+//! are those for which the approval was given. A rule with a tool's exact name applies only to the plugin that offered
+//! the tool.
 
 use super::{PAY, allow, calls_to_approve, continue_turn, expect_finished, ledger, payment, with_replaced_plugin};
 use crate::fixture::mcp_server;
@@ -12,7 +13,7 @@ use agent_store::Approvals;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Allows a payment permanently, in a session of this configuration.
+/// Makes a payment in a session with this configuration, and approves it permanently.
 async fn allow_permanently(test_host: &TestHost, config: AgentConfig) {
     let mut session = test_host.session(config, replies()).await;
     run_turn(&mut session, "Pay.").await;
@@ -76,7 +77,7 @@ async fn row_52_a_permanent_approval_is_bound_to_grants_user_and_file() {
 /// Row 52: An approval is bound to the folder that a granted path resolves to, not to the text of the path.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
-async fn row_52_a_link_to_another_folder_is_another_grant() {
+async fn row_52_an_approval_is_bound_to_the_folder_behind_a_link() {
     let test_host = TestHost::new(&["payer"]).await;
     let (link, other_folder) = (test_host.directory.path().join("link"), test_host.directory.path().join("other"));
     std::fs::create_dir(&other_folder).unwrap();
@@ -93,7 +94,7 @@ async fn row_52_a_link_to_another_folder_is_another_grant() {
     assert_eq!(std::fs::read_dir(&other_folder).unwrap().count(), 0);
 }
 
-/// Row 52: An approval that an earlier version of the host stored has no scope, so it does not count.
+/// Row 52: An approval that was stored by an earlier version of the host has no scope, so it is ignored.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_52_an_approval_without_a_scope_does_not_count() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -172,9 +173,9 @@ async fn row_52_an_approval_is_bound_to_the_content_of_the_program() {
     assert!(asks().await.1, "another program comes first on the PATH");
 }
 
-/// Row 52: If the agent's file has changed between the approval request and its answer, the answer is void.
+/// Row 52: If the agent's file has changed between the approval request and its answer, the answer has no effect.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_52_an_answer_for_another_agent_file_is_void() {
+async fn row_52_an_answer_for_another_agent_file_has_no_effect() {
     let test_host = TestHost::new(&["payer"]).await;
     let mut session = test_host.session(with_tree_grant(&test_host, "payer"), replies()).await;
     run_turn(&mut session, "Pay.").await;
@@ -221,7 +222,7 @@ async fn row_52_a_rule_by_name_is_bound_to_the_plugin() {
     expect_finished(pay(&test_host, named).await);
 }
 
-/// Row 52: An approval that was given and not used yet is void if the call would run under another agent's file.
+/// Row 52: An approval that was given but not used yet has no effect if the call would run with another agent file.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_52_checks_an_approval_again_before_the_call_runs() {
     let test_host = TestHost::new(&["payer"]).await;

@@ -29,7 +29,7 @@ impl TestCli {
         cli
     }
 
-    /// Rewrites the agent's configuration. `rules` are its tables about approvals.
+    /// Rewrites the agent's configuration. `rules` are the tables of the configuration that contain approval rules.
     pub(crate) fn configure(&self, rules: &str) {
         let text = format!(
             "name = \"clerk\"\nmodel = \"scripted:script.json\"\nplugin_directory = \"plugins\"\n{rules}\n\
@@ -138,7 +138,7 @@ fn l17_an_approval_request_is_an_event() {
 
 /// L17: `--yes TOOL` allows only calls to the named tools, and stores no permanent approval.
 #[test]
-fn l17_yes_allows_only_the_named_tools() {
+fn l17_the_option_yes_allows_only_the_named_tools() {
     let cli = TestCli::new(
         "[approval]\ndestructive = \"ask\"\n",
         &[
@@ -156,9 +156,9 @@ fn l17_yes_allows_only_the_named_tools() {
     assert!(listed.is_empty() && stderr.contains("there are no permanent approvals"), "{stderr}");
 }
 
-/// L17: Permanent grants are listed and revoked, also after the sessions of their agent were deleted.
+/// L17: Permanent approvals can be listed and revoked, even after the sessions of their agent were deleted.
 #[test]
-fn l17_lasting_grants_are_listed_and_revoked() {
+fn l17_permanent_approvals_are_listed_and_revoked() {
     let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);
     cli.run(&["--agent", "agent.toml", "Pay."]);
     let session = cli.session();
@@ -211,11 +211,11 @@ fn d3_an_approval_survives_a_killed_process() {
     assert_eq!((code, cli.ledger()), (Some(0), vec!["Ann 1".to_owned()]));
 }
 
-/// L17: The current rule (ask or deny) applies to a call that an earlier configuration allowed and that has not run
-/// yet.
+/// L17: If a call was allowed by an earlier configuration and has not run yet, the current rule (ask or deny) applies
+/// to it.
 #[cfg(unix)]
 #[test]
-fn l17_the_configuration_at_dispatch_decides() {
+fn l17_the_rules_at_the_time_of_the_call_apply() {
     for (rule, code) in [("ask", 3), ("deny", 0)] {
         let wipe = call_reply(&[("payer.wipe", json!({"to": "x", "amount": 1}))]);
         let cli = TestCli::new("", &[wipe, text_reply("Done.")]);
@@ -228,7 +228,7 @@ fn l17_the_configuration_at_dispatch_decides() {
     }
 }
 
-/// L17, I2: An invalid rule is an error that names the line and the key. A rule that matches no tool is reported.
+/// L17, I2: An invalid approval rule is reported with its line and its key. A rule that matches no tool is reported.
 #[test]
 fn l17_checks_approval_rules() {
     let cli = TestCli::new(

@@ -76,7 +76,8 @@ fn i6_events_start_answer_and_end_a_turn() {
     assert_eq!(cli.ledger(), ["Ann 3"]);
 }
 
-/// Row 20: An event that is not an answer to this session's request changes nothing, and the error explains why.
+/// Row 20: An event that does not answer the approval request of this session changes nothing, and the error
+/// explains why.
 #[test]
 fn row_20_accepts_only_the_answer_to_its_request() {
     let cli = cli(&[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);
@@ -108,8 +109,8 @@ fn row_20_accepts_only_the_answer_to_its_request() {
     assert!(cli.ledger().is_empty());
 }
 
-/// Row 19: If a server's tool has changed since the request, the host asks again, and only the answer to the new
-/// request counts.
+/// Row 19: If the definition of a server's tool has changed since the approval request, the host asks again, and only
+/// the answer to the new request is accepted.
 #[test]
 fn row_19_refuses_an_answer_to_an_earlier_request() {
     let cli = cli(&[call_reply(&[("desk.echo", json!({"text": "hello"}))]), text_reply("Done.")]);

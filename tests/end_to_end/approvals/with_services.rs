@@ -18,7 +18,7 @@ emits = "any.json"
 directory = "out"
 "#;
 
-/// The answers that the turn waits for.
+/// The answers that the turn waits for: two from services and one from the user.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Answer {
     Books,
@@ -78,7 +78,7 @@ fn finish_answer(process: Child) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(text).unwrap())
 }
 
-/// Returns the types of the session's stored events, restricted to `types`.
+/// Returns the types of the session's stored events. Events of types that are not in `types` are left out.
 fn stored_events(cli: &TestCli, session: &str, types: &[&str]) -> Vec<String> {
     let (_, events, _) = cli.run(&["session", "show", session, "--json"]);
     let events = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -134,8 +134,8 @@ fn check_single_effects(cli: &TestCli, session: &str, context: &str) {
     assert_eq!(files, 2, "{context}: one request for each service");
 }
 
-/// L16, L17, L10: The parent shows the pending answers of its child agent with the commands that give them. Continuing
-/// the parent session continues the child.
+/// L16, L17, L10: The parent session shows which answers its child agent still waits for, and the commands that give
+/// these answers. Continuing the parent session continues the child.
 #[test]
 fn l16_shows_pending_answers_of_a_child_with_their_commands() {
     let (cli, _) = waiting_turn();

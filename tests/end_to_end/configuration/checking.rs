@@ -1,5 +1,5 @@
-//! `config check` with the real binary: its output for a correct agent, and for every possible error, in the agent's
-//! own file and in the files that it names (I2, L7).
+//! `config check` with the real binary: its output for a correct agent, and for every possible error in the agent's own
+//! file and in the files that it names (I2, L7).
 
 use super::WorkingFolder;
 use crate::support::components;
@@ -22,7 +22,7 @@ fn check_refused(folder: &WorkingFolder, agent: &str, texts: &[&str]) {
     }
 }
 
-/// I2: The report lists everything that would run. A program that is missing now is only a warning.
+/// I2: The report lists everything that the agent would run. If a program is not installed, this is only a warning.
 #[test]
 fn i2_shows_what_a_correct_agent_would_run() {
     let text = "name = \"buyer\"\nmodel = \"scripted:replies.json\"\nplugin_directory = \"plugins\"\n\n[plugins.text.grants]\nread = [\"agents\"]\n\n\
@@ -72,10 +72,10 @@ fn p8_reports_host_limits_in_the_file_of_a_delegate() {
     assert!(result.code == Some(0) && !result.stderr.contains("host.limits"), "{result:?}");
 }
 
-/// P8: A plugin that is inspected or called with `--agent` has that agent's limits and grants. Without `--agent`, it
-/// has the defaults.
+/// P8: If a plugin is inspected or called with `--agent`, the limits and grants of that agent apply to it. Without
+/// `--agent`, the defaults apply.
 #[test]
-fn p8_single_plugins_have_the_limits_of_the_named_agent() {
+fn p8_inspected_and_called_plugins_have_the_limits_of_the_named_agent() {
     let files = [
         ("all.toml", "plugin_directory = \"plugins\"\n[limits]\nmemory_mib = 1\n"),
         (
@@ -115,7 +115,8 @@ fn p8_single_plugins_have_the_limits_of_the_named_agent() {
     }
 }
 
-/// I2: The error about a file that cannot be read names the file, and the line if the problem is in a line.
+/// I2: If a file cannot be read or parsed, the error names the file. If the problem is in a certain line, the error
+/// also names the line.
 #[test]
 fn i2_a_file_that_cannot_be_read_is_named() {
     let folder = WorkingFolder::new(&[]);
@@ -137,7 +138,7 @@ fn i2_a_file_that_cannot_be_read_is_named() {
     check_refused(&folder, "twice.toml", &["twice.toml:3:1: `model` is defined twice, first in line 1"]);
 }
 
-/// L7: If two tools have the same name, the error names the sources of both tools, for every kind of tool.
+/// L7: If two tools of any kind have the same name, the error states where each of the two tools comes from.
 #[test]
 fn l7_the_error_about_tools_with_the_same_name_names_both_sources() {
     let service = "plugin_directory = \"plugins\"\n\n[services.\"text.count\"]\ntype = \"com.example.count\"\n";

@@ -1,5 +1,5 @@
-//! The complete loop with loop-breaking tools: the order of its events with thinking, all six ways out of the loop in
-//! one session, and the messages of a request.
+//! The complete loop with loop-breaking tools: the order of its events, including those of thinking, all six ways in
+//! which the loop can end, and the messages of a request.
 
 use super::{continue_turn, expect_finished, finishing_by_tool, turn_events};
 use crate::chat_server::{Answer, ChatServer, local_provider};
@@ -22,8 +22,8 @@ fn with_thinking(thoughts: &str, mut reply: Value) -> Value {
     reply
 }
 
-/// Returns the types of the events that a watcher received. Consecutive events of the same type count once, and
-/// `context_budget` events are left out.
+/// Returns the types of the events that a watcher received. Consecutive events of the same type are listed only once,
+/// and `context_budget` events are left out.
 fn received_event_types(watching: &mut Receiver<Event>) -> Vec<String> {
     let mut types: Vec<String> = Vec::new();
     while let Ok(event) = watching.try_recv() {
@@ -66,7 +66,8 @@ async fn l30_the_events_of_a_turn_are_in_order() {
     assert_eq!(received_event_types(&mut watching), expected.concat());
 }
 
-/// L21: The order of the events is the same if the thinking is in the fields that providers use for thinking.
+/// L21: The order of the events is the same if the model's thinking comes in separate fields of the response, as some
+/// providers send it.
 #[tokio::test(flavor = "multi_thread")]
 async fn l21_thinking_in_provider_fields_causes_the_same_events() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -123,7 +124,7 @@ fn six_turns() -> Vec<Value> {
         echo(),
     ];
     // If the fifth turn is not cancelled in time, it fails with "no such model". The sixth turn uses the same reply
-    // again.
+    // again and fails with this error.
     let words: Vec<String> = (0..100).map(|number| format!("word{number} ")).collect();
     replies.push(json!({"chunks": words, "delay_ms": 20, "error": {"status": 400, "message": "no such model"}}));
     replies
@@ -131,14 +132,14 @@ fn six_turns() -> Vec<Value> {
 
 /// A session can continue after a turn ended in any of the six ways (L4, L18, L29, L30).
 #[tokio::test(flavor = "multi_thread")]
-async fn l18_the_six_ways_out_of_the_loop() {
+async fn l18_a_session_continues_after_each_way_to_end_a_turn() {
     let test_host = TestHost::new(&["probe"]).await;
     let mut config = finishing_by_tool();
     (config.bounds.max_interactions, config.bounds.at_limit) = (3, AtLimit::Error);
     let mut session = test_host.session(config, script(&six_turns())).await;
     let mut ends = Vec::new();
 
-    // 1. `task_completion`: the agent has finished its task. The regular tool before it continued the loop.
+    // 1. `task_completion`: the agent has finished its task. The call of a regular tool before it did not end the loop.
     let output = expect_finished(run_turn(&mut session, "Echo.").await);
     ends.push((output.finish, output.data));
     // 2. `ask_question`: the agent needs the user's input, and continues with it.
@@ -159,13 +160,14 @@ async fn l18_the_six_ways_out_of_the_loop() {
         (EndReason::Converse, json!("Nice to meet you.")),
     ];
     assert_eq!(ends, expected);
-    // 4. The interaction limit: the turn fails after a tool call, a reminder and another tool call.
+    // 4. The interaction limit: the turn fails when it has made a tool call, received a reminder, and made another
+    //   tool call.
     let result = run_turn(&mut session, "Echo for ever.").await;
     let TurnResult::Failed(error @ TurnError::InteractionsExhausted { interactions: 3, .. }) = &result else {
         panic!("{result:?}")
     };
     assert!(error.to_string().contains("interactions exhausted"), "{error}");
-    // 5. The user stops the agent, in the middle of the stream.
+    // 5. The user stops the agent while a reply is streamed.
     assert_eq!(cancelled_turn(&mut session).await, TurnResult::Cancelled);
     // 6. An error of the model that cannot be retried.
     let result = run_turn(&mut session, "Go on.").await;

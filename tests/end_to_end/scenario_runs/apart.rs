@@ -4,7 +4,7 @@ use super::{ScenarioFolder, plugins_line};
 use crate::support::components;
 use serde_json::Value;
 
-/// Creates a scenario whose agent delegates once to a helper agent with this agent file.
+/// Creates a scenario whose agent delegates once to a helper agent. `helper` is the content of the helper's agent file.
 fn with_helper(helper: &str) -> ScenarioFolder {
     let scenario = plugins_line("text")
         + "[agent.agents.helper]\nagent = \"helper.toml\"\ndescription = \"Helps.\"\n[[turns]]\nsay = \"Ask.\"\n\
@@ -39,7 +39,8 @@ fn s4_child_agents_have_no_effects_outside_the_scenario() {
     );
 }
 
-/// S4: The secrets and grants of child agents can use only the variables in `env` of the scenario.
+/// S4: The secrets and grants of child agents can refer only to the variables in the scenario's `env` table, not to
+/// those of the process.
 #[test]
 fn s4_child_agents_see_only_the_variables_of_the_scenario() {
     let helper = format!(
@@ -52,7 +53,8 @@ fn s4_child_agents_see_only_the_variables_of_the_scenario() {
     assert!(printed.contains(expected), "{printed}");
 }
 
-/// S4: A scenario starts no MCP server and reports that. A scenario can still expect that a call to an MCP tool fails.
+/// S4: A scenario starts no MCP server, and the report states that. A scenario can still expect that a call to an MCP
+/// tool fails.
 #[test]
 fn s4_starts_no_mcp_server() {
     let scenario = |turn: &str| {
@@ -86,8 +88,8 @@ fn s4_starts_no_mcp_server() {
     assert!(!folder.path().join("ran").exists() && !helper_scenario.path().join("ran").exists());
 }
 
-/// S4: A provider whose name only begins like a built-in model is a network provider, so scenarios refuse it for parent
-/// and child agents.
+/// S4: If the name of a provider only begins with the name of a built-in model, it is a network provider. Scenarios
+/// refuse network providers for parent and child agents.
 #[test]
 fn s4_distinguishes_providers_by_their_full_names() {
     let model = "model = \"offliner/gpt\"\n";

@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// S4: A golden transcript is not overwritten if its scenario fails, or if its path is a link to another file.
 #[test]
-fn keeps_good_transcripts() {
+fn does_not_overwrite_transcripts_of_failed_scenarios() {
     let good = plugins_line("text") + "golden = true\n[[turns]]\nsay = \"Hi.\"\nreplies = [{ text = \"Ho.\" }]\n";
     let folder = ScenarioFolder::with(&[("one", &good)]);
     let golden = folder.path().join("one.golden");
@@ -44,7 +44,7 @@ fn keeps_good_transcripts() {
     assert_eq!(files.len(), 2, "{files:?}");
 }
 
-/// S4: A transcript is stable for any content. After the transcript is written, the next run produces the same text.
+/// S4: Whatever a transcript contains, the next run after it was written produces the same text.
 #[test]
 fn transcripts_are_stable() {
     let scenario = plugins_line("text")
@@ -59,7 +59,7 @@ fn transcripts_are_stable() {
     assert_eq!(folder.shown(&[]).0, Some(0), "line endings of another system are not part of the text");
 }
 
-/// S4: A project that cannot be built does not stop the other scenarios, and is in the reports.
+/// S4: If a project cannot be built, the other scenarios still run, and the reports contain the failed build.
 #[test]
 fn reports_projects_that_cannot_be_built() {
     let good = plugins_line("text") + "[[calls]]\nname = \"text.count\"\narguments = { text = \"a\" }\n";
@@ -87,7 +87,7 @@ fn reports_projects_that_cannot_be_built() {
         "{}",
         report()
     );
-    // If a run does not start, its report replaces the report of the previous run.
+    // If a run cannot start, it still writes a report, which replaces the report of the previous run.
     let output = test(&["nowhere", "--json", "--junit", "report.xml"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(report().contains("there is no file or folder `nowhere`") && !report().contains("good"), "{}", report());
@@ -95,8 +95,8 @@ fn reports_projects_that_cannot_be_built() {
     assert_eq!(document["not_played"], 1, "{document}");
 }
 
-/// S4: A scenario can set up only regular files and folders. Any other file is refused with its line, also inside a
-/// folder.
+/// S4: A scenario can set up only regular files and folders. Any other kind of file is refused, also inside a folder,
+/// and the error contains the line of the scenario.
 #[test]
 fn sets_up_only_files_and_folders() {
     let scenario_with_copy_of = |from: &str| {

@@ -1,10 +1,11 @@
-//! Scenarios that must fail (S4): typos in names, replies that are not used, and service requests that differ.
+//! Scenarios that must fail (S4): typos in names, scripted replies that are not used, and service requests that differ
+//! from the expected requests.
 
 use super::{ScenarioFolder, plugins_line};
 use crate::support::components;
 use std::path::Path;
 
-/// S4: A typo in a tool's name is an error in the scenario and not a tool that fails.
+/// S4: A typo in a tool's name is reported as an error in the scenario and not as a failed tool call.
 #[test]
 fn reports_a_call_of_an_unknown_tool() {
     let call = |name: &str, fails: &str| {
@@ -32,8 +33,8 @@ fn reports_a_call_of_an_unknown_tool() {
     }
 }
 
-/// S4: The expectations of summary and answer replies are checked like other expectations, and all of these replies
-/// must be used.
+/// S4: The expectations of scripted summaries and scripted answers are checked like other expectations, and all of
+/// these replies must be used.
 #[test]
 fn checks_expectations_of_summaries_and_answers() {
     let long = "many words of which most must go ".repeat(60);
@@ -78,7 +79,7 @@ const SERVICE: &str = "plugins = []\ngolden = true\n[agent.services.tide]\ntype 
     replies = [{ calls = [{ name = \"tide\", arguments = { day = \"Friday\" } }] }, { text = \"At four.\" }]\n\
     services = [{ name = \"tide\", type = \"com.example.tide.known\", data = { at = 4 }, request = { at = { \"/day\" = \"DAY\" } } }]\n";
 
-/// L10: Requests to services are checked like other expectations, and are in the transcript.
+/// L10: Expected requests to services are checked like other expectations, and the transcript contains the requests.
 #[test]
 fn l10_checks_requests_to_services() {
     let folder = ScenarioFolder::with(&[("asked", &SERVICE.replace("DAY", "Friday"))]);
@@ -92,7 +93,7 @@ fn l10_checks_requests_to_services() {
     assert!(printed.contains(failure), "{printed}");
 }
 
-/// S4: An invalid answer is reported at its own line.
+/// S4: If a scripted answer is invalid, the report contains the line of that answer.
 #[test]
 fn reports_invalid_answers_at_their_lines() {
     let service = SERVICE.replace("DAY", "Friday").replace("golden = true\n", "").replace(
@@ -110,7 +111,8 @@ fn reports_invalid_answers_at_their_lines() {
     assert!(printed.contains("approval.scenario.toml:7: turns[0].approvals[0]\n"), "{printed}");
 }
 
-/// S4: Only the components in the folder of `--plugins` are tested. If a component is missing, no scenario runs.
+/// S4: Only the components in the folder that `--plugins` names are tested. If a component is missing, no
+/// scenario runs.
 #[test]
 fn tests_only_the_components_in_the_named_folder() {
     let folder = ScenarioFolder::with(&[(

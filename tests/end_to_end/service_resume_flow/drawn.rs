@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// The session, and its agent with a builder, an MCP server, its own tools and a service.
+/// A session whose agent has a context builder, an MCP server, plugin tools and a service.
 struct ResumeSetup {
     test_host: TestHost,
     agent: Arc<Agent>,
@@ -26,7 +26,7 @@ struct ResumeSetup {
 
 /// Adds to a reply what its request must contain: the lifecycle of the prompt, and the messages with their seen counts.
 fn expecting(mut reply: Value, lifecycle: &str, messages: &str) -> Value {
-    // The builder's text for the step follows these messages, and is not a message of the history.
+    // The prompt ends with one more message: the builder's text for the step, which is not stored in the history.
     let messages = format!("{messages}, user 0");
     let (roles, seen): (Vec<&str>, Vec<u32>) = messages
         .split(", ")
@@ -37,7 +37,7 @@ fn expecting(mut reply: Value, lifecycle: &str, messages: &str) -> Value {
     reply
 }
 
-/// The model's replies, request by request.
+/// The model's replies in the order of the requests, each with the expected content of its request.
 fn replies() -> Vec<Value> {
     let mut first = expecting(
         call_reply(&[
@@ -89,7 +89,7 @@ impl ResumeSetup {
         config.host_trees = vec![TreeGrant { host: test_host.tree(), guest: "docs".to_owned(), access: Access::Read }];
         config.output_schema = Some(json!({"type": "object", "required": ["sky"]}));
         (config.bounds.max_interactions, config.bounds.at_limit) = (4, AtLimit::Error);
-        // One call at a time, so that the order is fixed.
+        // The calls run one at a time, so that the order of their events is always the same.
         config.bounds.parallel_calls = 1;
         config.offered_tools = 100;
         let accepts = json!({"type": "object", "required": ["of"], "properties": {"of": {"type": "string"}}});
@@ -188,7 +188,7 @@ async fn l10_a_session_runs_from_its_input_to_its_exhausted_quota() {
     let expected: [&[&str]; 13] = [
         &["loop_start"],
         &step,
-        // Only the highest-priority batch runs.
+        // Only the calls with the highest priority run.
         &["tool_deferred", "tool_deferred", "tool_call", "tool_result"],
         &step,
         // These are the events of the unknown tool, the schema violation, the MCP tool, the built-in tool, and the

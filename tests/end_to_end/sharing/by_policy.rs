@@ -4,7 +4,7 @@ use super::{TestCli, component, in_plugins};
 use agent_plugins::Asks;
 
 impl TestCli {
-    /// Creates a key pair with this file name. Returns the public key.
+    /// Creates a key pair in files with this name. Returns the public key.
     pub(super) fn key(&self, name: &str) -> String {
         self.succeed(&["key", "new", &format!("{name}.key"), "--no-password"]);
         let public = std::fs::read_to_string(self.path(&format!("{name}.pub"))).unwrap();
@@ -28,7 +28,7 @@ pub(super) fn with_agent<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Row 23: If signatures are required, an unsigned or wrongly signed version is refused, and the previous version stays
-/// in use. The signature is in the lock file and is checked without a network.
+/// in use. The lock file contains the signature, so it can be checked without a network.
 #[test]
 fn row_23_requires_signatures_if_the_agent_does() {
     let cli = TestCli::new();
@@ -51,7 +51,7 @@ fn row_23_requires_signatures_if_the_agent_does() {
     let verified = cli.succeed(&with_agent(&["plugin", "verify"]));
     assert!(verified.contains("✓") && verified.contains(&format!("signed by {team}")), "{verified}");
     assert!(cli.registry.requests().is_empty(), "the verification needs no network");
-    // The key is no longer trusted.
+    // From here on, the key is no longer trusted.
     cli.agent("required", &untrusted);
     cli.fails(1, &with_agent(&["plugin", "verify"]), &["✗", "is not trusted for"]);
     cli.fails(2, &with_agent(&["plugin", "list"]), &["tides.wasm: ", "is not trusted for"]);
@@ -79,7 +79,7 @@ fn row_23_a_lock_with_a_changed_signature_is_refused() {
     cli.fails(2, &with_agent(&["plugin", "list"]), &["it was made for the version `1.0.0`, not `9.9.9`"]);
     std::fs::write(&path, lock.replace("version:1.0.0", "version:1.0.1")).unwrap();
     cli.fails(1, &with_agent(&["plugin", "verify"]), &["does not match the component"]);
-    // One plugin replaces another, together with its own signature.
+    // One plugin replaces the other in the lock file, together with the signature that was made for it.
     let parts: Vec<&str> = lock.split("[[plugin]]").collect();
     let swapped = [parts[0], &parts[1].replace("name = \"moon\"", "name = \"tides\"")].join("[[plugin]]");
     std::fs::write(&path, swapped).unwrap();
@@ -90,7 +90,7 @@ fn row_23_a_lock_with_a_changed_signature_is_refused() {
 /// P11: The policy `warn` reports missing signatures, and `off` reports nothing. A key is trusted only for its
 /// namespace.
 #[test]
-fn p11_the_policy_selects_the_messages() {
+fn p11_the_policy_decides_whether_missing_signatures_are_reported() {
     let cli = TestCli::new();
     let team = cli.key("team");
     let reference = cli.reference("others/tides");

@@ -5,7 +5,7 @@ use super::{TestCli, component};
 use agent_plugins::{Access, Asks};
 
 impl TestCli {
-    /// Moves `latest` to this version, as anyone in control of a registry could.
+    /// Moves the tag `latest` to this version, as an attacker who controls the registry could.
     fn move_tag(&self, version: &str, asks: Asks, extra_arguments: &[&str]) -> Vec<u8> {
         let bytes = component("tides", version, asks);
         std::fs::write(self.path("moved.wasm"), &bytes).unwrap();
@@ -86,7 +86,7 @@ fn row_53_the_content_of_a_version_cannot_change() {
     let newer = cli.move_tag("1.0.1", asking_for_files(), &[]);
     cli.succeed(&with_agent(&["plugin", "update"]));
     cli.check_installed(&newer);
-    // A local file may be rebuilt repeatedly under one version.
+    // Unlike a version in a registry, a local file may be rebuilt with other content under the same version.
     for asks in [Asks::default(), asking_for_files()] {
         std::fs::write(cli.path("mine.wasm"), component("mine", "0.1.0", asks)).unwrap();
         cli.succeed(&with_agent(&["plugin", "add", "./mine.wasm"]));

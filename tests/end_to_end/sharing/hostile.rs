@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 impl TestCli {
-    /// Runs a command that must end. If the command hangs, kills it and panics.
+    /// Runs a command that must not hang. If the command does not end in time, kills it and panics.
     fn run_to_end(&self, arguments: &[&str]) -> Output {
         let mut command = self.command(arguments);
         // Escape codes are shown as on a terminal.
@@ -30,8 +30,8 @@ impl TestCli {
     }
 }
 
-/// Row 18: A file in the current folder with the name of a reference is not used instead of the reference, because its
-/// signature would not be checked.
+/// Row 18: If the current folder contains a file whose name equals a registry reference, `plugin add` uses the registry
+/// and not the file, because the signature of a file would not be checked.
 #[test]
 fn row_18_does_not_use_a_file_in_place_of_a_reference() {
     let cli = TestCli::new();
@@ -46,7 +46,8 @@ fn row_18_does_not_use_a_file_in_place_of_a_reference() {
     assert!(cli.succeed(&with_agent(&["plugin", "update"])).contains("all plugins are up to date"));
     cli.succeed(&with_agent(&["plugin", "add", &reference]));
     assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), signed);
-    // A reference that ends like a file name is not treated as a file either. Its signature is checked at each load.
+    // A registry reference that ends with `.wasm` is not treated as a file name either. Its signature is checked at
+    // each load.
     let reference = cli.reference("others/tides.wasm");
     cli.succeed(&["plugin", "push", &format!("oci://{reference}:1.0.0"), "pushed.wasm"]);
     cli.agent("warn", &team);
@@ -91,7 +92,7 @@ fn row_18_special_files_and_file_names_are_handled_safely() {
 
 /// Row 18: If another file already contains a plugin with the same name, the new plugin is not added.
 #[test]
-fn row_18_a_name_stays_with_its_file() {
+fn row_18_a_plugin_name_stays_with_its_file() {
     let cli = TestCli::new();
     std::fs::write(cli.path("plugins/zzz.wasm"), component("tides", "0.1.0", Asks::default())).unwrap();
     cli.push("tides", "1.0.0", &[]);

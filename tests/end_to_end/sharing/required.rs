@@ -1,5 +1,5 @@
 //! Row 45: With `signatures = "required"`, no unsigned plugin is used, even if the lock file is changed or deleted. Row
-//! 47: Special files in place of plugins or the lock file are refused.
+//! 47: If a plugin file or the lock file is replaced by a special file, it is refused.
 
 use super::by_policy::with_agent;
 use super::while_running::scan_until;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 const UNSIGNED: [&str; 2] = ["it is not signed", "signatures = \"required\""];
 
 impl TestCli {
-    /// Writes an agent file that requires signatures, with these lines below `[sharing]`.
+    /// Writes an agent file that requires signatures. `lines` are added below `[sharing]`.
     fn write_requiring_agent(&self, lines: &str) {
         let text = format!("plugin_directory = \"plugins\"\n[sharing]\nsignatures = \"required\"\n{lines}\n");
         std::fs::write(self.path("agent.toml"), text).unwrap();
@@ -25,8 +25,8 @@ impl TestCli {
     }
 }
 
-/// Row 45: A local build is not used merely because it exists. The agent's own file can allow it, either by the name of
-/// the file, or by the digest of its bytes.
+/// Row 45: A local build is used only if the agent's own file allows it, either by the name of the build's file or by
+/// the digest of its bytes.
 #[test]
 fn row_45_local_builds_must_be_allowed_by_the_agent() {
     let cli = TestCli::new();
@@ -39,7 +39,7 @@ fn row_45_local_builds_must_be_allowed_by_the_agent() {
     cli.fails(1, &with_agent(&["plugin", "add", "./plugins/mine.wasm", "--replace"]), &UNSIGNED);
     cli.write_requiring_agent("unsigned = [\"mine\"]");
     assert!(cli.succeed(&list).contains("mine"));
-    // Another file with this plugin name is not allowed, even if it would be read first.
+    // Another file that contains a plugin of the same name is not allowed, even if its file name comes first.
     cli.put_local_build("a", "mine");
     cli.fails(2, &list, &["a.wasm: ", UNSIGNED[0]]);
     std::fs::remove_file(cli.path("plugins/a.wasm")).unwrap();
@@ -51,7 +51,7 @@ fn row_45_local_builds_must_be_allowed_by_the_agent() {
 
 /// Row 45: A lock entry for one name does not allow a component with another name.
 #[test]
-fn row_45_a_lock_entry_is_for_its_own_name() {
+fn row_45_a_lock_entry_allows_only_the_plugin_that_it_names() {
     let cli = TestCli::new();
     let bytes = cli.put_local_build("mine", "files");
     cli.write_requiring_agent("unsigned = [\"mine\"]");
@@ -114,7 +114,8 @@ fn row_45_local_builds_can_be_signed() {
     cli.succeed(&list);
 }
 
-/// Row 45: If the lock file is deleted, emptied, or edited so that its plugin looks local, no unsigned plugin is used.
+/// Row 45: If the lock file is deleted, emptied, or edited so that a plugin from the registry looks like a local build,
+/// no unsigned plugin is used.
 #[test]
 fn row_45_an_edited_lock_allows_nothing_unsigned() {
     let cli = TestCli::new();
@@ -149,7 +150,7 @@ fn row_45_an_edited_lock_allows_nothing_unsigned() {
     }
     std::fs::remove_file(&lock).unwrap();
     cli.fails(2, &list, &UNSIGNED);
-    // A dangling link is not a missing lock file.
+    // If the lock file is a dangling link, it does not count as missing.
     std::os::unix::fs::symlink("gone.lock", &lock).unwrap();
     cli.fails(2, &list, &["plugins.lock", "a link to a file that does not exist"]);
     cli.agent("warn", &team);
@@ -177,8 +178,8 @@ fn row_45_appended_bytes_are_not_the_locked_file() {
     cli.succeed(&["plugin", "list", "plugins"]);
 }
 
-/// Row 47: Pipes, devices and endless files in place of plugins or the lock file are refused immediately, and the
-/// watcher continues.
+/// Row 47: If a plugin file or the lock file is replaced by a pipe, a device or an endless file, it is refused
+/// immediately, and the watcher continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_47_refuses_special_files_and_the_watcher_continues() {
     let cli = TestCli::new();
@@ -199,7 +200,7 @@ async fn row_47_refuses_special_files_and_the_watcher_continues() {
     cli.put_local_build("mine", "mine");
     let output_text = scan_until(&mut directory, |seen| seen.plugins.len() == 1).await.concat();
     assert!(output_text.matches("not a regular file").count() >= 2, "{output_text}");
-    // While the lock file is a pipe, no new plugin is loaded. Without the pipe, the plugin is loaded.
+    // While the lock file is a pipe, no new plugin is loaded. When the pipe has been removed, the plugin is loaded.
     fifo(&plugins.join("plugins.lock"));
     std::fs::write(plugins.join("mine.wasm"), component("mine", "0.2.0", Asks::default())).unwrap();
     let output_text = scan_until(&mut directory, |seen| !seen.problems.is_empty()).await.concat();

@@ -102,8 +102,8 @@ fn sandbox_trusting(trust: Trust, (cache, store): (&Path, &Path)) -> Sandbox {
 }
 
 /// P10, P11: A version that an open turn needs, or that a plugin is rolled back to, comes from the plugin store. The
-/// version is verified with the signature with which it was installed, even if the folder contains another version by
-/// then. A local build needs permission in the agent's own file.
+/// host verifies the version with the signature with which it was installed, even if the folder contains another
+/// version by then. A local build needs permission in the agent's own file.
 #[tokio::test(flavor = "multi_thread")]
 async fn p11_verifies_stored_versions_with_their_own_signature() {
     let (_author, user) = unsigned_plugin_for_new_user();
@@ -152,8 +152,8 @@ async fn p11_compiles_nothing_unverified_from_a_watched_folder() {
     assert_eq!((compiled_count(&cache), stored_count(&store)), (0, 0), "nothing was compiled or stored");
 }
 
-/// P11: Only verified bytes are compiled. Under a name in the lock file, a component with another digest is refused
-/// before it is parsed.
+/// P11: Only verified bytes are compiled. If the lock file contains an entry for a plugin's name, a component with
+/// another digest is refused before it is parsed.
 #[test]
 fn p11_refuses_other_bytes_before_compiling_them() {
     let (_author, user) = unsigned_plugin_for_new_user();

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A timeout that only fails tests that hang.
+/// A timeout that expires only if a test hangs.
 const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn watched(folder: &Path) -> PluginDirectory {
@@ -20,7 +20,7 @@ fn watched(folder: &Path) -> PluginDirectory {
     PluginDirectory::new(Sandbox::new(options).unwrap(), folder.to_owned())
 }
 
-/// Scans the folder until its contents are as wanted. Returns the problems that were reported.
+/// Scans the folder until its contents are as expected. Returns the problems that were reported.
 pub(super) async fn scan_until(
     directory: &mut PluginDirectory,
     wanted: impl Fn(&DirectoryContents) -> bool,
@@ -42,8 +42,8 @@ fn is_serving(seen: &DirectoryContents, bytes: &[u8]) -> bool {
     seen.plugins.iter().any(|(_, plugin)| *plugin.digest() == digest_of(bytes))
 }
 
-/// Row 23, P10: A watcher loads an added and an updated plugin without a message. A changed file is refused, and loads
-/// again once the lock file accepts it.
+/// Row 23, P10: If another command adds or updates a plugin, the watcher loads it without reporting a problem. A
+/// changed file is refused, and loads again once the lock file accepts it.
 #[tokio::test(flavor = "multi_thread")]
 async fn p11_a_watcher_loads_added_and_updated_plugins() {
     let cli = TestCli::new();

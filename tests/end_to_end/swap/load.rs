@@ -12,16 +12,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Number of swaps that row 30 requires.
+/// The number of swaps that row 30 requires.
 const SWAPS: usize = 1_000;
-/// Number of file swaps in the normal test run. The test waits for each swap.
+/// The number of file swaps in the normal test run. The test waits for each swap.
 const FILES: u32 = 20;
-/// Number of file swaps that row 30 requires. All of these swaps run if `AGENT_HOST_EVERY_SWAP` is set.
+/// The number of file swaps that row 30 requires. All of these swaps run if `AGENT_HOST_EVERY_SWAP` is set.
 const ALL_FILES: u32 = 1_000;
 const EVERY_SWAP_VARIABLE: &str = "AGENT_HOST_EVERY_SWAP";
-/// Number of concurrent sessions.
+/// The number of concurrent sessions.
 const SESSIONS: usize = 2;
-/// Maximum number of turns of a session. After these turns, a new session replaces the old one.
+/// The maximum number of turns of a session. After these turns, a new session replaces the session.
 const TURNS: usize = 2_000;
 
 /// A version of the probe whose results show which version ran: `probe.echo` returns the number of the version in the
@@ -35,7 +35,7 @@ fn probe_version(number: u32) -> Vec<u8> {
     bytes
 }
 
-/// Returns the version number in a result of a component from [`probe_version`].
+/// Returns the version number that a result contains. The result comes from a component that [`probe_version`] created.
 fn version_that_ran(result: &str) -> char {
     result.split("attemp").nth(1).and_then(|rest| rest.chars().next()).expect("the text is a result of `probe.echo`")
 }
@@ -68,10 +68,10 @@ async fn row_30_replaces_files_under_load() {
     for swap in 1..=number {
         let bytes = probe_version(2 + swap % 3);
         write_atomically(&watched_agent.file("probe.wasm"), &bytes);
-        watched_agent.until(&bytes).await;
+        watched_agent.wait_for_version(&bytes).await;
         let (turns, now) = (load.turns.clone(), load.turns.load(Ordering::Relaxed));
         wait_until(&move || turns.load(Ordering::Relaxed) >= now + SESSIONS).await;
-        // The live agent waits until its notices are read.
+        // The notices are read here, because the live agent does not continue until they are read.
         refusals += watched_agent.refusals();
     }
     let used = load.end(&watched_agent.test_host).await;

@@ -1,4 +1,5 @@
-//! Files that contain a plugin name that another file owns, and files that conflict with other files (row 18, L7, P10).
+//! Files that contain a plugin whose name belongs to the plugin of another file, and files that conflict with other
+//! files (row 18, L7, P10).
 
 use super::{HANG_TIMEOUT, WatchedAgent, probe_version, renamed_probe, write_atomically};
 use crate::support::text_reply;
@@ -14,7 +15,7 @@ fn short_digest(bytes: &[u8]) -> String {
 /// Row 18, P6: Grants and secrets belong to a plugin name, so a new file does not get the name of a plugin that is in
 /// use, even if its file name comes first in alphabetical order.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_18_a_name_belongs_to_the_file_that_serves() {
+async fn row_18_a_plugin_name_belongs_to_the_file_in_use() {
     let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;
     write_atomically(&watched_agent.file("aaa.wasm"), &probe_version(2));
     let (subject, reason) = watched_agent.refusal().await;
@@ -22,31 +23,33 @@ async fn row_18_a_name_belongs_to_the_file_that_serves() {
     assert!(reason.contains(&format!("probe@{}", short_digest(&probe_version(2)))), "{reason}");
     assert_eq!(watched_agent.served_digests(), [digest_of(&probe_version(1))]);
 
-    // The plugin's own file can still replace the plugin, and no notice is repeated.
+    // A new version in the plugin's own file still replaces the plugin, and no notice is repeated.
     write_atomically(&watched_agent.file("probe.wasm"), &probe_version(3));
-    watched_agent.until(&probe_version(3)).await;
+    watched_agent.wait_for_version(&probe_version(3)).await;
     assert_eq!(watched_agent.refusals(), 0);
 
-    // When the name is free, the waiting file is loaded.
+    // When no loaded plugin has the name any more, the file that was refused is loaded.
     std::fs::remove_file(watched_agent.file("probe.wasm")).unwrap();
-    watched_agent.until(&probe_version(2)).await;
+    watched_agent.wait_for_version(&probe_version(2)).await;
 }
 
-/// Row 18: If two new files have the same plugin name, neither is loaded, as at the start of a host.
+/// Row 18: If two new files contain plugins with the same name, neither of them is loaded. The same rule applies when
+/// the host starts.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_18_neither_of_two_new_files_gets_the_name() {
+async fn row_18_two_new_files_with_the_same_name_are_not_loaded() {
     let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;
     for (name, number) in [("aaa.wasm", 2), ("zzz.wasm", 3)] {
         write_atomically(&watched_agent.file(name), &probe_version(number));
         assert!(watched_agent.refusal().await.0.ends_with(name));
     }
     std::fs::remove_file(watched_agent.file("probe.wasm")).unwrap();
-    watched_agent.until_none().await;
+    watched_agent.wait_for_no_plugin().await;
     std::fs::remove_file(watched_agent.file("aaa.wasm")).unwrap();
-    watched_agent.until(&probe_version(3)).await;
+    watched_agent.wait_for_version(&probe_version(3)).await;
 }
 
-/// P10: A file that conflicts with other files is refused with its name, and does not block changes to other files.
+/// P10: A file that conflicts with other files is refused with an error that contains its name, and does not block
+/// changes to other files.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_file_with_conflicting_tools_does_not_block_other_changes() {
     let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;
@@ -59,7 +62,7 @@ async fn p10_a_file_with_conflicting_tools_does_not_block_other_changes() {
         "{reason}"
     );
     write_atomically(&watched_agent.file("probe.wasm"), &probe_version(2));
-    watched_agent.until(&probe_version(2)).await;
+    watched_agent.wait_for_version(&probe_version(2)).await;
     assert_eq!(watched_agent.served_digests(), [digest_of(&probe_version(2))]);
     assert_eq!(watched_agent.refusals(), 0, "the notice appears once");
     let (directory, wanted) =

@@ -26,7 +26,8 @@ async fn suspended_session(test_host: &TestHost, config: AgentConfig) -> String 
     subject
 }
 
-/// Creates the agent of the next process with this configuration. Its model continues with these replies.
+/// Creates the agent that the next process uses, with this configuration. Its model continues the session with
+/// these replies.
 async fn agent_of_next_process(test_host: &TestHost, config: AgentConfig, replies: &[Value]) -> Arc<Agent> {
     test_host.agent(with_events_and_media(config), script(&[&[waiting_reply()], replies].concat())).await
 }
@@ -43,9 +44,10 @@ async fn answer_service(session: &mut Session) -> TurnResult {
     session.run(None, CancellationToken::new()).await.unwrap()
 }
 
-/// P10: A grant that was added while a turn waited applies to the next turn, including the host's own tools.
+/// P10: A grant that was added while a turn waited applies only from the next turn on. This also holds for the grants
+/// of the host's own tools.
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_grants_are_pinned_across_a_restart() {
+async fn p10_a_grant_added_while_a_turn_waits_applies_to_the_next_turn() {
     let test_host = TestHost::new(&["probe"]).await;
     let subject = suspended_session(&test_host, AgentConfig::new("test")).await;
     std::fs::write(test_host.tree().join("a.txt"), "secret").unwrap();
@@ -132,9 +134,9 @@ async fn p10_a_permanently_refused_component_ends_the_turn() {
     }
 }
 
-/// P10, row 19: A service that was changed or added while the turn waited applies to the next turn.
+/// P10, row 19: If a service was changed or added while the turn waited, the change applies only from the next turn on.
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_services_are_pinned_by_their_definitions() {
+async fn p10_a_waiting_turn_keeps_its_service_definitions() {
     let test_host = TestHost::new(&["probe"]).await;
     let service = |description: &str| ServiceConfig {
         description: description.to_owned(),
@@ -163,7 +165,7 @@ async fn p10_services_are_pinned_by_their_definitions() {
 
 /// P7, P10: The pinned grants of a turn contain no values of variables or settings.
 #[tokio::test(flavor = "multi_thread")]
-async fn p7_pins_contain_no_values() {
+async fn p7_pinned_grants_contain_no_values() {
     let test_host = TestHost::new(&["probe"]).await;
     let mut config = with_tree_grant(&test_host, "probe");
     let allowance = config.plugins.get_mut("probe").unwrap();

@@ -22,8 +22,8 @@ fn folder(test_host: &TestHost) -> PathBuf {
     test_host.directory.path().join("plugins")
 }
 
-/// Runs one turn as a new process would. Returns the notices at its start, the digest of its probe, and the number of
-/// rollbacks.
+/// Runs one turn with a newly created agent, as a new process would. Returns the notices at its start, the digest of
+/// its probe, and the number of rollbacks.
 async fn run_process(test_host: &TestHost, replies: &[Value]) -> (Vec<Notice>, Digest, usize) {
     let live = LiveAgent::new(test_host.agent(AgentConfig::new("test"), script(replies)).await);
     let notices = begin_serving(&*test_host.store, &test_host.sandbox, &folder(test_host), &live).await.unwrap();
@@ -108,7 +108,7 @@ async fn p10_a_watching_host_continues_a_trial() {
 
 /// P10: A version that an agent cannot use does not affect the trial of the version in use.
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_a_declined_version_does_not_affect_the_trial() {
+async fn p10_a_version_that_an_agent_cannot_use_does_not_affect_the_trial() {
     let test_host = TestHost::new(&[]).await;
     let file = folder(&test_host).join("probe.wasm");
     write_atomically(&file, &probe_version(1));
@@ -137,7 +137,7 @@ async fn p10_a_declined_version_does_not_affect_the_trial() {
 }
 
 /// P10: A version that appeared between two runs makes its canary call at the next start. If the call fails, the
-/// previous version stays in use. If there is no previous version, the start is refused.
+/// previous version stays in use. If there is no previous version, the host refuses to start.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_runs_a_canary_when_a_host_starts() {
     let test_host = TestHost::new(&[]).await;
@@ -159,8 +159,8 @@ async fn p10_runs_a_canary_when_a_host_starts() {
     assert_eq!(audited_actions(&test_host, "refused").await.len(), 1);
 }
 
-/// P8, P10: A canary call has the limits of its agent's calls, both when a host starts and when a file changes while
-/// the host runs.
+/// P8, P10: The limits of an agent's calls also apply to its canary calls, both when a host starts and when a file
+/// changes while the host runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_p10_a_canary_has_the_limits_of_its_agent() {
     let test_host = TestHost::new(&[]).await;
@@ -194,7 +194,7 @@ async fn p8_p10_a_canary_has_the_limits_of_its_agent() {
         }
     }
     drop(watched);
-    // One of the two agents has enough memory for the canary call.
+    // Only one of the two agents has a memory limit that is high enough for the canary call.
     write_atomically(&file, &probe_version(2));
     let agents = [("small", 1 << 20), ("large", 64 << 20)];
     let [small, large] = agents.map(|(name, memory)| (config(name, memory), script(&[text_reply("So.")])));
@@ -205,7 +205,8 @@ async fn p8_p10_a_canary_has_the_limits_of_its_agent() {
     wait_until_serving(&large, &digest_of(&canary(4))).await;
 }
 
-/// P10: If an old version cannot be restored, that is reported once, even if the folder is checked many times.
+/// P10: If the previous version cannot be restored, the host reports this once, even if it checks the folder
+/// many times.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_reports_an_impossible_rollback_once() {
     let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;

@@ -12,8 +12,8 @@ fn start_on_terminal(cli: &TestCli, arguments: &[&str]) -> Screen {
     Screen::start(cli.command(arguments), 50, 100)
 }
 
-/// L17: In a session, each call is shown with its tool and arguments. The user can allow a call, deny it with a reason,
-/// edit it, or allow all calls together.
+/// L17: In a session, each call that needs an approval is shown with its tool and arguments. The user can allow a call,
+/// deny it with a reason, edit it, or allow all calls together.
 #[test]
 fn l17_shows_each_call_and_asks_for_an_answer() {
     let cli = TestCli::new(
@@ -90,7 +90,8 @@ fn l17_text_typed_ahead_allows_nothing() {
     assert!(cli.ledger().is_empty());
 }
 
-/// L29: Ctrl-C at the question cancels the turn. Ctrl-D leaves the turn waiting, and `/approve` asks again.
+/// L29: Ctrl-C at the question cancels the turn. After Ctrl-D, the turn still waits, and `/approve` asks the
+/// question again.
 #[test]
 fn l29_a_question_can_be_cancelled_or_left_open() {
     let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);
@@ -119,7 +120,7 @@ fn l29_a_question_can_be_cancelled_or_left_open() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// L17: The user changes the arguments in their own editor.
+/// L17: The user can change the arguments of a call in the editor that the user has configured.
 #[test]
 fn l17_edits_arguments_in_an_editor() {
     let wipe = call_reply(&[("payer.wipe", json!({"to": "everything", "amount": 9}))]);

@@ -29,8 +29,8 @@ fn start_on_terminal(cli: &TestCli, arguments: &[&str]) -> Screen {
     Screen::start(cli.command(arguments), 50, 120)
 }
 
-/// L16, L17: An approval of a child agent is asked at the terminal of its parent. The user sees which agent asks and
-/// which agent delegated to it. After the answers, both agents continue.
+/// L16, L17: If a call of a child agent needs an approval, the user is asked at the terminal of the child's parent. The
+/// user sees which agent asks and which agent delegated to it. After the answers, both agents continue.
 #[test]
 fn l17_an_agents_approval_is_asked_at_the_terminal_of_its_parent() {
     let cli = three_levels("", &[payments_reply(&[("Ann", 1), ("Bob", 2)]), text_reply("Paid.")]);
@@ -51,8 +51,9 @@ fn l17_an_agents_approval_is_asked_at_the_terminal_of_its_parent() {
     assert_eq!(cli.ledger(), ["Ann 1"]);
 }
 
-/// L16, L17: In an interactive session, an approval two levels down is asked at the terminal. Ctrl-D leaves all turns
-/// waiting, `/approve` asks again, and Ctrl-C at the question cancels all three turns.
+/// L16, L17: In an interactive session, an approval for an agent that is two delegation levels down is asked at the
+/// terminal. After Ctrl-D, all three turns still wait, and `/approve` asks the question again. Ctrl-C at the question
+/// cancels all three turns.
 #[test]
 fn l17_asks_again_for_an_approval_two_levels_down() {
     let cli = three_levels(
@@ -89,7 +90,8 @@ fn l17_asks_again_for_an_approval_two_levels_down() {
     assert_eq!(cli.ledger(), ["Ann 1"]);
 }
 
-/// L16, L18: A question of a child agent names the agent, and an empty line is not an answer.
+/// L16, L18: If a child agent asks a question, the terminal shows the agent's name, and an empty line does not count as
+/// an answer.
 #[test]
 fn l18_an_agents_question_is_asked_at_the_terminal_of_its_parent() {
     let mut done = call_reply(&[("task_completion", json!({"result": "Done."}))]);
@@ -109,7 +111,8 @@ fn l18_an_agents_question_is_asked_at_the_terminal_of_its_parent() {
     assert!(screen.text().contains("The lead is content."), "{}", screen.text());
 }
 
-/// D3, L16: A call of a child agent with an unknown outcome is decided at the terminal.
+/// D3, L16: If a call of a child agent has an unknown outcome, the user decides at the terminal what happens to
+/// the call.
 #[test]
 fn d3_an_unknown_outcome_of_a_child_is_decided_at_the_terminal_of_its_parent() {
     let final_reply = json!({"text": "It is done.", "expect": {"last_contains": "all seven"}});
@@ -136,10 +139,10 @@ fn d3_an_unknown_outcome_of_a_child_is_decided_at_the_terminal_of_its_parent() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// L16, L17: Without a terminal, the commands that give the answers are printed. `--yes` also allows the calls of a
+/// L16, L17: Without a terminal, the host prints the commands that give the answers. `--yes` also allows the calls of a
 /// child agent, and each answer is reported.
 #[test]
-fn l17_without_a_terminal_yes_allows_calls_of_child_agents() {
+fn l17_without_a_terminal_the_option_yes_allows_calls_of_child_agents() {
     let clerk =
         [payments_reply(&[("Ann", 1)]), text_reply("Paid."), payments_reply(&[("Bob", 2)]), text_reply("Paid.")];
     let cli = three_levels("", &clerk);

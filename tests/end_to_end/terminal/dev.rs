@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A project in JavaScript whose fake `jco` copies the component that `app.js` names, or reports an error in it.
+/// A JavaScript project with a fake `jco`, which copies the component that `app.js` names, or reports an error
+/// in `app.js`.
 struct DevProject {
     _compiled_code: SharedCompiledCode,
     folder: TempDir,
@@ -60,8 +61,8 @@ impl DevProject {
     }
 }
 
-/// S5: A session starts with the first build, loads each change, and keeps the previous version if a build fails. Typed
-/// text stays on the line.
+/// S5: A session starts with the first build, loads each change, and keeps the previous version if a build fails. Text
+/// that the user has typed stays on the input line.
 #[test]
 fn s5_loads_changes_while_the_user_types() {
     let project = DevProject::new();
@@ -83,7 +84,7 @@ fn s5_loads_changes_while_the_user_types() {
 
 /// S5: A turn uses the version that is loaded when its prompt is sent.
 #[test]
-fn s5_the_new_version_serves_the_next_turn() {
+fn s5_the_next_turn_uses_the_new_version() {
     let project = DevProject::new();
     project.save("text");
     let mut screen = project.start(&[]);
@@ -98,8 +99,8 @@ fn s5_the_new_version_serves_the_next_turn() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// S5: Without an agent file, the built component is used according to its kind. The prompt of `--prompt` runs again
-/// after each change.
+/// S5: Without an agent file, the built component is used according to its kind. The prompt that `--prompt` contains
+/// runs again after each change.
 #[test]
 fn s5_runs_a_validator_and_repeats_the_prompt() {
     let project = DevProject::new();

@@ -82,7 +82,7 @@ pub(super) fn count() -> Value {
 /// P6: After "yes, this run", the current call and later calls of this process have the grant. The next process asks
 /// again.
 #[test]
-fn p6_a_yes_at_the_first_use_applies_to_this_run() {
+fn p6_the_answer_yes_applies_to_this_run() {
     let replies = [count(), text_reply("First."), count(), text_reply("Second.")];
     let folder = AgentFolder::new(FILE, &replies);
     let mut screen = folder.session();
@@ -131,10 +131,10 @@ impl AgentFolder {
     }
 }
 
-/// P6: After "always", exactly the shown grant is added to the file. The comments and the layout of the file stay, and
-/// later processes do not ask.
+/// P6: After "always", exactly the shown grant is added to the file. The comments and the layout of the file are not
+/// changed, and later processes do not ask.
 #[test]
-fn p6_always_writes_the_grant_to_the_file() {
+fn p6_the_answer_always_writes_the_grant_to_the_file() {
     let folder = AgentFolder::new(FILE, &[count(), text_reply("First.")]);
     let mut screen = folder.session_that_asks();
     screen.send("a\r");
@@ -173,10 +173,10 @@ fn p6_grants_another_folder_on_request() {
     assert!(folder.file().ends_with(&format!("read = [\"{}\"]\n", other_folder.display())), "{}", folder.file());
 }
 
-/// P6: "No" is the default. The denial names the configuration line to add, and the question is not repeated in this
-/// run. "Never" is written to the file.
+/// P6: The default answer is "no". The denial then names the configuration line to add, and the question is not
+/// repeated in this run. The answer "never" is written to the file.
 #[test]
-fn p6_no_applies_to_this_run_and_never_is_permanent() {
+fn p6_the_answer_no_applies_to_this_run_and_never_is_written_to_the_file() {
     let replies = [count(), text_reply("First."), count(), text_reply("Second.")];
     let folder = AgentFolder::new(FILE, &replies);
     let mut screen = folder.session_that_asks();
@@ -234,7 +234,7 @@ fn p6_a_crash_at_the_question_leaves_no_unknown_outcome() {
     assert!(!output_text.contains("outcome unknown"), "{output_text}");
 }
 
-/// P6: The host does not ask in a script, and the denial names the configuration line to add.
+/// P6: The host does not ask if it runs in a script without a terminal. The denial names the configuration line to add.
 #[test]
 fn p6_does_not_ask_in_scripts() {
     let folder = AgentFolder::new(FILE, &[count(), text_reply("Done.")]);
@@ -248,7 +248,7 @@ fn p6_does_not_ask_in_scripts() {
         assert_eq!(screen.exit_code(), Some(0));
         assert!(!screen.raw().contains("first use") && screen.raw().contains("Done."), "{}", screen.raw());
     }
-    // With a prompt on a terminal, the host asks.
+    // On a terminal, the host asks, even if the prompt is on the command line.
     let mut screen = folder.start(folder.command(&["Count."]));
     screen.wait_for_end(QUESTION);
     screen.send("y\r");
@@ -256,10 +256,10 @@ fn p6_does_not_ask_in_scripts() {
     assert!(screen.raw().contains("a.txt has 1 line"), "{}", screen.raw());
 }
 
-/// P6: If two plugins of a batch need grants, the host asks about one plugin after the other. Calls of plugins that
-/// need no grant run in the meantime.
+/// P6: If the calls of one reply use two plugins that need grants, the host asks about one plugin after the other.
+/// Calls of plugins that need no grant run in the meantime.
 #[test]
-fn p6_asks_about_two_plugins_of_a_batch_in_turn() {
+fn p6_asks_about_two_plugins_one_after_the_other() {
     let calls = [
         ("text.count_file", json!({"path": "a.txt"})),
         ("notes.add", json!({"text": "kept"})),
@@ -340,7 +340,7 @@ fn p6_a_question_names_the_child_agent() {
     }
 }
 
-/// P6: The host asks about a context builder before its first turn.
+/// P6: The host asks about the grants of a context builder before the agent's first turn.
 #[test]
 fn p6_asks_for_a_context_builder_before_its_first_turn() {
     let folder = AgentFolder::new(

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 const SDK: &str = "sdk/README.md";
 const CONTRACT: &str = "wit/README.md";
 
-/// The sections with code, and whether these tests follow them. The other sections contain only Rust without a file
-/// name, which the doctests of the SDK compile and run.
+/// The sections of the pages that contain code, each with the way in which it is checked. Sections that these tests do
+/// not follow contain only Rust code without a file name, which is compiled and run as doctests of the SDK.
 const SECTIONS: [(&str, &str, SectionCheck); 7] = [
     (SDK, "Create a project", SectionCheck::Followed),
     (SDK, "A tool in two minutes", SectionCheck::Followed),
@@ -40,8 +40,8 @@ fn follow_blocks(walk: &mut ShellUser, blocks: &[Block]) {
     blocks.iter().for_each(|block| walk.follow_block(block));
 }
 
-/// Returns the variables for a Rust toolchain that uses this target folder. Several sections share a target folder, so
-/// that crates are compiled once.
+/// Returns the environment variables for a Rust toolchain that uses this target folder. Several sections share a target
+/// folder, so that crates are compiled once.
 fn rust_variables(folder: &str) -> [(&'static str, PathBuf); 2] {
     [("CARGO_TARGET_DIR", PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(folder)), ("CARGO", cargo())]
 }
@@ -132,7 +132,7 @@ fn assert_is_about(size: u64, words: &str) {
 /// Follows the section on a language in the page of the contract, with the toolchain of that language.
 fn follow_language_section(name: &str, key: &str) {
     let Some((variables, _)) = peer(key) else { return };
-    // The toolchain is found where the page installs it.
+    // The toolchain is found in the folder in which the page installs it.
     let kept_variables = ["PATH", "ZIG_GLOBAL_CACHE_DIR"];
     let variables: Vec<_> = variables.into_iter().filter(|(name, _)| kept_variables.contains(name)).collect();
     let mut walk = ShellUser::begin(&format!("contract-{key}"), &variables);

@@ -26,7 +26,8 @@ fn p9_shows_progress_while_compiling() {
     std::fs::write(plugins.join("slower.wasm"), compile_bomb(ADDITIONS + 1)).unwrap();
 
     let mut inspect_screen = Screen::start(command(folder.path(), &["inspect", "plugins/slow.wasm"]), 20, 100);
-    // The export of the component has another type than the contract requires. This is detected after the compilation.
+    // The host refuses the component after the compilation, because its export has another type than the
+    // contract requires.
     assert_eq!(inspect_screen.exit_code(), Some(2), "{}", inspect_screen.text());
     let is_over = |shown: &str| !shown.contains("compiling") && shown.contains("its export tool");
     inspect_screen.wait("the error instead of the progress line", is_over);

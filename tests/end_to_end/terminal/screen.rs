@@ -12,12 +12,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use vt100::{Callbacks, Parser};
 
-/// Maximum duration of a wait, unless a test sets another limit.
+/// The maximum duration of a wait, unless a test sets another limit.
 const MAX_WAIT: Duration = Duration::from_secs(20);
 
 /// A process with its own terminal.
 pub(crate) struct Screen {
-    /// The user's end of the terminal. `None` once the terminal is closed.
+    /// The user's end of the terminal, to which typed keys are written. `None` when the window was closed.
     keyboard: Option<File>,
     terminal: File,
     state: Arc<Mutex<ScreenState>>,
@@ -30,7 +30,7 @@ pub(crate) struct Screen {
 struct ScreenState {
     parser: Parser<CursorQueries>,
     raw: Vec<u8>,
-    /// Whether the window is closed.
+    /// Whether the test has closed the window.
     closed: bool,
 }
 
@@ -76,7 +76,7 @@ impl Screen {
         Self { keyboard: Some(keyboard), terminal, state, watcher, child, max_wait: MAX_WAIT }
     }
 
-    /// Sets another limit, for slow operations such as a toolchain.
+    /// Sets another limit for waits, for slow operations such as running a toolchain.
     pub(crate) fn with_max_wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = max_wait;
         self
@@ -136,7 +136,7 @@ impl Screen {
         }
     }
 
-    /// Returns the cells of the text in the first line that contains it.
+    /// Returns the screen cells of `text` in the first line that contains this text.
     pub(crate) fn cells(&self, text: &str) -> Vec<vt100::Cell> {
         let state = self.state.lock().unwrap();
         let screen = state.parser.screen();
@@ -151,7 +151,7 @@ impl Screen {
         panic!("`{text}` is not on the screen:\n{}", screen.contents());
     }
 
-    /// Returns the number of non-empty cells with a colour or a style.
+    /// Returns the number of non-empty screen cells that have a colour or a style.
     pub(crate) fn styled_cells(&self) -> usize {
         let state = self.state.lock().unwrap();
         let screen = state.parser.screen();
@@ -181,7 +181,7 @@ impl Screen {
     /// Closes the window.
     pub(crate) fn close(&mut self) {
         self.state.lock().unwrap().closed = true;
-        self.watcher.take().expect("the window is closed only once").join().expect("the reader thread still ran");
+        self.watcher.take().expect("the window is closed only once").join().expect("the reader thread does not panic");
         self.keyboard = None;
     }
 

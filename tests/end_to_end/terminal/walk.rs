@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Maximum duration of a first build on a busy machine.
+/// The maximum duration of a first build on a busy machine.
 const TOOLCHAIN_TIMEOUT: Duration = Duration::from_secs(400);
 
 /// The languages of code blocks that are files, with their file extensions.
@@ -37,7 +37,8 @@ pub(crate) struct ShellUser {
 }
 
 impl ShellUser {
-    /// Starts in an empty folder with a fixed path, so that cargo reuses what it has compiled there.
+    /// Creates a user in an empty folder. The folder's path is always the same, so that cargo reuses what it has
+    /// compiled there.
     pub(crate) fn begin(name: &str, variables: &[(&'static str, PathBuf)]) -> Self {
         let top = scratch().join("walks").join(name);
         if top.exists() {
@@ -107,12 +108,13 @@ impl ShellUser {
         let mut shell = Command::new("sh");
         shell.args(["-e", "-c", command]).current_dir(&self.current_folder).envs(self.variables.iter().cloned());
         shell.env("PATH", folders).env("AGENT_HOST_DATA", self.top.join("data")).env("TERM", "xterm-256color");
-        // A plugin author does not have the variables of this test's own build.
+        // Removes variables that may be set for the build of this test, because a plugin author does not have them.
         shell.env_remove("NO_COLOR").env_remove("RUSTFLAGS");
         shell
     }
 
-    /// Replaces an installation command. `tests/install-peers` has already installed the same versions.
+    /// Runs instead of an installation command, and uses the packages that `tests/install-peers` has installed in the
+    /// same versions.
     fn use_installed_packages(&self, command: &str) {
         let peers = repository().join("tests/.peers");
         if command != "npm install" {

@@ -13,14 +13,14 @@ use std::process::Stdio;
 const GRANTED: &str =
     "plugin_directory = \"../plugins\"\nplugins.probe.grants.ask = false\n\n[plugins.text.grants]\nread = [\".\"]\n";
 
-/// Saves the file as an editor does.
+/// Replaces `agent.toml` by a new file with this text, as an editor does.
 fn save(folder: &AgentFolder, text: &str) {
     let (new, file) = (folder.path("work/.agent.toml.new"), folder.path("work/agent.toml"));
     std::fs::write(&new, text).unwrap();
     std::fs::rename(new, file).unwrap();
 }
 
-/// Sends empty lines until the text appears. The session only prints notices between inputs.
+/// Sends empty lines until the text appears, because the session prints notices only between inputs.
 fn wait_until_shown(screen: &mut Screen, text: &str) {
     let started = std::time::Instant::now();
     while !screen.text().contains(text) {
@@ -41,7 +41,7 @@ fn write_rebuilt_plugin(file: &Path, version: &str) {
 /// P10: If a plugin is replaced during the chat, the next turn reports and uses it. The user is not asked again if the
 /// new version requests the same permissions.
 #[test]
-fn p10_a_replaced_plugin_serves_the_next_turn() {
+fn p10_the_next_turn_uses_the_new_version_of_a_plugin() {
     let folder = AgentFolder::new(GRANTED, &[count(), text_reply("First."), count(), text_reply("Second.")]);
     let mut screen = folder.session();
     screen.send("Count.\r");
@@ -49,7 +49,7 @@ fn p10_a_replaced_plugin_serves_the_next_turn() {
     screen.wait_for_end("\n>");
     write_rebuilt_plugin(&folder.path("plugins/text.wasm"), "9.9.9");
     let digest = agent_plugins::digest_of(&std::fs::read(folder.path("plugins/text.wasm")).unwrap());
-    // `/plugins` shows the plugins of the next turn.
+    // `/plugins` shows the plugins that the next turn will use.
     let started = std::time::Instant::now();
     while !screen.text().contains(digest.short()) {
         assert!(started.elapsed() < std::time::Duration::from_secs(60), "not swapped:\n{}", screen.text());
@@ -96,8 +96,8 @@ fn p6_a_changed_file_applies_from_the_next_turn() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// Row 47: A pipe instead of agent.toml is refused immediately. The session continues with the previous configuration,
-/// and loads the next regular file.
+/// Row 47: If agent.toml is replaced by a pipe, it is refused immediately. The session continues with the previous
+/// configuration, and loads agent.toml when it is a regular file again.
 #[cfg(unix)]
 #[test]
 fn row_47_a_pipe_in_place_of_agent_toml_does_not_block() {
@@ -118,7 +118,7 @@ fn row_47_a_pipe_in_place_of_agent_toml_does_not_block() {
     assert!(screen.text().contains("denies `text.count_file`"), "{}", screen.text());
     screen.send(CTRL_D);
     assert_eq!(screen.exit_code(), Some(0));
-    // A start also refuses the pipe without waiting for a writer.
+    // A new process also refuses the pipe and does not wait until another process writes to it.
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     std::fs::rename(&pipe, &file).unwrap();
     let output = folder.command(&["Count."]).stdin(Stdio::null()).output().unwrap();

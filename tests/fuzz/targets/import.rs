@@ -1,4 +1,5 @@
-//! Edits an exported session at random positions and imports it. The imported conversation must have no authority.
+//! Edits an exported session at random positions and imports it. The imported document must not give the session
+//! any permissions.
 
 #![no_main]
 

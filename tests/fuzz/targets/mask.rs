@@ -1,4 +1,4 @@
-//! Puts a secret into a text, in one of the encodings that the host finds according to `host/docs/guide/secrets.md`,
+//! Puts a secret into a text, in one of the encodings that the host masks according to `host/docs/guide/secrets.md`,
 //! and cuts the text into pieces. The redaction must mask the secret.
 
 #![no_main]
@@ -27,7 +27,7 @@ fn encoded(secret: &str, before: &[u8], after: &[u8], encoding: u8) -> Vec<u8> {
         1 => [before, bytes.map(|byte| format!("%{byte:02X}")).collect::<String>().as_bytes(), after].concat(),
         2 => [before, bytes.map(|byte| format!("{byte:02x}")).collect::<String>().as_bytes(), after].concat(),
         3 => [before, bytes.map(|byte| format!("\\u{byte:04x}")).collect::<String>().as_bytes(), after].concat(),
-        // Base64 in all alignments, because the text around the secret is encoded together with it.
+        // The text around the secret is encoded together with it, so the secret occurs in every Base64 alignment.
         4 => STANDARD.encode([before, secret.as_bytes(), after].concat()).into_bytes(),
         _ => URL_SAFE_NO_PAD.encode([before, secret.as_bytes(), after].concat()).into_bytes(),
     }
@@ -57,14 +57,15 @@ fuzz_target!(|input: Input| {
     let secret: String = input.secret.iter().map(|byte| char::from(ALPHABET[usize::from(byte % 64)])).collect();
     let redaction = Redaction::new([secret.as_str()]);
     let text = encoded(&secret, &input.before, &input.after, input.encoding);
-    // Stars replace a secret in any bytes, and the mark replaces it in text.
+    // In arbitrary bytes, the secret is replaced by stars. In text, it is replaced by the mark.
     check(&redaction, &input, (&secret, &text), Replacement::Stars);
     let text = String::from_utf8_lossy(&text).into_owned();
     check(&redaction, &input, (&secret, text.as_bytes()), Replacement::Mark);
 });
 
-/// The longest run of bytes that may differ between the output for the whole text and that for its pieces: three
-/// symbols of at most twelve bytes each. The redaction does not delay so few bytes, because they occur in any text.
+/// The maximum length of a range of bytes in which the output for the whole text may differ from the output for its
+/// pieces: three symbols of at most twelve bytes each. The redaction does not hold back so few bytes, because any text
+/// contains such bytes.
 const MAX_DIFFERENT_BYTES: usize = 36;
 
 fn check(redaction: &Redaction, input: &Input, (secret, text): (&str, &[u8]), replacement: Replacement) {

@@ -1,5 +1,5 @@
-//! Grants a URL prefix of a server, and requests a URL. If the host allows the request, a lenient server must also
-//! treat the path as below the prefix.
+//! Grants a URL prefix of a server, and requests a URL. If the host allows the request, even a lenient server must
+//! consider the path to be below the prefix.
 
 #![no_main]
 
@@ -14,8 +14,8 @@ struct Input<'a> {
     path: &'a str,
 }
 
-/// The parts of a path as a lenient server treats them. The path is decoded several times, parts are cut at `;`, `\`
-/// counts as `/`, empty parts are removed, and dots are resolved.
+/// Returns the parts of a path as a lenient server interprets them. The path is decoded several times, parts are cut at
+/// `;`, `\` counts as `/`, empty parts are removed, and dots are resolved.
 fn lenient_parts(path: &str) -> Vec<String> {
     let mut text = path.to_owned();
     for _ in 0..4 {

@@ -106,7 +106,7 @@ fn l17_several_denials_end_the_batch_without_another_suspension() {
 }
 
 #[test]
-fn l17_a_grant_lasts_for_its_scope() {
+fn l17_an_approval_lasts_for_its_scope() {
     for (scope, session_grants, lasting_grants) in
         [(GrantScope::Once, 0, 0), (GrantScope::Session, 1, 0), (GrantScope::Always, 0, 1)]
     {
