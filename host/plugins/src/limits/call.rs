@@ -266,7 +266,7 @@ pub const CALL_LIMITS: [Row; 27] = [
         "requests_per_minute",
         60,
         1..=6_000,
-        "Maximum number of HTTP requests per minute of all calls of the agent's plugin.",
+        "Maximum number of HTTP requests that all calls of one plugin of an agent may send per minute.",
         "120",
         requests_per_minute * 1
     ),

@@ -179,8 +179,8 @@ pub(super) const TURN: Section = Section {
             name: "result_characters",
             value: Value::Number(200, 1_048_576),
             default: Default::Is("6000"),
-            meaning: "Maximum number of characters of a tool's result that the model is shown. The model can read the \
-                      rest with `read_result`.",
+            meaning: "Maximum number of characters of a tool's result that are shown to the model. The model can read \
+                      the rest with `read_result`.",
             example: "2000",
         },
         Key {
@@ -219,8 +219,8 @@ pub(super) const TURN: Section = Section {
             name: "summary",
             value: Value::Choice(&["model", "extract"]),
             default: Default::Is(r#""model""#),
-            meaning: "How removed messages are summarised: `model` asks a model, and `extract` takes first sentences, \
-                      calls and files from them.",
+            meaning: "How removed messages are summarised: `model` asks a model, and `extract` takes the first \
+                      sentences, the calls and the files from the messages.",
             example: r#""model""#,
         },
         Key {

@@ -37,9 +37,9 @@ pub(super) const SERVICE: Section = Section {
             name: "emits",
             value: Value::Schemas,
             default: Default::Words("any answer is accepted"),
-            meaning: "JSON Schemas for the data of answers, by the CloudEvent type of the answer; `\"*\"` is every other \
-                      type. An answer whose data does not match becomes an error result. An answer of a type that is not \
-                      listed is rejected.",
+            meaning: "JSON Schemas for the data of answers, by the CloudEvent type of the answer; `\"*\"` stands for \
+                      every type that is not listed. An answer whose data does not match becomes an error result. An \
+                      answer of a type that no entry covers is rejected.",
             example: r#"{ "com.example.payment.done" = { type = "object", required = ["receipt"] } }"#,
         },
         Key {
@@ -95,7 +95,8 @@ pub(super) const OUTBOX: Section = Section {
             value: Value::Flag,
             default: Default::Is("false"),
             meaning: "Whether a request to approve calls is also announced by an event: `agent-host.approval.requested`. \
-                      It is answered with `agent-host.approval.resolved`, in the same way as a request to a service.",
+                      Such a request is answered with `agent-host.approval.resolved`, in the same way as a request to \
+                      a service.",
             example: "true",
         },
     ],

@@ -19,17 +19,18 @@ pub(super) const SHARING: Section = Section {
             value: Value::Choice(POLICIES),
             default: Default::Is(r#""warn""#),
             meaning: "What happens if a plugin has no signature by a key that is trusted for its origin: `required` \
-                      rejects it, also if it was built or copied here; `warn` prints a warning; `off` does not check \
-                      signatures. `warn` also rejects a plugin that was changed after a trusted key signed it.",
+                      rejects the plugin, even if it was built or copied here; `warn` prints a warning; `off` does not \
+                      check signatures. `warn` also rejects a plugin that was changed after a trusted key signed it.",
             example: r#""required""#,
         },
         Key {
             name: "trusted_keys",
             value: Value::Pairs(TextFormat::Namespace, TextFormat::PublicKeys),
             default: NONE,
-            meaning: "Public keys by the beginning of a reference or an address, up to a `/`. The longest matching entry \
-                      applies. Several keys in one entry are separated by spaces. The entry `local` contains keys for \
-                      plugins that were built here and signed with `plugin sign FILE`.",
+            meaning: "Public keys. The name of an entry is the beginning, up to a `/`, of the references or addresses \
+                      for which its keys are trusted. The longest matching entry applies. Several keys in one entry \
+                      are separated by spaces. The entry `local` contains keys for plugins that were built here and \
+                      signed with `plugin sign FILE`.",
             example: r#"{ "registry.example/team" = "RWRjVy4JExnDZ2+zJGJHVhQc1Hr6ZkXb0vmXfy25M21waP4v/4on32wb" }"#,
         },
         Key {

@@ -137,7 +137,8 @@ pub(super) const DELEGATES: Section = Section {
     example: "agents.researcher",
     title: "Agents as tools",
     about: "Other agents that this agent may delegate work to, each as the tool NAME. A delegate works in its own \
-            session, with the model, plugins, grants and limits of its own file. It gets only the task from this agent.",
+            session, with the model, plugins, grants and limits of its own file. From this agent, the delegate gets \
+            only the task.",
     keys: &[
         Key {
             name: "agent",
