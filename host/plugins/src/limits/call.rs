@@ -195,7 +195,7 @@ pub const CALL_LIMITS: [Row; 27] = [
     row!(
         "lifted_kib",
         Words(
-            "8 MiB and `result_kib` for tools and context builders, 3 MiB and `result_kib` for validators and policies, 32 MiB for generic functions"
+            "8 MiB plus `result_kib` for tools and context builders, 3 MiB plus `result_kib` for validators and policies, 32 MiB for generic functions"
         ),
         1..=65_536,
         "Maximum size of the data that the plugin may pass to the host at once, in one host call or as its \
