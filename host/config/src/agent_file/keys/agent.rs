@@ -87,7 +87,8 @@ pub(super) const MODELS: Section = Section {
             name: "model_cooldown_ms",
             value: Value::Number(0, 86_400_000),
             default: Default::Is("60000"),
-            meaning: "Milliseconds for which a model that kept failing is skipped while another model is available.",
+            meaning: "Time in milliseconds during which the host skips a model after repeated failures, if another model \
+                      is available.",
             example: "30000",
         },
         Key {
@@ -187,8 +188,8 @@ pub(super) const TURN: Section = Section {
             name: "minimum_remaining",
             value: Value::Number(0, 1_000_000),
             default: Default::Is("1500"),
-            meaning: "Tokens of the context window that must be free before a step. If fewer are free, the turn ends \
-                      with a final answer.",
+            meaning: "Number of tokens of the context window that must be free before a step. If fewer tokens are \
+                      free, the turn ends with a final answer.",
             example: "3000",
         },
         Key {
@@ -212,7 +213,8 @@ pub(super) const TURN: Section = Section {
             name: "evict_to",
             value: Value::Number(0, 99),
             default: Default::Is("50"),
-            meaning: "Percentage of the history budget down to which messages are removed. Must be less than `evict_at`.",
+            meaning: "Messages are removed until the remaining messages take at most this percentage of the history \
+                      budget. Must be less than `evict_at`.",
             example: "40",
         },
         Key {
