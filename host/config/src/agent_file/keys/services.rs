@@ -6,9 +6,9 @@ pub(super) const SERVICE: Section = Section {
     path: &["services", "NAME"],
     example: "services.payments",
     title: "Services",
-    about: "Services that do work outside the host. The model sees each as a tool NAME: 1 to 128 letters, digits, `_`, \
-            `-` or `.`. A call is sent as a CloudEvent, and the turn waits for the answer, which `agent-host session \
-            respond` delivers.",
+    about: "Services that do work outside the host. The model sees each service as a tool with the name NAME, which has \
+            1 to 128 letters, digits, `_`, `-` or `.`. A call is sent as a CloudEvent, and the turn waits for the \
+            answer, which `agent-host session respond` delivers.",
     keys: &[
         Key {
             name: "type",
@@ -71,8 +71,9 @@ pub(super) const OUTBOX: Section = Section {
     path: &["outbox"],
     example: "outbox",
     title: "Outbox",
-    about: "Where outgoing events are written: requests to services, and the events that are enabled here. Without a \
-            folder, events stay in the database: `agent-host outbox list` shows them, and `outbox deliver` writes them.",
+    about: "Where outgoing events are written: requests to services, and the events that are enabled in this table. \
+            Without a folder, events stay in the database: `agent-host outbox list` shows them, and `outbox deliver` \
+            writes them.",
     keys: &[
         Key {
             name: "directory",

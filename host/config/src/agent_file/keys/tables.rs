@@ -271,7 +271,7 @@ pub(super) const SECRETS: Section = Section {
     example: "plugins.web.secrets.API_TOKEN",
     title: "Secrets for a plugin",
     about: "A credential that the host inserts into the plugin's requests. The plugin never sees it. SECRET is the name \
-            by which the plugin's manifest asks for it. The requests themselves also need a grant.",
+            by which the plugin's manifest asks for the secret. The requests themselves also need a grant.",
     keys: &[
         Key {
             name: "env",
