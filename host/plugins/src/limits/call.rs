@@ -133,7 +133,8 @@ pub const CALL_LIMITS: [Row; 27] = [
         "tool_wall_ms",
         30_000,
         120_000,
-        "Maximum duration of a tool call in milliseconds. This includes the time that the tool waits in host calls.",
+        "Maximum duration of a tool call in milliseconds. The duration includes the time that the tool waits in host \
+         calls.",
         "5000",
         tool_time
     ),

@@ -33,21 +33,21 @@ pub(super) const AGENT: Section = Section {
             name: "instructions",
             value: Value::Text(TextFormat::Filled),
             default: NONE,
-            meaning: "What the agent is and does. This is the first section of its prompt.",
+            meaning: "What the agent is and does. This text is the first section of the agent's prompt.",
             example: r#""Answer exactly, and name your sources.""#,
         },
         Key {
             name: "chain_of_thought",
             value: Value::Text(TextFormat::Filled),
             default: NONE,
-            meaning: "How the model should reason. This is a section of the prompt.",
+            meaning: "How the model should reason. This text is a section of the prompt.",
             example: r#""Think step by step, and check each step.""#,
         },
         Key {
             name: "tool_rules",
             value: Value::Text(TextFormat::Filled),
             default: NONE,
-            meaning: "How the model should use its tools. This is a section of the prompt.",
+            meaning: "How the model should use its tools. This text is a section of the prompt.",
             example: r#""Read before you write.""#,
         },
     ],
@@ -71,7 +71,7 @@ pub(super) const MODELS: Section = Section {
             name: "fallback_models",
             value: Value::Texts(TextFormat::Line),
             default: NONE,
-            meaning: "Fallback models. They are called in this order, each after the models before it have failed. \
+            meaning: "Fallback models, which are called in this order, each after the models before it have failed. \
                       Requires `model`.",
             example: r#"["ollama/qwen3:8b"]"#,
         },
@@ -87,8 +87,8 @@ pub(super) const MODELS: Section = Section {
             name: "model_cooldown_ms",
             value: Value::Number(0, 86_400_000),
             default: Default::Is("60000"),
-            meaning: "Time in milliseconds during which the host skips a model after repeated failures, if another model \
-                      is available.",
+            meaning: "Time in milliseconds during which the host skips a model after repeated failures, if another \
+                      model is available.",
             example: "30000",
         },
         Key {

@@ -43,8 +43,8 @@ const BASE_PROCESS_KEYS: [Key; 9] = [
         name: "command",
         value: Value::Text(TextFormat::Filled),
         default: Default::Words("none; a server needs this key or `url`"),
-        meaning: "The program. It speaks MCP on its standard input and output. A program name is looked up in `PATH`; \
-                  a path is relative to the folder of this file.",
+        meaning: "The program, which speaks MCP on its standard input and output. A program name is looked up in \
+                  `PATH`; a path is relative to the folder of this file.",
         example: r#""notes-server""#,
     },
     Key {
@@ -65,8 +65,8 @@ const BASE_PROCESS_KEYS: [Key; 9] = [
         name: "pass_env",
         value: Value::Texts(TextFormat::Variable),
         default: NONE,
-        meaning: "Variables of the host's environment that are passed to the process. These variables must be set. Of \
-                  the other variables, the process gets only `PATH`, `HOME`, `USER`, `LOGNAME`, `LANG` and `TMPDIR`.",
+        meaning: "Variables of the host's environment that are passed to the process. All of them must be set. Of the \
+                  other variables, the process gets only `PATH`, `HOME`, `USER`, `LOGNAME`, `LANG` and `TMPDIR`.",
         example: r#"["NOTES_TOKEN"]"#,
     },
     Key {

@@ -6,8 +6,8 @@ pub(super) const SERVICE: Section = Section {
     path: &["services", "NAME"],
     example: "services.payments",
     title: "Services",
-    about: "Services that do work outside the host. The model sees each service as a tool with the name NAME, which has \
-            1 to 128 letters, digits, `_`, `-` or `.`. A call is sent as a CloudEvent, and the turn waits for the \
+    about: "Services that do work outside the host. The model sees each service as a tool with the name NAME, which \
+            has 1 to 128 letters, digits, `_`, `-` or `.`. A call is sent as a CloudEvent, and the turn waits for the \
             answer, which `agent-host session respond` delivers.",
     keys: &[
         Key {

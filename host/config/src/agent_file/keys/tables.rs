@@ -204,7 +204,7 @@ pub(super) const GRANTS: Section = Section {
             name: "env",
             value: Value::Texts(TextFormat::Variable),
             default: NONE,
-            meaning: "Environment variables that the plugin may read. These variables must be set.",
+            meaning: "Environment variables that the plugin may read. All variables in this list must be set.",
             example: r#"["LANG"]"#,
         },
         Key {
@@ -235,7 +235,7 @@ pub(super) const GRANTS: Section = Section {
             value: Value::Number(1, 100_000_000),
             default: NONE,
             meaning: "Tokens of the agent's model that the plugin may use in one turn, prompts and replies together. \
-                      These tokens count as tokens of the turn.",
+                      The tokens that the plugin uses count as tokens of the turn.",
             example: "20000",
         },
         Key {
