@@ -113,8 +113,8 @@ pub const HOST_LIMITS: [Row; 14] = [
         default: Is(2_048),
         least: 1_024,
         most: 16_384,
-        meaning: "Size in KiB of the stack that a guest shares with the host functions that it calls. It must be at \
-                  least 512 larger than `wasm_stack_kib`.",
+        meaning: "Size in KiB of the stack that a guest shares with the host functions that it calls. The value must \
+                  be at least 512 larger than `wasm_stack_kib`.",
         example: "4096",
         get: |limits| Some((limits.async_stack / KIB) as u64),
         set: |limits, value| limits.async_stack = value as usize * KIB,

@@ -312,7 +312,7 @@ pub(super) const UNITS: Section = Section {
     example: "execution_units",
     title: "Execution units",
     about: "How the `execution_units` in a turn's output are computed: the sum over all model calls of the turn, rounded \
-            up to a whole unit. Each agent counts its own units.",
+            up to a whole unit. Each agent counts its own execution units.",
     keys: &[
         Key {
             name: "prompt_token",

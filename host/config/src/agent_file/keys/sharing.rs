@@ -38,8 +38,9 @@ pub(super) const SHARING: Section = Section {
             value: Value::Texts(TextFormat::PluginOrDigest),
             default: NONE,
             meaning: "Plugins that are loaded without a signature even if signatures are required. A digest \
-                      (`sha256:…`) allows exactly this component. A name allows a plugin that was built here, in the \
-                      file with that name, but not a plugin that was installed from a registry or an address.",
+                      (`sha256:…`) allows exactly this component. A name allows a plugin that was built on this \
+                      machine and whose file has that name, but not a plugin that was installed from a registry or an \
+                      address.",
             example: r#"["calc"]"#,
         },
     ],

@@ -220,7 +220,7 @@ pub(super) const GRANTS: Section = Section {
             default: NONE,
             meaning: "Requests that the plugin may send: `[METHOD ]SCHEME://HOST[:PORT][/PREFIX]`. HOST is a name, \
                       `*.NAME`, `*` or an IP address. Requests to addresses of this machine and its network are denied \
-                      unless the address itself is written here, or the pattern begins with `private `.",
+                      unless the pattern contains the address itself or begins with `private `.",
             example: r#"["GET https://api.example.com/v1/"]"#,
         },
         Key {
