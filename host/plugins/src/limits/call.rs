@@ -133,7 +133,8 @@ pub const CALL_LIMITS: [Row; 27] = [
         "tool_wall_ms",
         30_000,
         120_000,
-        "Maximum duration of a tool call in milliseconds. This includes the time that the tool waits in host calls.",
+        "Maximum duration of a tool call in milliseconds. The duration includes the time that the tool waits in host \
+         calls.",
         "5000",
         tool_time
     ),
@@ -195,7 +196,7 @@ pub const CALL_LIMITS: [Row; 27] = [
     row!(
         "lifted_kib",
         Words(
-            "8 MiB and `result_kib` for tools and context builders, 3 MiB and `result_kib` for validators and policies, 32 MiB for generic functions"
+            "8 MiB plus `result_kib` for tools and context builders, 3 MiB plus `result_kib` for validators and policies, 32 MiB for generic functions"
         ),
         1..=65_536,
         "Maximum size of the data that the plugin may pass to the host at once, in one host call or as its \
@@ -266,7 +267,7 @@ pub const CALL_LIMITS: [Row; 27] = [
         "requests_per_minute",
         60,
         1..=6_000,
-        "Maximum number of HTTP requests per minute of all calls of the agent's plugin.",
+        "Maximum number of HTTP requests that all calls of one plugin of an agent may send per minute.",
         "120",
         requests_per_minute * 1
     ),

@@ -52,7 +52,7 @@ pub struct HostLimits {
     pub component_nesting: usize,
     /// Maximum number of types in one component, including the types of nested components, modules and types.
     pub component_types: usize,
-    /// Maximum number of imports, and also of exports, of a component and of each type in it.
+    /// Maximum number of imports, and maximum number of exports, of a component and of each type in the component.
     pub component_interfaces: usize,
     /// Maximum number of bytes of compiled code for each byte of a component. 16 MiB of compiled code are always
     /// allowed.
@@ -113,8 +113,8 @@ pub const HOST_LIMITS: [Row; 14] = [
         default: Is(2_048),
         least: 1_024,
         most: 16_384,
-        meaning: "Size in KiB of the stack that a guest shares with the host functions that it calls. It must be at \
-                  least 512 larger than `wasm_stack_kib`.",
+        meaning: "Size in KiB of the stack that a guest shares with the host functions that it calls. The value must \
+                  be at least 512 larger than `wasm_stack_kib`.",
         example: "4096",
         get: |limits| Some((limits.async_stack / KIB) as u64),
         set: |limits, value| limits.async_stack = value as usize * KIB,
@@ -178,8 +178,8 @@ pub const HOST_LIMITS: [Row; 14] = [
         default: Is(1_000),
         least: 100,
         most: 10_000,
-        meaning: "Maximum number of imports, and also of exports, of a component and of each component and \
-                  interface in it.",
+        meaning: "Maximum number of imports, and maximum number of exports, of a component. The same maximum \
+                  applies to each component and interface that is nested in the component.",
         example: "2000",
         get: |limits| Some(limits.component_interfaces as u64),
         set: |limits, value| limits.component_interfaces = value as usize,

@@ -33,21 +33,21 @@ pub(super) const AGENT: Section = Section {
             name: "instructions",
             value: Value::Text(TextFormat::Filled),
             default: NONE,
-            meaning: "What the agent is and does. This is the first section of its prompt.",
+            meaning: "What the agent is and does. This text is the first section of the agent's prompt.",
             example: r#""Answer exactly, and name your sources.""#,
         },
         Key {
             name: "chain_of_thought",
             value: Value::Text(TextFormat::Filled),
             default: NONE,
-            meaning: "How the model should reason. This is a section of the prompt.",
+            meaning: "How the model should reason. This text is a section of the prompt.",
             example: r#""Think step by step, and check each step.""#,
         },
         Key {
             name: "tool_rules",
             value: Value::Text(TextFormat::Filled),
             default: NONE,
-            meaning: "How the model should use its tools. This is a section of the prompt.",
+            meaning: "How the model should use its tools. This text is a section of the prompt.",
             example: r#""Read before you write.""#,
         },
     ],
@@ -71,8 +71,8 @@ pub(super) const MODELS: Section = Section {
             name: "fallback_models",
             value: Value::Texts(TextFormat::Line),
             default: NONE,
-            meaning: "Fallback models. They are called in this order. Each one is called after all models \
-                      before it have failed. Requires `model`.",
+            meaning: "Fallback models, which are called in this order, each after the models before it have failed. \
+                      Requires `model`.",
             example: r#"["ollama/qwen3:8b"]"#,
         },
         Key {
@@ -87,8 +87,8 @@ pub(super) const MODELS: Section = Section {
             name: "model_cooldown_ms",
             value: Value::Number(0, 86_400_000),
             default: Default::Is("60000"),
-            meaning: "Time in milliseconds for which a model is skipped after repeated failures, if another model is \
-                      available.",
+            meaning: "Time in milliseconds during which the host skips a model after repeated failures, if another \
+                      model is available.",
             example: "30000",
         },
         Key {
@@ -188,8 +188,8 @@ pub(super) const TURN: Section = Section {
             name: "minimum_remaining",
             value: Value::Number(0, 1_000_000),
             default: Default::Is("1500"),
-            meaning: "Number of tokens that must be free in the context window before a step. If fewer are free, the \
-                      turn ends with a final answer.",
+            meaning: "Number of tokens of the context window that must be free before a step. If fewer tokens are \
+                      free, the turn ends with a final answer.",
             example: "3000",
         },
         Key {
@@ -213,15 +213,16 @@ pub(super) const TURN: Section = Section {
             name: "evict_to",
             value: Value::Number(0, 99),
             default: Default::Is("50"),
-            meaning: "Percentage of the history budget down to which messages are removed. Must be less than `evict_at`.",
+            meaning: "Messages are removed until the remaining messages take at most this percentage of the history \
+                      budget. Must be less than `evict_at`.",
             example: "40",
         },
         Key {
             name: "summary",
             value: Value::Choice(&["model", "extract"]),
             default: Default::Is(r#""model""#),
-            meaning: "How removed messages are summarised: `model` asks a model, and `extract` takes first sentences, \
-                      calls and files from them.",
+            meaning: "How removed messages are summarised: `model` asks a model, and `extract` takes the first \
+                      sentences, the calls and the files from the messages.",
             example: r#""model""#,
         },
         Key {
@@ -311,7 +312,7 @@ pub(super) const UNITS: Section = Section {
     example: "execution_units",
     title: "Execution units",
     about: "How the `execution_units` in a turn's output are computed: the sum over all model calls of the turn, rounded \
-            up to a whole unit. Each agent counts its own units.",
+            up to a whole unit. Each agent counts its own execution units.",
     keys: &[
         Key {
             name: "prompt_token",

@@ -50,7 +50,7 @@ pub(super) const PLUGIN_LIMITS: Section = Section {
     path: &["plugins", "NAME", "limits"],
     example: "plugins.files.limits",
     title: "Limits for calls of one plugin",
-    about: "The same limits for a single plugin. A limit that is set here overrides the one in `[limits]`.",
+    about: "Limits for the calls of a single plugin. A limit that is set here overrides the one in `[limits]`.",
     keys: &CALL_KEYS,
 };
 

@@ -6,9 +6,9 @@ pub(super) const SERVICE: Section = Section {
     path: &["services", "NAME"],
     example: "services.payments",
     title: "Services",
-    about: "Services that do work outside the host. The model sees each as a tool NAME: 1 to 128 letters, digits, `_`, \
-            `-` or `.`. A call is sent as a CloudEvent, and the turn waits for the answer, which `agent-host session \
-            respond` delivers.",
+    about: "Services that do work outside the host. The model sees each service as a tool with the name NAME, which \
+            has 1 to 128 letters, digits, `_`, `-` or `.`. A call is sent as a CloudEvent, and the turn waits for the \
+            answer, which `agent-host session respond` delivers.",
     keys: &[
         Key {
             name: "type",
@@ -37,9 +37,9 @@ pub(super) const SERVICE: Section = Section {
             name: "emits",
             value: Value::Schemas,
             default: Default::Words("any answer is accepted"),
-            meaning: "JSON Schemas for the data of answers, by the CloudEvent type of the answer; `\"*\"` is every other \
-                      type. An answer whose data does not match becomes an error result. An answer of a type that is not \
-                      listed is rejected.",
+            meaning: "JSON Schemas for the data of answers, by the CloudEvent type of the answer; `\"*\"` stands for \
+                      every type that is not listed. An answer whose data does not match becomes an error result. An \
+                      answer of a type that no entry covers is rejected.",
             example: r#"{ "com.example.payment.done" = { type = "object", required = ["receipt"] } }"#,
         },
         Key {
@@ -72,8 +72,9 @@ pub(super) const OUTBOX: Section = Section {
     path: &["outbox"],
     example: "outbox",
     title: "Outbox",
-    about: "Where outgoing events are written: requests to services, and the events that are enabled here. Without a \
-            folder, events stay in the database: `agent-host outbox list` shows them, and `outbox deliver` writes them.",
+    about: "Where outgoing events are written: requests to services, and the events that are enabled in this table. \
+            Without a folder, events stay in the database: `agent-host outbox list` shows them, and `outbox deliver` \
+            writes them.",
     keys: &[
         Key {
             name: "directory",
@@ -96,7 +97,8 @@ pub(super) const OUTBOX: Section = Section {
             value: Value::Flag,
             default: Default::Is("false"),
             meaning: "Whether a request to approve calls is also announced by an event: `agent-host.approval.requested`. \
-                      It is answered with `agent-host.approval.resolved`, in the same way as a request to a service.",
+                      Such a request is answered with `agent-host.approval.resolved`, in the same way as a request to \
+                      a service.",
             example: "true",
         },
     ],

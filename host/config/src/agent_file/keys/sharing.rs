@@ -27,9 +27,10 @@ pub(super) const SHARING: Section = Section {
             name: "trusted_keys",
             value: Value::Pairs(TextFormat::Namespace, TextFormat::PublicKeys),
             default: NONE,
-            meaning: "Public keys by the beginning of a reference or an address, up to a `/`. The longest matching entry \
-                      applies. Several keys in one entry are separated by spaces. The entry `local` contains keys for \
-                      plugins that were built here and signed with `plugin sign FILE`.",
+            meaning: "Public keys. The name of an entry is the beginning, up to a `/`, of the references or addresses \
+                      for which its keys are trusted. The longest matching entry applies. Several keys in one entry \
+                      are separated by spaces. The entry `local` contains keys for plugins that were built here and \
+                      signed with `plugin sign FILE`.",
             example: r#"{ "registry.example/team" = "RWRjVy4JExnDZ2+zJGJHVhQc1Hr6ZkXb0vmXfy25M21waP4v/4on32wb" }"#,
         },
         Key {
@@ -37,8 +38,9 @@ pub(super) const SHARING: Section = Section {
             value: Value::Texts(TextFormat::PluginOrDigest),
             default: NONE,
             meaning: "Plugins that are loaded without a signature even if signatures are required. A digest \
-                      (`sha256:…`) allows exactly this component. A name allows a plugin that was built here, in the \
-                      file with that name, but not a plugin that was installed from a registry or an address.",
+                      (`sha256:…`) allows exactly this component. A name allows a plugin that was built on this \
+                      machine and whose file has that name, but not a plugin that was installed from a registry or an \
+                      address.",
             example: r#"["calc"]"#,
         },
     ],

@@ -136,9 +136,9 @@ pub(super) const DELEGATES: Section = Section {
     path: &["agents", "NAME"],
     example: "agents.researcher",
     title: "Agents as tools",
-    about: "Other agents to which this agent may delegate work. It calls each of them through the tool \
-            NAME. A delegate works in its own session, with the model, plugins, grants and limits of its own file. It \
-            gets only the task from this agent.",
+    about: "Other agents that this agent may delegate work to, each as the tool NAME. A delegate works in its own \
+            session, with the model, plugins, grants and limits of its own file. From this agent, the delegate gets \
+            only the task.",
     keys: &[
         Key {
             name: "agent",
@@ -204,7 +204,7 @@ pub(super) const GRANTS: Section = Section {
             name: "env",
             value: Value::Texts(TextFormat::Variable),
             default: NONE,
-            meaning: "Environment variables that the plugin may read. These variables must be set.",
+            meaning: "Environment variables that the plugin may read. All variables in this list must be set.",
             example: r#"["LANG"]"#,
         },
         Key {
@@ -220,7 +220,7 @@ pub(super) const GRANTS: Section = Section {
             default: NONE,
             meaning: "Requests that the plugin may send: `[METHOD ]SCHEME://HOST[:PORT][/PREFIX]`. HOST is a name, \
                       `*.NAME`, `*` or an IP address. Requests to addresses of this machine and its network are denied \
-                      unless the address itself is written here, or the pattern begins with `private `.",
+                      unless the pattern contains the address itself or begins with `private `.",
             example: r#"["GET https://api.example.com/v1/"]"#,
         },
         Key {
@@ -235,7 +235,7 @@ pub(super) const GRANTS: Section = Section {
             value: Value::Number(1, 100_000_000),
             default: NONE,
             meaning: "Tokens of the agent's model that the plugin may use in one turn, prompts and replies together. \
-                      These tokens count as tokens of the turn.",
+                      The tokens that the plugin uses count as tokens of the turn.",
             example: "20000",
         },
         Key {
@@ -271,7 +271,7 @@ pub(super) const SECRETS: Section = Section {
     example: "plugins.web.secrets.API_TOKEN",
     title: "Secrets for a plugin",
     about: "A credential that the host inserts into the plugin's requests. The plugin never sees it. SECRET is the name \
-            by which the plugin's manifest asks for it. The requests themselves also need a grant.",
+            by which the plugin's manifest asks for the secret. The requests themselves also need a grant.",
     keys: &[
         Key {
             name: "env",
