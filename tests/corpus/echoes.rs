@@ -40,8 +40,8 @@ fn encodings() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A server that stores the token sent to `/v1/`, and repeats it at every other path in the encoding that the path
-/// names.
+/// A server that stores the token sent to `/v1/`. At all other paths, its responses contain this token in the encoding
+/// that the path names.
 fn repeating_server() -> (Server, Arc<Mutex<Vec<String>>>) {
     let heads = Arc::new(Mutex::new(Vec::new()));
     let recorder = heads.clone();

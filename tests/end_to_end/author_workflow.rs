@@ -98,7 +98,7 @@ fn share(author: &ShellUser, language: &str, steps: &[TypedCommand], (call, regi
 /// Follows all steps of the README with a third-party toolchain and a third-party registry.
 fn follow_steps_in(language: &'static str, change: TextChange) {
     let (Some((variables, _)), Some(registry)) = (peer(language), DebianRegistry::start()) else { return };
-    // The toolchain is found where the README installs it.
+    // The test uses the toolchain in the folder in which the commands of the README install it.
     let kept_variables = ["PATH", "ZIG_GLOBAL_CACHE_DIR"];
     let variables: Vec<_> = variables.into_iter().filter(|(name, _)| kept_variables.contains(name)).collect();
     follow_all_steps(language, &variables, change, &registry.host);

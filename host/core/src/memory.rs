@@ -35,7 +35,7 @@ pub struct Memory {
     /// Name of the agent that made the memory. Empty if the agent is unknown.
     #[serde(default)]
     pub agent: String,
-    /// Subject of the session that the memory comes from.
+    /// Id (subject) of the session that the memory comes from.
     pub session: String,
     /// Number of the turn that the memory comes from, starting at 1. The number is 0 if the turn is unknown.
     #[serde(default)]

@@ -26,7 +26,7 @@ pub struct Scope {
     pub agent: String,
     /// The subject, a string that identifies the session.
     pub session: String,
-    /// Subject of the session that delegated the work. None: the work was not delegated.
+    /// Id (subject) of the session that delegated the work. None: the work was not delegated.
     pub delegated_by: Option<String>,
     /// The user. None: the host does not know the user.
     pub user: Option<String>,

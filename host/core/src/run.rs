@@ -56,7 +56,7 @@ use crate::event::Suspension;
 use crate::message::CallId;
 use serde::{Deserialize, Serialize};
 
-/// The next action that the driver of a run must perform. "Respond with" names the input that reports the result.
+/// The next action that the driver of a run must perform. The comment of each action says, after "Respond with", which input reports the result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {

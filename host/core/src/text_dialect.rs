@@ -42,7 +42,7 @@ pub struct TaggedCall {
 #[serde(rename_all = "snake_case", tag = "code")]
 pub enum UnreadableCall {
     /// The text is not JSON, or its end is missing.
-    #[error("{problem}. The call reads `{written}`")]
+    #[error("{problem}. The call was written as `{written}`")]
     ParseError {
         /// Description of the problem.
         problem: String,
@@ -50,7 +50,7 @@ pub enum UnreadableCall {
         written: String,
     },
     /// The text is JSON but does not name the tool.
-    #[error("`{field}` is missing or is not a string. The call reads `{written}`")]
+    #[error("`{field}` is missing or is not a string. The call was written as `{written}`")]
     MissingField {
         /// The missing field: `server_name` or `tool_name`.
         field: String,
@@ -58,7 +58,9 @@ pub enum UnreadableCall {
         written: String,
     },
     /// The call is inside a code fence or inline code, so it is not run.
-    #[error("calls in backticks or code fences do not run; write the call outside of them. The call reads `{written}`")]
+    #[error(
+        "calls in backticks or code fences do not run; write the call outside of them. The call was written as `{written}`"
+    )]
     Quoted {
         /// The beginning of the text between the tags.
         written: String,

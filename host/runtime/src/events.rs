@@ -43,7 +43,7 @@ pub enum MissedReply {
 /// The part of a reply that a model has written so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartialReply {
-    /// Subject of the session.
+    /// Id (subject) of the session.
     pub session: String,
     /// Number of the turn, from 1.
     pub turn: u32,

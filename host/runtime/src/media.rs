@@ -53,7 +53,7 @@ pub const MAX_SENT_BYTES: u64 = 64 << 20;
 /// smaller version.
 pub(crate) struct OutgoingMedia<'m> {
     pub(crate) store: &'m dyn Store,
-    /// Subject of the session that the media belong to.
+    /// Id (subject) of the session that the media belong to.
     pub(crate) session: &'m str,
     pub(crate) downscaler: &'m Downscaler,
     pub(crate) downscaled: &'m [Downscaled],

@@ -422,7 +422,7 @@ fn replayed<T>(report: CallReport<Result<T, PluginFailure>>, outcome: impl Fn(T)
 /// but the item is not stored.
 struct RecordedMedia {
     stored: StoredMedia,
-    /// Subject of the session that contains the media.
+    /// Id (subject) of the session that contains the media.
     session: String,
 }
 

@@ -43,7 +43,7 @@ pub enum SessionError {
     /// The stored state of the session cannot be restored, for example because no state is stored (`no_context`, L1).
     #[error("session `{session}`: {error}")]
     Restore {
-        /// Subject of the session whose state cannot be restored.
+        /// Id (subject) of the session whose state cannot be restored.
         session: String,
         /// The reason why the state cannot be restored.
         error: RestoreError,

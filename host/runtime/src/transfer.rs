@@ -25,7 +25,7 @@ pub enum TransferError {
     /// The session's stored state cannot be read.
     #[error("session `{session}`: {error}")]
     Restore {
-        /// Subject of the session.
+        /// Id (subject) of the session.
         session: String,
         /// The reason why the state cannot be read.
         error: RestoreError,
@@ -33,13 +33,13 @@ pub enum TransferError {
     /// The session has no complete message, so there is nothing to fork.
     #[error("session `{session}` has no complete message yet, so there is nothing to fork")]
     Empty {
-        /// Subject of the session.
+        /// Id (subject) of the session.
         session: String,
     },
     /// The session cannot be forked at the requested message.
     #[error("session `{session}` cannot be forked at this message: {place}")]
     CannotCut {
-        /// Subject of the session.
+        /// Id (subject) of the session.
         session: String,
         /// The reason why the session cannot be forked at this message, and the messages at which it can be forked.
         place: CutError,

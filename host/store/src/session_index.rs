@@ -67,7 +67,7 @@ pub struct SessionSummary {
     pub agent: String,
     /// Id of the user. `None` if the host does not know the user.
     pub user: Option<String>,
-    /// Subject of the session that delegated work to this session (L16). `None` if there is no such session.
+    /// Id (subject) of the session that delegated work to this session (L16). `None` if there is no such session.
     pub delegated_by: Option<String>,
     /// Time at which the session was created, as RFC 3339 in UTC.
     pub created: String,

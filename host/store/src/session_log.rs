@@ -78,7 +78,7 @@ pub struct SessionMeta {
     pub agent: String,
     /// Id of the user. `None` if the host does not know the user.
     pub user: Option<String>,
-    /// Subject of the session that delegated work to this session (L16). `None` if there is no such session.
+    /// Id (subject) of the session that delegated work to this session (L16). `None` if there is no such session.
     pub delegated_by: Option<String>,
 }
 

@@ -113,7 +113,7 @@ fn collect_hosts(arguments: &Value, hosts: &mut Vec<HttpPattern>) {
 
 /// Returns request patterns for a server that the user types, such as `a.example`, `a.example:8080` or
 /// `https://a.example`. The patterns include `private` patterns, for plugins that request servers in private networks.
-/// Returns no patterns if the text is not a single server.
+/// Returns no patterns unless the text names exactly one server.
 pub fn host_patterns(typed: &str) -> Vec<HttpPattern> {
     if typed.contains(['*', ' ', '@']) {
         return Vec::new();

@@ -28,7 +28,7 @@ pub struct DroppedClaims {
     pub summary: bool,
     /// Number of prompts in the queue.
     pub prompts: usize,
-    /// Subject of the session that delegated the work. None: the work was not delegated.
+    /// Id (subject) of the session that delegated the work. None: the work was not delegated.
     pub delegated_by: Option<String>,
     /// The user for whom the open turn worked. None: the turn had no user, or the same user imports the document.
     pub user: Option<String>,

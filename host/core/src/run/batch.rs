@@ -49,7 +49,7 @@ pub(super) struct BatchCall {
     pub(super) authorization: Option<Authorization>,
     /// The service request of the call's tool, if the request needs an approval before it is sent (P2).
     pub(super) request: Option<UnapprovedRequest>,
-    /// Cost of running the call's tool, which then requested a service (P2).
+    /// The cost of a call whose tool has run and has then requested a service (P2).
     pub(super) spent_cost: CallCost,
     /// Fingerprint of the call's arguments (L28).
     pub(super) arguments: u64,

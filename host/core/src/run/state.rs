@@ -76,7 +76,7 @@ pub struct Run {
     /// an older version of the host created it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id_ending: String,
-    /// Subject of the session that delegated the work. None: the work was not delegated.
+    /// Id (subject) of the session that delegated the work. None: the work was not delegated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegated_by: Option<String>,
     /// Names of the agents that delegated the work, outermost first (L16).
@@ -344,7 +344,7 @@ impl Run {
         changed
     }
 
-    /// Returns the number of model calls that have sent a message of the view (L3).
+    /// Returns the number of model calls whose prompt contained this entry of the view (L3).
     pub fn seen_count(&self, entry: &ViewEntry) -> u32 {
         entry.first.saturating_add(u32::try_from(self.model_calls.saturating_sub(entry.since)).unwrap_or(u32::MAX))
     }

@@ -121,8 +121,8 @@ fn l20_the_feedback_names_each_problem() {
     let unreadable: Vec<_> = calls.into_iter().filter_map(Result::err).collect();
     insta::assert_snapshot!(feedback(&unreadable), @r#"
     A tool call of your reply could not be read, and did not run:
-    - missing_field: `server_name` is missing or is not a string. The call reads `{"server_name": 1}`
-    - parse_error: it is not JSON: EOF while parsing an object at line 1 column 1. The call reads `{`
+    - missing_field: `server_name` is missing or is not a string. The call was written as `{"server_name": 1}`
+    - parse_error: it is not JSON: EOF while parsing an object at line 1 column 1. The call was written as `{`
     Write it again as one line of JSON: <tool>{"server_name": "local", "tool_name": "NAME", "arguments": {}}</tool>
     "#);
 }

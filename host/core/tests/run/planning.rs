@@ -301,7 +301,7 @@ fn l24_a_step_whose_calls_cannot_run_abandons_the_plan() {
         (cut, "no call of step 1 of 2 could run: `a`: failed: the reply was cut", 1),
         (too_deep, "`a`: invalid arguments: the arguments have more than 64 levels", 1),
         (too_many, "too many calls in one reply: 129, at most 128", 128),
-        (unreadable, "could not be read: it is not JSON. The call reads `{\"server`", 0),
+        (unreadable, "could not be read: it is not JSON. The call was written as `{\"server`", 0),
     ];
     for (case, expected, calls) in cases {
         let mut session = planning(LoopConfig::default());

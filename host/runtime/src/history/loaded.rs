@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// The part of a session's history that is in memory.
 pub(crate) struct LoadedHistory {
     pub(super) store: Arc<dyn Store>,
-    /// Subject of the session.
+    /// Id (subject) of the session.
     pub(super) session: String,
     messages: HashMap<MessageId, Arc<StoredMessage>>,
     calls: HashMap<CallId, CallRecord>,

@@ -17,7 +17,7 @@ pub struct FirstUse {
     /// The agent that uses the plugin. [`LiveAgent::answer`] adds grants to this agent. These grants also apply to
     /// open turns.
     pub agent: LiveAgent,
-    /// Subject of the session.
+    /// Id (subject) of the session.
     pub session: String,
     /// The plugin that is about to be used.
     pub plugin: PluginIdentity,

@@ -57,7 +57,7 @@ pub(crate) struct SessionServices {
     pub(crate) subject: String,
     /// Suffix that the ids of all calls of the session have.
     pub(crate) id_ending: String,
-    /// Subject of the session that delegated the work to this session (L16). `None` if the work was not delegated.
+    /// Id (subject) of the session that delegated the work to this session (L16). `None` if the work was not delegated.
     pub(crate) delegated_by: Option<String>,
     pub(crate) checkpoint: Option<CheckpointObserver>,
     pub(crate) first_uses: Option<FirstUses>,

@@ -36,7 +36,7 @@ pub enum PruneError {
     /// A session's snapshot cannot be read, so the plugins that the session needs are unknown.
     #[error("session `{session}` cannot be read, so the plugins that it needs are unknown: {error}")]
     Session {
-        /// Subject of the session whose snapshot cannot be read.
+        /// Id (subject) of the session whose snapshot cannot be read.
         session: String,
         /// The reason why the snapshot cannot be read.
         error: RestoreError,

@@ -61,7 +61,7 @@ pub enum RespondError {
     OtherSubject {
         /// The `subject` attribute of the event.
         subject: String,
-        /// Subject of the session.
+        /// Id (subject) of the session.
         session: String,
     },
     /// The session has no call with this id.
@@ -69,7 +69,7 @@ pub enum RespondError {
     NoCall {
         /// Id of the call as it is in the event.
         call: String,
-        /// Subject of the session.
+        /// Id (subject) of the session.
         session: String,
         /// Text that lists the calls that wait for an answer.
         waiting: String,
@@ -102,7 +102,7 @@ pub enum RespondError {
          `{session}`"
     )]
     NoSubject {
-        /// Subject of the session that received the event.
+        /// Id (subject) of the session that received the event.
         session: String,
     },
     /// The data of an approval answer cannot be read or contains no decisions.
@@ -121,7 +121,7 @@ pub enum RespondError {
     NoRequest {
         /// Id of the request as it is in the event.
         request: String,
-        /// Subject of the session.
+        /// Id (subject) of the session.
         session: String,
     },
     /// The event contains a decision about a call that is not part of the approval request.

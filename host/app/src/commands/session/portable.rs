@@ -114,7 +114,7 @@ pub(super) async fn import(
         terminal.note(format!("not imported: {}", text::harmless(dropped)));
     }
     terminal.note(format!(
-        "imported {session} with {messages}, a session of the agent `{agent}`; continue with agent-host --session {session}{flag}"
+        "imported the session {session} of the agent `{agent}`, with {messages}; continue with agent-host --session {session}{flag}"
     ));
     Ok(Exit::Done)
 }

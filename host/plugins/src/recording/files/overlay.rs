@@ -76,7 +76,7 @@ impl Overlay {
         self.0.iter()
     }
 
-    /// Removes the changed paths below a path from the layer, and returns them.
+    /// Removes from the layer all changed paths below the given path, and returns these paths.
     fn take_below(&mut self, location: &TreePath) -> BTreeMap<TreePath, Origin> {
         let at = |path| TreePath { tree: location.tree, path };
         let mut entries = self.0.split_off(&at(format!("{}/", location.path)));
