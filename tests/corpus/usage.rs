@@ -15,8 +15,8 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// opened, it may have more.
 const STORE_HANDLES: usize = 20;
 /// The maximum growth of the memory that does not count as a leak, in KiB. The allocator does not return free memory
-/// immediately, the pool keeps one MiB for each of its 16 slots, and the store fills its page caches. With 100 repeats,
-/// 48 MiB are half a MiB for each repeat. A run with all repeats needs `MALLOC_ARENA_MAX=1`. Otherwise each thread has
+/// immediately, the pool keeps one MiB for each of its 16 slots, and the store fills its page caches. In 100
+/// repeats, this growth is half a MiB for each repeat. A run with all repeats needs `MALLOC_ARENA_MAX=1`. Otherwise each thread has
 /// its own arena, and large schemas fragment the arenas by more than this limit.
 const MEMORY_KIB: u64 = 48 * 1024;
 

@@ -109,7 +109,7 @@ pub struct ModelRequest {
     /// Images in the messages that must be reduced in size before they are sent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub downscaled: Vec<Downscaled>,
-    /// Tools that the model may call. Empty: the model may call no tools.
+    /// Tools that the model may call. If this is empty, the model cannot call any tool.
     pub tools: Vec<OfferedTool>,
     /// JSON Schema of the output (L12). None: the output is free text.
     #[serde(default, skip_serializing_if = "Option::is_none")]

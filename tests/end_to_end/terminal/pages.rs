@@ -102,7 +102,7 @@ fn s2_the_tools_in_two_minutes_work() {
         follow_blocks(&mut walk, &blocks);
         if name == "sdk-tool" {
             let size = std::fs::metadata(walk.current_folder.join("shout.wasm")).unwrap().len();
-            assert_is_about(size, "This plugin has ");
+            assert_is_about(size, "The component of this plugin has ");
         }
     }
 }
@@ -113,7 +113,7 @@ fn s2_the_other_plugin_kinds_of_the_sdk_page_work() {
     let mut walk = ShellUser::begin("sdk-kinds", &rust_variables("new-projects/target"));
     follow_blocks(&mut walk, &section(SDK, "The other kinds"));
     let size = std::fs::metadata(walk.current_folder.join("thrifty/thrifty.wasm")).unwrap().len();
-    assert_is_about(size, "A media policy has ");
+    assert_is_about(size, "The component of a media policy has ");
 }
 
 /// Checks that the size is within a tenth of the number that follows these words on the SDK's page.

@@ -175,7 +175,7 @@ mod tests {
         }
     }
 
-    /// I2: errors for missing and ambiguous agents name similar and matching agents.
+    /// I2: the error for a missing agent lists similar names, and the error for an ambiguous name lists all matching agents.
     #[test]
     fn missing_and_ambiguous_agents_are_explained() {
         let empty = folder(&[]);

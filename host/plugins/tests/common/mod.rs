@@ -51,7 +51,7 @@ pub(crate) fn tool_text(interface: &str, memory: u32) -> String {
 /// A component with one tool that does nothing and has this name, description and input schema.
 pub(crate) fn described(name: &str, description: &str, schema: &str) -> Vec<u8> {
     let definitions = tools_described(&[(name, description)], schema);
-    // The memory after all texts is free, and is large enough for arguments of one megabyte.
+    // The memory behind the last text is unused, and has room for one megabyte of arguments.
     let free = 1024 + (name.len() + description.len() + schema.len()).next_multiple_of(1024) as u32;
     let pages = (free >> 16) + 40;
     let text = COMPONENT
