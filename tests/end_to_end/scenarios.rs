@@ -7,6 +7,7 @@ use crate::support::{
 use agent_core::event::{EndReason, EventKind};
 use agent_core::message::{Content, Part};
 use agent_core::run::{AtLimit, TurnError};
+use agent_plugins::{Access, TreeGrant};
 use agent_runtime::{AgentConfig, TurnResult};
 use agent_store::{CallFilter, SessionLog};
 use serde_json::{Value, json};
@@ -132,12 +133,13 @@ async fn l7_a_large_directory_is_listed_in_order_of_names() {
     for number in (0..1_200).rev() {
         std::fs::write(test_host.tree().join(format!("{number:04}")), "").unwrap();
     }
-    let replies = [call_reply(&[("list_directory", json!({"path": "."}))]), text_reply("Done.")];
-    let mut session = test_host.session(with_tree_grant(&test_host, "probe"), script(&replies)).await;
+    let replies = [call_reply(&[("list_directory", json!({"path": "docs"}))]), text_reply("Done.")];
+    let mut config = AgentConfig::new("test");
+    config.host_trees = vec![TreeGrant { host: test_host.tree(), guest: "docs".to_owned(), access: Access::Read }];
+    let mut session = test_host.session(config, script(&replies)).await;
     expect_finished(run_turn(&mut session, "List.").await);
     let calls = test_host.store.calls(session.subject(), CallFilter::Turn(1)).await.unwrap();
-    let Content::Text(text) = &calls[0].result.as_ref().unwrap().content[0] else { panic!("{calls:?}") };
-    let listing: Value = serde_json::from_str(text).unwrap();
+    let Content::Json(listing) = &calls[0].result.as_ref().unwrap().content[0] else { panic!("{calls:?}") };
     let names: Vec<_> = listing["entries"].as_array().unwrap().iter().map(|entry| entry["name"].clone()).collect();
     let first: Vec<_> = (0..1_000).map(|number| json!(format!("{number:04}"))).collect();
     assert_eq!((names, &listing["left_out"]), (first, &json!(200)));
