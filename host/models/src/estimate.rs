@@ -18,7 +18,7 @@ pub(crate) fn usage(request: &ModelRequest, text: &str, calls: &[RequestedCall])
     let prompt = system.chain(messages).chain(tools).chain(schema).map(u64::from).sum();
     let calls = calls.iter().flat_map(|call| [&call.name, &call.arguments]).map(|part| tokens::of_text(part));
     let reply = calls.chain([tokens::of_text(text)]).map(u64::from).sum();
-    Usage { prompt_tokens: prompt, completion_tokens: reply }
+    Usage::new(prompt, reply)
 }
 
 /// Returns how many characters of English text fit into `tokens` tokens.

@@ -4,14 +4,15 @@
 //! (M4), and the model `offline`, a router that needs no language model (M4).
 
 pub mod chat;
-pub mod chat_stream;
 pub mod configuration;
+pub mod decode;
 mod delta_sender;
 pub mod error;
 mod estimate;
 pub mod known_models;
 pub mod local;
 pub mod offline;
+pub mod protocol;
 pub mod provider;
 pub mod providers;
 mod request_check;
@@ -25,6 +26,7 @@ pub use configuration::{
 };
 pub use error::ModelError;
 pub use local::LocalServer;
+pub use protocol::Protocol;
 pub use provider::{
     MediaBytes, MediaSource, ModelInfo, NoMedia, Provider, Purpose, RawReply, ReplyContext, ToolNameRules,
 };

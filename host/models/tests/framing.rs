@@ -2,7 +2,8 @@
 //! size limits, and errors instead of events.
 
 use agent_core::model::{Delta, StopReason};
-use agent_models::chat_stream::{ChatStream, DecodedReply, REPLY_LIMIT, StreamError, decode_document};
+use agent_models::Protocol;
+use agent_models::decode::{DecodedReply, REPLY_LIMIT, ReplyStream, StreamError, decode_document};
 use agent_models::sse::{Decoder, EVENT_LIMIT};
 use proptest::prelude::*;
 use serde_json::json;
@@ -13,7 +14,7 @@ const WORLD: &str = r#"{"choices":[{"index":0,"delta":{"content":"wörld 🌍"},
 
 /// Decodes a reply from chunks. Returns the result and the deltas, with adjacent deltas of the same kind joined.
 fn decode<'b>(chunks: impl IntoIterator<Item = &'b [u8]>) -> (Result<DecodedReply, StreamError>, Vec<Delta>) {
-    let (mut stream, mut deltas) = (ChatStream::new("p", "p/m"), Vec::new());
+    let (mut stream, mut deltas) = (ReplyStream::new(Protocol::ChatCompletions, "p", "p/m"), Vec::new());
     for chunk in chunks {
         if let Err(error) = stream.push(chunk, &mut deltas) {
             return (Err(error), joined(deltas));
@@ -204,7 +205,7 @@ fn m3_the_size_of_an_event_is_limited() {
 fn m3_the_size_of_a_reply_is_limited() {
     // Passes the same chunk to the decoder until it returns an error. Returns the number of chunks and the error.
     let endless = |chunk: &str| {
-        let (mut stream, mut deltas) = (ChatStream::new("p", "p/m"), Vec::new());
+        let (mut stream, mut deltas) = (ReplyStream::new(Protocol::ChatCompletions, "p", "p/m"), Vec::new());
         let pushes =
             (1..=REPLY_LIMIT).map(|count| (count, stream.push(chunk.as_bytes(), &mut std::mem::take(&mut deltas))));
         pushes.into_iter().find_map(|(count, result)| result.err().map(|error| (count, error))).unwrap()
@@ -268,7 +269,7 @@ fn m1_call_indexes_are_keys_and_not_positions() {
 #[test]
 fn m1_a_json_document_is_decoded() {
     let body = format!("\n\n\n{}", WORLD.replace("delta", "message"));
-    let decoded = decode_document("p", "p/m", body.as_bytes()).unwrap();
+    let decoded = decode_document(Protocol::ChatCompletions, "p", "p/m", body.as_bytes()).unwrap();
     assert_eq!((decoded.reply.text.as_str(), decoded.reply.stop), ("wörld 🌍", StopReason::Stop));
     assert_eq!(decode(body.as_bytes().chunks(3)), (Ok(decoded), vec![Delta::Text("wörld 🌍".into())]));
 }
@@ -324,6 +325,6 @@ proptest! {
         let position = insertion.index(body.len());
         body.splice(position..position, noise);
         let _ = decode(body.chunks(5));
-        let _ = decode_document("p", "p/m", &body[7..]);
+        let _ = decode_document(Protocol::ChatCompletions, "p", "p/m", &body[7..]);
     }
 }

@@ -186,7 +186,7 @@ fn finished_change(id: &str, content: &str) -> CallChange {
         bytes_out: 17,
         requests: 19,
         fuel: Some(23),
-        model: ModelUse { asks: 29, usage: Usage { prompt_tokens: 31, completion_tokens: 37 } },
+        model: ModelUse { asks: 29, usage: Usage::new(31, 37) },
     };
     let content = vec![Content::Text(content.to_owned()), Content::Json(json!({"lines": 2}))];
     let result = CallResult { content, structured: Some(json!([1, 2])), cost, ..CallResult::default() };

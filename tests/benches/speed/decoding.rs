@@ -4,7 +4,8 @@
 use crate::samples::Samples;
 use crate::table::{Table, reached};
 use agent_core::model::Delta;
-use agent_models::chat_stream::ChatStream;
+use agent_models::Protocol;
+use agent_models::decode::ReplyStream;
 use std::time::{Duration, Instant};
 use wasmtime::bail;
 
@@ -73,7 +74,7 @@ fn decode(body: &[u8], read: usize) -> wasmtime::Result<Samples> {
     let mut deltas: Vec<Delta> = Vec::new();
     for round in 0..WARM_UP + ROUNDS {
         let start = Instant::now();
-        let mut stream = ChatStream::new("bench", "bench/model");
+        let mut stream = ReplyStream::new(Protocol::ChatCompletions, "bench", "bench/model");
         for read in body.chunks(read) {
             // The reader of a connection also forwards its deltas after each read.
             deltas.clear();

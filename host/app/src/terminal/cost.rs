@@ -71,7 +71,7 @@ mod tests {
             bytes_out: 17,
             requests: 2,
             fuel: Some(1_234_567),
-            model: ModelUse { asks: 1, usage: Usage { prompt_tokens: 1_000, completion_tokens: 24 } },
+            model: ModelUse { asks: 1, usage: Usage::new(1_000, 24) },
         };
         assert_eq!(
             brief(&cost),

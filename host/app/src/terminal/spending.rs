@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn shows_cost_only_if_all_prices_are_known() {
-        let usage = Usage { prompt_tokens: 12_000, completion_tokens: 500 };
+        let usage = Usage::new(12_000, 500);
         let mut spent = TurnSpending::new([("a/b".to_owned(), Price { prompt: 2.5, completion: 10.0 })]);
         spent.add("a/b", usage);
         spent.add("fallback_text", Usage::default());

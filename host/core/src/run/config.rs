@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     fn usage(prompt_tokens: u64, completion_tokens: u64) -> Usage {
-        Usage { prompt_tokens, completion_tokens }
+        Usage::new(prompt_tokens, completion_tokens)
     }
 
     /// L5: fractions of units are added exactly, in any number of pieces, and the total is rounded up.

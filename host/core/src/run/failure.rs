@@ -71,6 +71,7 @@ impl Run {
         };
         let Phase::Calling { last } = turn.phase else { return self.inconsistent(NO_MODEL_CALL) };
         turn.model = FALLBACK_TEXT.to_owned();
+        turn.replay = None;
         let (to, text) = (FALLBACK_TEXT.to_owned(), data.for_history());
         turn.phase = Phase::Validating { text: text.clone(), last };
         self.emit(change, EventKind::StreamClear);

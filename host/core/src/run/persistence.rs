@@ -121,7 +121,7 @@ impl Run {
         let count = turn.effort.without_call;
         let is_limit_reached = turn.config.finish == Finish::Tool && count >= MAX_REPLIES_WITHOUT_CALL;
         self.emit(change, EventKind::NoToolCall { count, reminder: reminder.to_owned() });
-        self.append_reply(written, change);
+        self.append_unless_empty(written, change);
         if is_limit_reached {
             self.fail(TurnError::NoToolCall { replies: count }, change);
         } else {
@@ -148,16 +148,16 @@ impl Run {
         if !text.is_empty() {
             self.emit(change, EventKind::StreamClear);
         }
-        self.append_reply(text, change);
+        self.append_unless_empty(text, change);
         self.emit(change, EventKind::Nudge { cause, attempt, text: nudge.to_owned() });
         self.continue_turn(nudge, change);
         ReplyHandling::TurnContinues
     }
 
     /// Appends a reply unless it is empty. Empty messages are not stored, because providers refuse them.
-    fn append_reply(&mut self, text: &str, change: &mut Change) {
+    fn append_unless_empty(&mut self, text: &str, change: &mut Change) {
         if !text.trim().is_empty() {
-            self.append_text(change, Role::Assistant, text);
+            self.append_reply(change, text);
         }
     }
 

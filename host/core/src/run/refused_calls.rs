@@ -74,7 +74,7 @@ fn too_many(call_count: usize) -> ToolError {
 /// Returns the problem of a reply that was cut (L12; row 31). None: the reply is complete.
 pub(super) fn cut(stop: StopReason) -> Option<Violation> {
     let message = match stop {
-        StopReason::Stop | StopReason::ToolCalls => return None,
+        StopReason::Stop | StopReason::ToolCalls | StopReason::Paused => return None,
         StopReason::Length => "it was cut at the limit of tokens of a reply: answer shorter",
         StopReason::ContentFilter => "it was cut by the provider's content filter",
     };

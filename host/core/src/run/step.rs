@@ -114,12 +114,18 @@ impl Run {
         let complete = EventKind::StreamComplete { text, model: reply.model.clone(), usage: reply.usage };
         self.emit(change, complete);
         self.refuse_unrunnable_calls(&mut reply);
-        let Some(reply) = self.reply_to_plan(reply, last, change) else { return };
+        let Some(mut reply) = self.reply_to_plan(reply, last, change) else { return };
         if !last && !summary && reply.calls.is_empty() && !reply.unreadable.is_empty() {
             return self.ask_for_readable_calls(&reply.written, &reply.unreadable, change);
         }
         if !last && !summary && !reply.calls.is_empty() {
             return self.begin_batch(reply, change);
+        }
+        if !last && !summary && reply.stop == StopReason::Paused && reply.unreadable.is_empty() {
+            return self.continue_paused(reply, change);
+        }
+        if let Some(turn) = &mut self.turn {
+            turn.replay = reply.replay.take();
         }
         self.report_unreadable(&reply.unreadable, change);
         if last && reply.text.trim().is_empty() {
@@ -156,12 +162,22 @@ impl Run {
                 turn.config.finish == Finish::Text && reply.calls.is_empty() && reply.unreadable.is_empty()
             }
         };
-        ends_turn && cut(reply.stop).is_none() && !self.would_be_nudged(&reply.text)
+        let is_complete = cut(reply.stop).is_none() && reply.stop != StopReason::Paused;
+        ends_turn && is_complete && !self.would_be_nudged(&reply.text)
     }
 
     /// Whether the reply to the last model call of a turn, which offers no tools, is validated as the turn's output.
     fn is_last_answer(&self, reply: &ResolvedReply) -> bool {
         cut(reply.stop).is_none() && !reply.text.trim().is_empty()
+    }
+
+    /// Appends a reply that the provider interrupted, so that the next model call continues it. The interrupted reply
+    /// counts as an interaction, so the limit of interactions (L4) also limits such replies.
+    fn continue_paused(&mut self, reply: ResolvedReply, change: &mut Change) {
+        if !reply.text.is_empty() || reply.replay.is_some() {
+            self.append_request(reply.text, reply.replay, &[], change);
+        }
+        self.next_step(change);
     }
 
     /// Reminds or nudges the model if a reply without a tool call must not end the turn. Returns false if the reply
@@ -322,9 +338,11 @@ impl Run {
     /// Ends the turn with an accepted output (L13).
     pub(super) fn finish(&mut self, data: OutputData, finish: EndReason, change: &mut Change) {
         let text = data.for_history();
-        self.append_text(change, Role::Assistant, &text);
         // If the output is a reply, the budget was already reported before `stream_complete`.
-        if !matches!(&self.turn, Some(Turn { phase: Phase::Validating { text: reply, .. }, .. }) if *reply == text) {
+        if matches!(&self.turn, Some(Turn { phase: Phase::Validating { text: reply, .. }, .. }) if *reply == text) {
+            self.append_reply(change, &text);
+        } else {
+            self.append_text(change, Role::Assistant, &text);
             self.emit_budget(change);
         }
         let session = self.session.clone();

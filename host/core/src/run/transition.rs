@@ -127,6 +127,7 @@ impl Run {
             rejected_call: None,
             offered: None,
             plan: None,
+            replay: None,
             phase: Phase::Building,
         });
         self.emit(change, EventKind::LoopStart { agent: self.agent.clone(), plugins: names });
@@ -179,7 +180,7 @@ impl Run {
         turn.lifecycle = Lifecycle::OutputErrorFeedback;
         self.leave_out_earlier_attempt(change);
         let feedback = feedback(&by, &problems, "Answer again");
-        let reply = self.append_text(change, Role::Assistant, &text);
+        let reply = self.append_reply(change, &text);
         let feedback = self.append_text(change, Role::User, &feedback);
         if let Some(turn) = &mut self.turn {
             turn.rejected = Some([reply, feedback]);
@@ -316,6 +317,15 @@ impl Run {
         let parts = vec![Part::Text(text.to_owned())];
         let tokens = tokens::of_parts(&parts);
         self.append(change, role, Body::Parts(parts), tokens)
+    }
+
+    /// Appends the text of the current reply, with the provider's data of the reply.
+    pub(super) fn append_reply(&mut self, change: &mut Change, text: &str) -> MessageId {
+        let replay = self.turn.as_mut().and_then(|turn| turn.replay.take());
+        let parts = vec![Part::Text(text.to_owned())].into_iter().chain(replay.map(Part::Replay)).collect();
+        let parts = depth::shallow_parts(parts);
+        let tokens = tokens::of_parts(&parts);
+        self.append(change, Role::Assistant, Body::Parts(parts), tokens)
     }
 
     /// Removes the last turn from the view (D5).

@@ -10,7 +10,7 @@ use super::planning::{ModelRole, Plan};
 use super::repetition::Repetition;
 use super::state::Run;
 use super::{Action, Validation};
-use crate::message::{CallId, Digest, MessageId, TurnInput};
+use crate::message::{CallId, Digest, MessageId, Replay, TurnInput};
 use crate::model::Usage;
 use crate::plugin::{History, Lifecycle, Section, TraceContext};
 use crate::tool::ModelUse;
@@ -96,6 +96,9 @@ pub struct Turn {
     /// The plan of the turn (L24). None: the turn has no plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
+    /// The provider's data of the reply that is being validated. `None` if the provider sent no such data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) replay: Option<Replay>,
     pub(super) phase: Phase,
 }
 

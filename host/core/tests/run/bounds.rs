@@ -103,7 +103,7 @@ fn l5_execution_units_add_up_over_the_turn_and_restart_with_the_next() {
     session.answer("answer");
     let output = session.output();
     assert_eq!(output.execution_units, 220);
-    assert_eq!(output.usage, Usage { prompt_tokens: 200, completion_tokens: 20 });
+    assert_eq!(output.usage, Usage::new(200, 20));
     session.begin(LoopConfig::default());
     session.answer("answer");
     assert_eq!(session.output().execution_units, 110);

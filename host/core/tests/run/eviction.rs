@@ -28,7 +28,7 @@ fn summarised(text: &str) -> Input {
         text: text.into(),
         files: vec!["notes.txt".into()],
         by: "scripted/one".into(),
-        usage: Usage { prompt_tokens: 30, completion_tokens: 3 },
+        usage: Usage::new(30, 3),
     })
 }
 
@@ -104,7 +104,7 @@ fn l4_l5_a_summary_is_not_an_interaction_but_its_tokens_count() {
     session.answer("answer");
     let output = session.output();
     assert_eq!((output.interactions, output.execution_units), (1, 143));
-    assert_eq!(output.usage, Usage { prompt_tokens: 130, completion_tokens: 13 });
+    assert_eq!(output.usage, Usage::new(130, 13));
 }
 
 /// L22: the chain-of-thought section is between the capabilities and the session summary.

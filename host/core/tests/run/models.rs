@@ -162,7 +162,7 @@ fn l4_the_fallback_text_at_the_limit_is_marked() {
 /// P5, L5: a plugin's model calls are added to the cost of the open turn in any phase, and their number is stored.
 #[test]
 fn l5_model_use_of_plugins_counts_in_the_turn() {
-    let usage = Usage { prompt_tokens: 30, completion_tokens: 12 };
+    let usage = Usage::new(30, 12);
     let model_use = || Input::PluginUsedModel { plugin: "sum".into(), used: ModelUse { asks: 1, usage } };
     let mut session = Session::new();
     assert_eq!(session.apply(model_use()), Err(InputError::NoTurn));
@@ -175,10 +175,7 @@ fn l5_model_use_of_plugins_counts_in_the_turn() {
     session.must(model_use());
     let turn = session.run.turn.as_ref().expect("the turn is open");
     assert_eq!((turn.execution_units, turn.usage.total(), turn.interactions), (84, 84, 0));
-    assert_eq!(
-        turn.plugin_model_use["sum"],
-        ModelUse { asks: 2, usage: Usage { prompt_tokens: 60, completion_tokens: 24 } }
-    );
+    assert_eq!(turn.plugin_model_use["sum"], ModelUse { asks: 2, usage: Usage::new(60, 24) });
     session.answer("done");
     session.begin(LoopConfig::default());
     let turn = session.run.turn.as_ref().expect("the turn is open");

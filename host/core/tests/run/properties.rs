@@ -70,7 +70,7 @@ impl Move {
             text: self.text.repeat(self.pick.index(400)),
             files: vec![self.text.to_owned(); self.pick.index(3)],
             by: "scripted/one".into(),
-            usage: Usage { prompt_tokens: 20, completion_tokens: 2 },
+            usage: Usage::new(20, 2),
         })
     }
 
@@ -297,7 +297,7 @@ impl Move {
             Stray::RequestReapproval => self.ask_again(&[call]),
             Stray::Forbidden => self.forbidden(&call),
             Stray::ModelRole => {
-                let usage = Usage { prompt_tokens: 3, completion_tokens: 2 };
+                let usage = Usage::new(3, 2);
                 Input::PluginUsedModel { plugin: "p".into(), used: ModelUse { asks: 1, usage } }
             }
         }

@@ -170,7 +170,7 @@ pub(crate) fn reply(text: &str, calls: Vec<ResolvedCall>) -> ResolvedReply {
         calls,
         stop: agent_core::model::StopReason::Stop,
         model: "scripted/one".into(),
-        usage: Usage { prompt_tokens: 100, completion_tokens: 10 },
+        usage: Usage::new(100, 10),
         replay: None,
         masks: Vec::new(),
         unreadable: Vec::new(),

@@ -1,5 +1,5 @@
 //! Adds replay data to assistant messages. Replay data is the part of a reply that the next request must send back to
-//! the provider. The module `chat_stream::replay_data` defines its format.
+//! the provider. The module `decode::chat_completions` defines its format.
 
 use agent_core::message::{Part, Replay};
 use serde_json::{Map, Value};

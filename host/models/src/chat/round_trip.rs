@@ -5,8 +5,9 @@ use super::error_response;
 use super::exchange::{Exchange, content_type};
 use super::redaction::RedactedDeltas;
 use super::transport_error;
-use crate::chat_stream::{ChatStream, DecodedReply, StreamError};
+use crate::decode::{DecodedReply, ReplyStream, StreamError};
 use crate::error::{ErrorOrigin, ModelError, ProviderError, WaitingFor};
+use crate::protocol::Protocol;
 use agent_core::model::Delta;
 use reqwest::Response;
 use reqwest::header::{CONTENT_ENCODING, LOCATION};
@@ -83,7 +84,7 @@ impl Exchange<'_> {
         if cannot_be_reply(first[0], &declared) {
             return Err(self.unexpected_response(response.status(), &declared, &first));
         }
-        let mut decoder = ChatStream::new(self.connection.provider(), &self.endpoint.model);
+        let mut decoder = ReplyStream::new(Protocol::ChatCompletions, self.connection.provider(), &self.endpoint.model);
         let mut decoded = Vec::new();
         let mut redacted = RedactedDeltas::new(&self.connection.redaction);
         let stream_error = |error| self.stream_error(error);

@@ -151,7 +151,7 @@ impl ScriptedReply {
     /// Returns the token usage, if the script contains it.
     pub(crate) fn usage(&self) -> Option<Usage> {
         let usage = self.usage?;
-        Some(Usage { prompt_tokens: usage.prompt_tokens, completion_tokens: usage.completion_tokens })
+        Some(Usage::new(usage.prompt_tokens, usage.completion_tokens))
     }
 
     /// Returns the reason why this reply is invalid, or `None` if it is valid. The reason has no subject, such as "is
@@ -303,7 +303,7 @@ mod tests {
         let reply = &script.replies[0];
         assert_eq!(reply.text(), "a b");
         assert_eq!(reply.pieces(), ["a ", "b"]);
-        assert_eq!(reply.usage(), Some(Usage { prompt_tokens: 7, completion_tokens: 0 }));
+        assert_eq!(reply.usage(), Some(Usage::new(7, 0)));
         let arguments: Vec<_> = reply.calls.iter().map(ScriptedCall::arguments).collect();
         assert_eq!(arguments, [r#"{"b":1,"a":[2]}"#, "{bad", ""]);
         assert_eq!(reply.delay(), Duration::from_millis(5));

@@ -332,7 +332,7 @@ mod tests {
         assert_eq!((first.number, second.number, second.answer), (0, 1, 10));
         assert_eq!(left(ledger.reserve(&asker("a", 100), &question(), (1, 1))), 0);
         assert!(ledger.reserve(&asker("b", 100), &question(), (1, 1)).is_ok(), "another plugin has its own budget");
-        let usage = Usage { prompt_tokens: 20, completion_tokens: 5 };
+        let usage = Usage::new(20, 5);
         assert_eq!(first.finish(25, usage), 100 - 25 - 20);
         drop(second);
         assert_eq!(left(ledger.reserve(&asker("a", 100), &question(), (55, 1))), 55);

@@ -103,7 +103,7 @@ mod tests {
             finish: EndReason::Answered,
             limit_reached: false,
             execution_units: 330,
-            usage: Usage { prompt_tokens: 300, completion_tokens: 30 },
+            usage: Usage::new(300, 30),
             interactions: 3,
             model: "scripted/one".into(),
             session: "reader/1".into(),

@@ -84,7 +84,7 @@ fn answer_out(answer: ModelPortResponse) -> wit::Answer {
     wit::Answer {
         text: answer.text,
         ending: match answer.stop {
-            StopReason::Stop | StopReason::ToolCalls => wit::Ending::Complete,
+            StopReason::Stop | StopReason::ToolCalls | StopReason::Paused => wit::Ending::Complete,
             StopReason::Length => wit::Ending::Length,
             StopReason::ContentFilter => wit::Ending::Filtered,
         },

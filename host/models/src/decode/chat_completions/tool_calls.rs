@@ -1,8 +1,8 @@
 //! Assembles tool calls from pieces. Dialects differ in how a piece identifies its call.
 
-use super::StreamError;
+use super::super::StreamError;
+use super::super::lenient_fields::Text;
 use super::chunk::ToolCallDelta;
-use super::lenient_fields::Text;
 use agent_core::model::RequestedCall;
 use serde_json::Value;
 use serde_json::value::RawValue;

@@ -1,30 +1,22 @@
 //! Assembles a reply from the chunks of a stream or from a complete document.
 
-use super::chunk::{Choice, Chunk, GroqExtension, MessageFields, WireUsage, with_chunk};
-use super::lenient_fields::Content;
+use super::super::lenient_fields::Content;
+use super::super::reply_text::{MAX_RECORDED_NAME, MAX_RECORDED_TEXT, MAX_RECORDED_USAGE, MAX_TOKENS};
+use super::super::{Assembler, DecodedReply, REPLY_LIMIT, StreamError, error_shapes, json};
+use super::chunk::{Choice, Chunk, GroqExtension, MessageFields, WireUsage};
 use super::replay_data::ReplayCollector;
 use super::tool_calls::ToolCallAssembler;
-use super::{DecodedReply, REPLY_LIMIT, StreamError, error_shapes};
 use agent_core::model::{Delta, Reply, StopReason, Usage};
 use agent_core::thinking::ThinkingSplitter;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-/// Maximum size of the thinking and of the refusal in the step record, each in bytes.
-const MAX_RECORDED_TEXT: usize = 64 * 1024;
-
-/// Maximum token count in the usage of a reply. Larger counts are reduced to this maximum.
-const MAX_TOKENS: u64 = 1 << 32;
-
-/// Maximum size of `usage` in the step record, in bytes.
-const MAX_RECORDED_USAGE: usize = 16 * 1024;
-
-/// Maximum length of a name in the step record, in characters.
-const MAX_RECORDED_NAME: usize = 200;
+/// Name of the expected JSON, for error messages.
+const EXPECTED: &str = "a Chat Completions reply";
 
 /// State of one reply while it arrives.
 #[derive(Debug, Default)]
-pub(super) struct ReplyAssembler {
+pub(in crate::decode) struct ReplyAssembler {
     /// Name of the configured provider.
     provider: String,
     /// Name of the requested model as `provider/model`, which becomes [`Reply::model`].
@@ -46,7 +38,8 @@ pub(super) struct ReplyAssembler {
     model: String,
     finish_reason: String,
     stop: Option<StopReason>,
-    is_done: bool,
+    /// Whether `[DONE]` has arrived.
+    has_end_marker: bool,
     is_document: bool,
     /// Whether a `delta` has arrived. After a `delta`, a `message` is ignored, because it only repeats earlier content.
     has_deltas: bool,
@@ -65,74 +58,8 @@ enum CallForm {
 }
 
 impl ReplyAssembler {
-    pub(super) fn new(provider: &str, answering_model: &str) -> Self {
+    pub(in crate::decode) fn new(provider: &str, answering_model: &str) -> Self {
         Self { provider: provider.to_owned(), answering_model: answering_model.to_owned(), ..Self::default() }
-    }
-
-    pub(super) fn is_done(&self) -> bool {
-        self.is_done
-    }
-
-    /// Processes one event with the given name and data.
-    pub(super) fn add_event(&mut self, name: &str, data: &str, deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
-        let data = data.trim_ascii();
-        if self.is_done || data.is_empty() {
-            return Ok(());
-        }
-        if data == "[DONE]" {
-            self.is_done = true;
-            return Ok(());
-        }
-        if name == "error" {
-            return Err(error_shapes::from_text(data));
-        }
-        match with_chunk(data, |chunk| self.add_chunk(data, &chunk, deltas)) {
-            // Some servers omit the blank line between two events.
-            Err(StreamError::Invalid { .. } | StreamError::Truncated) if data.contains('\n') => {
-                data.lines().try_for_each(|line| self.add_event(name, line, deltas))
-            }
-            Err(StreamError::Invalid { .. }) if !matches!(name, "" | "message") => Ok(()),
-            Err(StreamError::Truncated) => Err(StreamError::invalid("one event is incomplete JSON".to_owned(), data)),
-            result => result,
-        }
-    }
-
-    /// Processes a reply that is one JSON document. Such a reply needs no end marker.
-    pub(super) fn add_document(&mut self, text: &str, deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
-        self.is_document = true;
-        with_chunk(text, |chunk| {
-            self.add_chunk(text, &chunk, deltas)?;
-            if chunk.choices.is_some_and(|choices| !choices.is_empty()) {
-                return Ok(());
-            }
-            let unknown = || StreamError::invalid("the JSON has no `choices`".to_owned(), text);
-            Err(error_shapes::from_document(text).unwrap_or_else(unknown))
-        })
-    }
-
-    /// Returns the reply, or an error if no end marker arrived.
-    pub(super) fn finish(mut self, deltas: &mut Vec<Delta>) -> Result<DecodedReply, StreamError> {
-        let start = deltas.len();
-        std::mem::take(&mut self.splitter).finish(deltas);
-        self.record(&deltas[start..]);
-        let is_empty = self.text.is_empty() && self.refusal.is_empty() && self.thinking_size == 0;
-        let has_content = !is_empty || !self.calls.is_empty();
-        if !(self.stop.is_some() || self.is_document || self.is_done && has_content) {
-            return Err(StreamError::Truncated);
-        }
-        let raw = self.raw();
-        let (calls, extras): (Vec<_>, Vec<_>) = self.calls.finish().into_iter().unzip();
-        let ids = calls.iter().map(|call| call.provider_id.as_deref()).zip(extras).collect();
-        let replay = self.replay_data.finish(&self.provider, ids);
-        let stop = match (self.stop, calls.is_empty()) {
-            (Some(StopReason::Length), _) => StopReason::Length,
-            (Some(StopReason::ContentFilter), _) => StopReason::ContentFilter,
-            (_, false) => StopReason::ToolCalls,
-            (_, true) => StopReason::Stop,
-        };
-        let reply = Reply { text: self.text, calls, stop, usage: self.usage, model: self.answering_model, replay };
-        let refusal = (!self.refusal.is_empty()).then_some(self.refusal);
-        Ok(DecodedReply { reply, refusal, raw })
     }
 
     /// Returns the provider's data for the step record.
@@ -290,7 +217,7 @@ impl ReplyAssembler {
         // the database.
         let [prompt_tokens, completion_tokens] =
             [prompt, completion].map(|count| count.unwrap_or_default().min(MAX_TOKENS));
-        self.usage = Usage { prompt_tokens, completion_tokens };
+        self.usage = Usage::new(prompt_tokens, completion_tokens);
         self.raw_usage.clear();
         if raw.get().len() <= MAX_RECORDED_USAGE {
             self.raw_usage.push_str(raw.get());
@@ -314,6 +241,64 @@ impl ReplyAssembler {
                 Delta::ThinkingStart | Delta::ThinkingEnd | Delta::Clear => {}
             }
         }
+    }
+}
+
+impl Assembler for ReplyAssembler {
+    fn add_event(&mut self, data: &str, deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
+        json::with_object(data, EXPECTED, |text| {
+            let chunk = serde_json::from_str(text)?;
+            Ok(self.add_chunk(text, &chunk, deltas)?)
+        })
+    }
+
+    fn add_document(&mut self, text: &str, deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
+        self.is_document = true;
+        json::with_object(text, EXPECTED, |text| {
+            let chunk: Chunk<'_> = serde_json::from_str(text)?;
+            self.add_chunk(text, &chunk, deltas)?;
+            if chunk.choices.is_some_and(|choices| !choices.is_empty()) {
+                return Ok(());
+            }
+            let unknown = || StreamError::invalid("the JSON has no `choices`".to_owned(), text);
+            Err(error_shapes::from_document(text).unwrap_or_else(unknown).into())
+        })
+    }
+
+    fn requires_data(&self, event: &str) -> bool {
+        matches!(event, "" | "message")
+    }
+
+    fn add_end_marker(&mut self) {
+        self.has_end_marker = true;
+    }
+
+    fn is_done(&self) -> bool {
+        self.has_end_marker
+    }
+
+    fn finish(mut self: Box<Self>, deltas: &mut Vec<Delta>) -> Result<DecodedReply, StreamError> {
+        let start = deltas.len();
+        std::mem::take(&mut self.splitter).finish(deltas);
+        self.record(&deltas[start..]);
+        let is_empty = self.text.is_empty() && self.refusal.is_empty() && self.thinking_size == 0;
+        let has_content = !is_empty || !self.calls.is_empty();
+        if !(self.stop.is_some() || self.is_document || self.has_end_marker && has_content) {
+            return Err(StreamError::Truncated);
+        }
+        let raw = self.raw();
+        let (calls, extras): (Vec<_>, Vec<_>) = self.calls.finish().into_iter().unzip();
+        let ids = calls.iter().map(|call| call.provider_id.as_deref()).zip(extras).collect();
+        let replay = self.replay_data.finish(&self.provider, ids);
+        let stop = match (self.stop, calls.is_empty()) {
+            (Some(StopReason::Length), _) => StopReason::Length,
+            (Some(StopReason::ContentFilter), _) => StopReason::ContentFilter,
+            (_, false) => StopReason::ToolCalls,
+            (_, true) => StopReason::Stop,
+        };
+        let reply = Reply { text: self.text, calls, stop, usage: self.usage, model: self.answering_model, replay };
+        let refusal = (!self.refusal.is_empty()).then_some(self.refusal);
+        Ok(DecodedReply { reply, refusal, raw })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Recognises errors that a provider sends instead of a reply. Servers use many different JSON shapes for errors.
 
 use super::{StreamError, excerpt};
+use agent_core::visible::visible_line;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -41,6 +42,11 @@ pub(super) fn from_document(text: &str) -> Option<StreamError> {
 pub(super) fn from_finish_reason(reason: &str) -> StreamError {
     let message = format!("the provider ended the reply with finish_reason `{}`", excerpt(reason));
     StreamError::Provider { status: None, code: Some(truncate(reason)), message }
+}
+
+/// Returns an error with the given code and message of the provider.
+pub(super) fn with_code(code: &str, message: &str) -> StreamError {
+    StreamError::Provider { status: None, code: Some(truncate(code)), message: truncate(&visible_line(message)) }
 }
 
 fn from_value(error: &Value) -> StreamError {

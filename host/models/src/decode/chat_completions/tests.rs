@@ -1,12 +1,15 @@
 //! Tests of the differences between dialects of Chat Completions.
 
-use super::*;
+use crate::Protocol;
+use crate::decode::{DecodedReply, ReplyStream, decode_document};
+use crate::provider::RawReply;
+use agent_core::model::Delta;
 use agent_core::model::{StopReason, Usage};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Decodes chunks. Returns the reply and a string of all deltas, in which thinking is enclosed in braces.
 fn streamed(chunks: &[Value]) -> (DecodedReply, String) {
-    let (mut stream, mut deltas) = (ChatStream::new("p", "p/m"), Vec::new());
+    let (mut stream, mut deltas) = (ReplyStream::new(Protocol::ChatCompletions, "p", "p/m"), Vec::new());
     for chunk in chunks {
         stream.push(format!("data: {chunk}\n\n").as_bytes(), &mut deltas).unwrap();
     }
@@ -63,7 +66,7 @@ fn m1_usage_is_found_in_all_fields() {
         let earlier = json!({"choices": [{"delta": {"content": "x"}}], "usage": usage(7, 1)});
         let later = json!({"choices": [], "usage": null});
         let (decoded, _) = streamed(&[earlier, chunk.clone(), later, end("stop")]);
-        assert_eq!(decoded.reply.usage, Usage { prompt_tokens: 7, completion_tokens: 3 }, "{chunk}");
+        assert_eq!(decoded.reply.usage, Usage::new(7, 3), "{chunk}");
         assert_eq!(decoded.raw["usage"], raw, "{chunk}");
     }
     let (decoded, _) = streamed(&[end("stop"), json!({"usage": {"total_tokens": "many"}})]);
@@ -127,7 +130,7 @@ fn m1_content_of_all_forms_is_decoded() {
     assert_eq!(streamed(&[cumulative("a", "a"), cumulative("b", "ab"), last]).0.reply.text, "ab");
 
     let duplicate_key = r#"data: {"choices":[{"delta":{"content":"x","content":"y"},"finish_reason":"stop"}]}"#;
-    let (mut stream, mut deltas) = (ChatStream::new("p", "p/m"), Vec::new());
+    let (mut stream, mut deltas) = (ReplyStream::new(Protocol::ChatCompletions, "p", "p/m"), Vec::new());
     stream.push(format!("{duplicate_key}\n\n").as_bytes(), &mut deltas).unwrap();
     assert_eq!(stream.finish(&mut deltas).unwrap().reply.text, "y", "the last of two equal keys counts");
 }
@@ -269,7 +272,7 @@ fn m1_each_item_of_a_document_is_a_call() {
     let item = json!({"function": {"name": "f", "arguments": ""}});
     let body =
         json!({"choices": [{"message": {"content": null, "tool_calls": [item, item]}, "finish_reason": "tool_calls"}]});
-    let decoded = decode_document("p", "p/m", body.to_string().as_bytes()).unwrap();
+    let decoded = decode_document(Protocol::ChatCompletions, "p", "p/m", body.to_string().as_bytes()).unwrap();
     assert_eq!(calls(&decoded), [("", "f", ""), ("", "f", "")]);
 }
 

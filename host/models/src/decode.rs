@@ -1,26 +1,31 @@
-//! Decodes replies of Chat Completions and its dialects (M1). The bytes of a stream, which may arrive in arbitrary
-//! chunks, are decoded into deltas and one complete reply.
+//! Decodes the replies of all wire formats (M1). The bytes of a stream, which may arrive in arbitrary chunks, are decoded
+//! into deltas and one complete reply.
 //!
-//! After a reply with tool calls, the next request must send certain data of the reply back to some providers.
-//! [`Reply::replay`] contains this data as `{"message": {…}, "tool_calls": [{"id"?, "extra_content"?}, …]}`. The fields
-//! of `message` (`reasoning_content`, `reasoning_details`, `extra_content`) must be copied unchanged into the assistant
-//! message when that message is sent again. `tool_calls` has one item per call, in order. The item's `extra_content`,
-//! such as Gemini's `thought_signature`, must be copied unchanged into the call. The item's `id` is the id that the
-//! provider gave to the call. Items of `reasoning_details` may refer to a call by this id.
+//! [`Reply::replay`](agent_core::model::Reply::replay) contains what the provider needs back when the reply is sent
+//! again. Chat Completions has its own form of this data, which the module `chat_completions` describes. The other
+//! formats use the form of [`ReplayItems`].
 
-mod assembly;
-mod chunk;
+mod anthropic;
+mod chat_completions;
 mod error_shapes;
+mod gemini;
+mod json;
 mod lenient_fields;
-mod replay_data;
-mod tool_calls;
+mod replay_items;
+mod reply_text;
+mod responses;
+#[cfg(test)]
+mod test_support;
 
+use crate::protocol::Protocol;
 use crate::provider::RawReply;
 use crate::sse::{Decoder, TooLarge};
 use agent_core::model::{Delta, Reply};
 use agent_core::visible::visible_line;
-use assembly::ReplyAssembler;
 use serde_json::Value;
+use std::fmt;
+
+pub use replay_items::ReplayItems;
 
 /// Maximum total size in bytes of the text, thinking and calls of a reply. If a reply is a single JSON document instead
 /// of a stream, the same limit applies.
@@ -37,9 +42,9 @@ const MAX_EXCERPT_CHARACTERS: usize = 200;
 ///
 /// ```
 /// use agent_core::model::Delta;
-/// use agent_models::chat_stream::ChatStream;
+/// use agent_models::{Protocol, decode::ReplyStream};
 ///
-/// let mut stream = ChatStream::new("openai", "openai/gpt-4o");
+/// let mut stream = ReplyStream::new(Protocol::ChatCompletions, "openai", "openai/gpt-4o");
 /// let mut deltas = Vec::new();
 /// // Chunks may end anywhere, even inside a word.
 /// stream.push(br#"data: {"choices":[{"delta":{"content":"Hel"#, &mut deltas)?;
@@ -47,15 +52,49 @@ const MAX_EXCERPT_CHARACTERS: usize = 200;
 /// let decoded = stream.finish(&mut deltas)?;
 /// assert_eq!(decoded.reply.text, "Hello");
 /// assert_eq!(deltas, [Delta::Text("Hello".to_owned())]);
-/// # Ok::<(), agent_models::chat_stream::StreamError>(())
+/// # Ok::<(), agent_models::decode::StreamError>(())
 /// ```
 #[derive(Debug)]
-pub struct ChatStream {
+pub struct ReplyStream {
     body: Body,
     decoder: Decoder,
-    assembler: ReplyAssembler,
+    assembler: Box<dyn Assembler>,
+    /// Whether `[DONE]` has arrived. Data after this marker is ignored.
+    has_end_marker: bool,
     /// First bytes of the body, without leading white space. Error messages quote these bytes.
     first_bytes: Vec<u8>,
+}
+
+/// Assembles a reply of one wire format from its events or from one document.
+trait Assembler: fmt::Debug + Send {
+    /// Processes the JSON data of one event.
+    fn add_event(&mut self, data: &str, deltas: &mut Vec<Delta>) -> Result<(), StreamError>;
+
+    /// Processes a reply that is one JSON document. Such a reply needs no end marker.
+    fn add_document(&mut self, text: &str, deltas: &mut Vec<Delta>) -> Result<(), StreamError>;
+
+    /// Returns whether an event with this name must contain valid data. Other events are ignored if their data is
+    /// invalid, because servers may add events that are not JSON.
+    fn requires_data(&self, event: &str) -> bool;
+
+    /// Processes the marker `[DONE]`. Only Chat Completions defines it.
+    fn add_end_marker(&mut self) {}
+
+    /// Returns whether the reply has ended, so that later events do not belong to it.
+    fn is_done(&self) -> bool;
+
+    /// Returns the reply, or [`StreamError::Truncated`] if the event that ends a reply has not arrived.
+    fn finish(self: Box<Self>, deltas: &mut Vec<Delta>) -> Result<DecodedReply, StreamError>;
+}
+
+/// Creates the assembler for replies in the given format.
+fn assembler(protocol: Protocol, provider: &str, model: &str) -> Box<dyn Assembler> {
+    match protocol {
+        Protocol::ChatCompletions => Box::new(chat_completions::ReplyAssembler::new(provider, model)),
+        Protocol::Responses => Box::new(responses::ReplyAssembler::new(provider, model)),
+        Protocol::Anthropic => Box::new(anthropic::ReplyAssembler::new(provider, model)),
+        Protocol::Gemini => Box::new(gemini::ReplyAssembler::new(provider, model)),
+    }
 }
 
 /// Kind of the body. The first character of the body determines the kind. Some servers do not stream, and some errors
@@ -96,7 +135,7 @@ pub enum StreamError {
         /// Error message of the provider.
         message: String,
     },
-    /// The stream ended without an end marker. The end marker is a `finish_reason`, or `[DONE]` after some content.
+    /// The stream ended before the event with which its format ends a reply.
     #[error("the stream ended before the model had finished")]
     Truncated,
     /// The reply or one of its parts is too large.
@@ -115,7 +154,7 @@ pub enum StreamError {
         /// Maximum number of items.
         limit: usize,
     },
-    /// The body is not a Chat Completions reply.
+    /// The body is not a reply in the expected format.
     #[error("{problem}: `{excerpt}`")]
     Invalid {
         /// Description of what is wrong with the body.
@@ -125,12 +164,17 @@ pub enum StreamError {
     },
 }
 
-impl ChatStream {
+impl ReplyStream {
     /// Creates a decoder for a reply of the configured `provider`. `model` has the form `provider/name` and becomes
     /// [`Reply::model`].
-    pub fn new(provider: &str, model: &str) -> Self {
-        let assembler = ReplyAssembler::new(provider, model);
-        Self { body: Body::Unknown, decoder: Decoder::default(), assembler, first_bytes: Vec::new() }
+    pub fn new(protocol: Protocol, provider: &str, model: &str) -> Self {
+        Self {
+            body: Body::Unknown,
+            decoder: Decoder::default(),
+            assembler: assembler(protocol, provider, model),
+            has_end_marker: false,
+            first_bytes: Vec::new(),
+        }
     }
 
     /// Decodes the next bytes, which may end anywhere, even inside a character. Appends the decoded parts of the reply
@@ -168,9 +212,9 @@ impl ChatStream {
         }
     }
 
-    /// Returns whether `[DONE]` has arrived. After `[DONE]`, the caller does not need to read any further bytes.
+    /// Returns whether the reply has ended. The caller does not need to read any further bytes then.
     pub fn is_done(&self) -> bool {
-        self.assembler.is_done()
+        self.has_end_marker || self.assembler.is_done()
     }
 
     /// Ends the body and returns the reply.
@@ -182,7 +226,8 @@ impl ChatStream {
         if let Body::Document(document) = &self.body {
             self.assembler.add_document(&document_text(document), deltas)?;
         } else if let Some(event) = self.decoder.end() {
-            match self.assembler.add_event(&event.name, &event.data, deltas) {
+            let (assembler, has_end_marker) = (&mut *self.assembler, &mut self.has_end_marker);
+            match add_event(assembler, has_end_marker, &event.name, &event.data, deltas) {
                 // If the last event is cut off, ignore it. The earlier events then determine whether the reply
                 // is complete.
                 Err(StreamError::Invalid { .. }) => {}
@@ -200,9 +245,41 @@ impl ChatStream {
 
     fn decode_events(&mut self, mut bytes: &[u8], deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
         while let Some(event) = self.decoder.next(&mut bytes)? {
-            self.assembler.add_event(&event.name, &event.data, deltas)?;
+            let (assembler, has_end_marker) = (&mut *self.assembler, &mut self.has_end_marker);
+            add_event(assembler, has_end_marker, &event.name, &event.data, deltas)?;
         }
         Ok(())
+    }
+}
+
+/// Passes one event to the assembler.
+fn add_event(
+    assembler: &mut dyn Assembler,
+    has_end_marker: &mut bool,
+    name: &str,
+    data: &str,
+    deltas: &mut Vec<Delta>,
+) -> Result<(), StreamError> {
+    let data = data.trim_ascii();
+    if *has_end_marker || assembler.is_done() || data.is_empty() {
+        return Ok(());
+    }
+    if data == "[DONE]" {
+        *has_end_marker = true;
+        assembler.add_end_marker();
+        return Ok(());
+    }
+    if name == "error" {
+        return Err(error_shapes::from_text(data));
+    }
+    match assembler.add_event(data, deltas) {
+        // Some servers omit the blank line between two events.
+        Err(StreamError::Invalid { .. } | StreamError::Truncated) if data.contains('\n') => {
+            data.lines().try_for_each(|line| add_event(assembler, has_end_marker, name, line, deltas))
+        }
+        Err(StreamError::Invalid { .. }) if !assembler.requires_data(name) => Ok(()),
+        Err(StreamError::Truncated) => Err(StreamError::invalid("one event is incomplete JSON".to_owned(), data)),
+        result => result,
     }
 }
 
@@ -212,8 +289,13 @@ impl ChatStream {
 /// # Errors
 ///
 /// Returns an error if the document is not a complete reply.
-pub fn decode_document(provider: &str, model: &str, body: &[u8]) -> Result<DecodedReply, StreamError> {
-    let (mut assembler, mut deltas) = (ReplyAssembler::new(provider, model), Vec::new());
+pub fn decode_document(
+    protocol: Protocol,
+    provider: &str,
+    model: &str,
+    body: &[u8],
+) -> Result<DecodedReply, StreamError> {
+    let (mut assembler, mut deltas) = (assembler(protocol, provider, model), Vec::new());
     assembler.add_document(&document_text(body), &mut deltas)?;
     assembler.finish(&mut deltas)
 }
@@ -268,6 +350,3 @@ fn begins_like_events(first_bytes: &[u8]) -> bool {
     let fields: [&[u8]; 6] = [b"data", b"event", b"id", b"retry", b"error", b":"];
     fields.iter().any(|field| first_bytes.starts_with(field) || field.starts_with(first_bytes))
 }
-
-#[cfg(test)]
-mod tests;

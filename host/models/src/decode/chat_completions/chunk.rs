@@ -1,0 +1,110 @@
+//! Types for the JSON of one chunk of a stream, or of one complete reply, in Chat Completions and its dialects. Strings
+//! without escapes are not copied, and parts that are rarely needed are not parsed until they are used.
+
+use super::super::lenient_fields::{Content, Count, Text};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Chunk<'a> {
+    #[serde(borrow)]
+    pub(super) id: Text<'a>,
+    #[serde(borrow)]
+    pub(super) model: Text<'a>,
+    /// Some servers set this field to `error` in their errors.
+    #[serde(borrow)]
+    pub(super) object: Text<'a>,
+    /// Some servers set this field to `error` in their errors.
+    #[serde(borrow)]
+    pub(super) r#type: Text<'a>,
+    #[serde(borrow)]
+    pub(super) choices: Option<Vec<Choice<'a>>>,
+    #[serde(borrow)]
+    pub(super) usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) x_groq: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Choice<'a> {
+    pub(super) index: Count,
+    #[serde(borrow)]
+    pub(super) delta: Option<MessageFields<'a>>,
+    /// A complete reply has this field instead of `delta`. One server sends both fields in a stream, and its `message`
+    /// repeats all earlier content.
+    #[serde(borrow)]
+    pub(super) message: Option<MessageFields<'a>>,
+    #[serde(borrow)]
+    pub(super) finish_reason: Text<'a>,
+    #[serde(borrow)]
+    pub(super) usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+/// Output of the model: either the complete output, or one piece of it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct MessageFields<'a> {
+    #[serde(borrow)]
+    pub(super) content: Content<'a>,
+    #[serde(borrow)]
+    pub(super) refusal: Text<'a>,
+    #[serde(borrow)]
+    pub(super) reasoning_content: Content<'a>,
+    #[serde(borrow)]
+    pub(super) reasoning: Content<'a>,
+    #[serde(borrow)]
+    pub(super) reasoning_details: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) tool_calls: Option<Vec<Option<ToolCallDelta<'a>>>>,
+    #[serde(borrow)]
+    pub(super) extra_content: Option<&'a RawValue>,
+}
+
+/// A tool call or a piece of a tool call.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ToolCallDelta<'a> {
+    pub(super) index: Count,
+    #[serde(borrow)]
+    pub(super) id: Text<'a>,
+    #[serde(borrow)]
+    pub(super) function: Option<Function<'a>>,
+    #[serde(borrow)]
+    pub(super) extra_content: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Function<'a> {
+    #[serde(borrow)]
+    pub(super) name: Text<'a>,
+    /// JSON text in a string, which may arrive in pieces. Some servers send the JSON value itself instead of a string.
+    #[serde(borrow)]
+    pub(super) arguments: Option<&'a RawValue>,
+}
+
+/// The `usage` field. The names of its fields are those of Chat Completions or of newer APIs.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct WireUsage {
+    pub(super) prompt_tokens: Count,
+    pub(super) completion_tokens: Count,
+    pub(super) input_tokens: Count,
+    pub(super) output_tokens: Count,
+}
+
+/// The `x_groq` field, in which Groq sends usage and errors.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct GroqExtension<'a> {
+    #[serde(borrow)]
+    pub(super) usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+}
