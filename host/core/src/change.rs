@@ -23,7 +23,7 @@ pub struct Change {
     pub calls: Vec<CallChange>,
     /// Durable events that the transition emits.
     pub events: Vec<Event>,
-    /// Effects outside the session that the change requests. Each effect happens exactly once (D6).
+    /// Effects that the change requests and that take place outside the session. Each effect happens exactly once (D6).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outbox: Vec<OutboxItem>,
 }
@@ -39,8 +39,8 @@ impl Change {
     }
 }
 
-/// An effect outside the session. The effect is stored with the change that requests it. The host performs it after the
-/// commit and retries it if it fails, so the effect must be idempotent.
+/// An effect outside the session. The effect is stored with the change that requests it. The host performs the effect
+/// after the commit and retries the effect if it fails, so the effect must be idempotent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutboxItem {
     /// Id of the effect within the session. An effect keeps its id when it is retried.
@@ -134,7 +134,7 @@ impl HideReason {
         }
     }
 
-    /// Parses what [`HideReason::as_str`] returns. None: the name is unknown.
+    /// Parses a name that [`HideReason::as_str`] returned. None: the name is unknown.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Superseded, Self::Undone, Self::Evicted].into_iter().find(|why| why.as_str() == text)
     }
@@ -155,7 +155,7 @@ pub enum CallState {
     AwaitingApproval,
     /// The call was sent to a service, an agent or the user, and the response has not arrived (L10).
     Outstanding,
-    /// The store has committed that the call is about to run. The call may be running.
+    /// The store has recorded that the call is about to run. The call may be running.
     Started,
     /// The call was running when the host stopped, and the host must not repeat it without asking the user (D3).
     OutcomeUnknown,

@@ -57,7 +57,7 @@ pub enum EndReason {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredSuspension")]
 pub struct Suspension {
-    /// The waiting calls, in call order. There is at least one.
+    /// The waiting calls, in call order. The list is never empty.
     pub waits: Vec<Wait>,
 }
 
@@ -96,7 +96,7 @@ pub enum WaitCause {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         emits: Option<Digest>,
     },
-    /// Another agent's output (L16).
+    /// The output of the agent to which the call delegates (L16).
     Agent {
         /// Subject of the agent's session.
         session: String,
@@ -123,7 +123,7 @@ impl WaitCause {
 }
 
 impl Suspension {
-    /// The waits of the calls whose outcome is unknown.
+    /// Returns the waits for users' decisions about calls whose outcome is unknown.
     pub fn unknown(&self) -> impl Iterator<Item = &Wait> {
         self.waits.iter().filter(|wait| wait.cause == WaitCause::OutcomeUnknown)
     }
@@ -296,7 +296,8 @@ pub enum EventKind {
     ModelFallback {
         /// The model that failed, as `provider/model`.
         from: String,
-        /// The next model, as `provider/model`, or `fallback_text`.
+        /// The next model, as `provider/model`, or `fallback_text` if the host answers with the configured
+        /// fallback text.
         to: String,
         /// Why the model did not answer.
         reason: String,
@@ -381,7 +382,7 @@ pub enum EventKind {
         tokens: u32,
         /// Estimated tokens of the new session summary.
         summary_tokens: u32,
-        /// The model that wrote the summary, as `provider/model`, or `extract` if the host wrote it.
+        /// The model that wrote the summary, as `provider/model`, or `extract` if the host wrote the summary.
         #[serde(default)]
         by: String,
     },
@@ -395,7 +396,7 @@ pub enum EventKind {
         /// Why the plan was abandoned.
         reason: String,
     },
-    /// Calls need a user's approval (L17). One request covers all such calls of a reply.
+    /// Calls need a user's approval (L17). One request covers all calls of a reply that need approval.
     ApprovalRequested {
         /// The calls that need approval, in the order of the reply.
         calls: Vec<ApprovalItem>,
@@ -436,7 +437,7 @@ pub enum EventKind {
         /// context builder.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         call: Option<CallId>,
-        /// The plugin, its request, and the line to add to the configuration.
+        /// The plugin, its request, and the line that would allow the request if it were in the configuration.
         #[serde(flatten)]
         denial: Denial,
     },
@@ -470,7 +471,7 @@ pub enum EventKind {
         code: String,
         /// Message for users.
         message: String,
-        /// Whether the error has ended the turn or only a call.
+        /// Whether the error has ended the turn or concerns only one call.
         #[serde(default, skip_serializing_if = "ErrorScope::is_turn")]
         scope: ErrorScope,
     },

@@ -1,4 +1,4 @@
-//! Requests to a model and its replies, independent of the provider.
+//! Requests to a model, and the model's replies, in a form that does not depend on the provider.
 
 use crate::message::{Dimensions, Media, Message, Replay};
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,8 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// A tool that is offered to the model. Its name has already been translated to a name that the provider accepts (L14).
+/// A tool that is offered to the model. The tool's name has already been translated to a name that the provider
+/// accepts (L14).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OfferedTool {
     /// Name by which the provider knows the tool.
@@ -93,7 +94,7 @@ pub enum Lifecycle {
     OutputErrorFeedback,
 }
 
-/// The request of one model call.
+/// The request that the host sends in one model call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelRequest {
     /// The model that receives the request.
@@ -104,7 +105,7 @@ pub struct ModelRequest {
     /// Sections of the system text, each with its name as heading. Sections that rarely change come first (L22). The
     /// provider receives the sections joined by blank lines.
     pub system: Vec<String>,
-    /// Messages, oldest first. Masked media items have already been replaced by text.
+    /// Messages, oldest first. Media items that a media policy masked have already been replaced by text.
     pub messages: Vec<Message>,
     /// Images in the messages that must be reduced in size before they are sent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -157,7 +158,8 @@ pub struct Reply {
     pub usage: Usage,
     /// The model that answered, as `provider/model`.
     pub model: String,
-    /// Data that the provider requires back when this reply is sent again. None: the provider sent no such data.
+    /// Data that the provider attached to this reply and requires whenever the host sends the reply again. None: the
+    /// provider sent no such data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replay>,
 }

@@ -46,10 +46,10 @@ impl Redaction {
             secrets.insert(secret.to_owned());
         }
         secrets.retain(|secret| secret.len() >= MIN_SECRET_LENGTH);
-        Self::of(secrets)
+        Self::from_values(secrets)
     }
 
-    fn of(values: BTreeSet<String>) -> Self {
+    fn from_values(values: BTreeSet<String>) -> Self {
         let bytes: Vec<_> =
             values.iter().map(|value| value.as_bytes()[..value.len().min(MAX_SEARCHED_LENGTH)].to_vec()).collect();
         let patterns = (!bytes.is_empty()).then(|| Arc::new(Patterns::new(&bytes)));
@@ -65,7 +65,7 @@ impl Redaction {
         if self.values.is_subset(&other.values) {
             return other.clone();
         }
-        Self::of(self.values.union(&other.values).cloned().collect())
+        Self::from_values(self.values.union(&other.values).cloned().collect())
     }
 
     /// Whether there are no secrets to search for.

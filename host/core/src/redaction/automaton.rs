@@ -25,9 +25,10 @@ pub(super) struct SubstringAutomaton {
     width: usize,
     /// The transition table. Each state has a row with the next state for each of the `width` columns.
     next: Vec<u32>,
-    /// The suffix link of each state: the state of the longest suffix of its substrings that belongs to another state.
+    /// The suffix link of each state. The link leads to the state that represents the longest suffix of this state's
+    /// substrings that this state does not represent itself.
     link: Vec<u32>,
-    /// For each state, the length of its longest substring.
+    /// For each state, the length of the longest substring that the state represents.
     length: Vec<u32>,
     /// For each state, the length of the longest whole string that is a suffix of the state's longest substring. Only
     /// strings that are not longer than `thresholds.part` count.
@@ -37,7 +38,7 @@ pub(super) struct SubstringAutomaton {
     prefix_lengths: Vec<u32>,
 }
 
-/// Minimum number of matched symbols to hold back if they are not the beginning of a string. Shorter matches are
+/// Minimum number of matched symbols that are held back if the symbols do not begin a string. Shorter matches are
 /// frequent in any text.
 const MIN_HELD_BACK: usize = 4;
 
@@ -123,7 +124,7 @@ impl SubstringAutomaton {
         lengths.get(state).copied().unwrap_or_default() as usize
     }
 
-    /// Appends a symbol to the string whose last state is `last`, and returns its new last state.
+    /// Appends a symbol to the string whose last state is `last`, and returns the string's new last state.
     fn extend(&mut self, last: u32, column: usize) -> u32 {
         let existing = self.next[last as usize * self.width + column];
         if existing != NO_STATE {
@@ -175,8 +176,9 @@ impl SubstringAutomaton {
         new
     }
 
-    /// For each state, returns the length of the longest suffix of the state's longest substring that is itself the
-    /// longest substring of a state in `suffix_states`, or 0 if there is no such suffix.
+    /// For each state, considers the suffixes of the state's longest substring, and returns the length of the longest
+    /// suffix that equals the longest substring of a state in `suffix_states`. The length is 0 if no suffix equals such
+    /// a substring.
     fn longest_suffixes(&self, suffix_states: &[u32]) -> Vec<u32> {
         let mut lengths = vec![0; self.length.len()];
         for state in suffix_states {

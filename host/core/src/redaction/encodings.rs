@@ -7,8 +7,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use std::collections::BTreeSet;
 
-/// Minimum number of consecutive bytes of a secret that are removed from a text even if the rest of the secret is
-/// not there.
+/// Minimum number of consecutive bytes of a secret that are removed from a text even if the rest of the secret
+/// is missing.
 const MIN_PART: usize = 12;
 /// Like `MIN_PART`, but for bytes at the beginning or end of a text that may have been cut in the middle of a secret.
 const MIN_PART_AT_EDGE: usize = 8;
@@ -27,7 +27,7 @@ pub(super) struct Patterns {
 }
 
 impl Patterns {
-    /// Builds the automata for these values.
+    /// Builds the automata that search for these secret values.
     pub(super) fn new(values: &[Vec<u8>]) -> Self {
         let thresholds = |part, at_edge| Thresholds { part, at_edge };
         let plain: Vec<_> = values.iter().flat_map(|value| plain_forms(value)).collect();
@@ -131,11 +131,11 @@ impl Readings {
 
     /// Ends the text and handles the digits that have been read but not yet decoded.
     pub(super) fn finish(&mut self, patterns: &Patterns, report: &mut impl FnMut(Span)) {
-        self.settle_zero(patterns, report);
-        self.settle_number(patterns, report);
+        self.finish_zero(patterns, report);
+        self.finish_number(patterns, report);
     }
 
-    /// Reports the part of a secret at the end of the text. The secret may have been cut off there.
+    /// Reports the part of a secret at the end of the text. The rest of the secret may have been cut off.
     pub(super) fn cut(&self, patterns: &Patterns, report: &mut impl FnMut(Span)) {
         self.plain.cut(&patterns.plain, report);
         self.base64.cut(&patterns.base64, report);
@@ -169,7 +169,7 @@ impl Readings {
         if byte == b'x' && self.zero.take().is_some() {
             return;
         }
-        self.settle_zero(patterns, report);
+        self.finish_zero(patterns, report);
         match byte {
             b'0' => self.zero = Some(Zero { start: symbol.start, end: symbol.end }),
             b'1'..=b'9' | b'a'..=b'f' => {
@@ -180,7 +180,7 @@ impl Readings {
         }
     }
 
-    fn settle_zero(&mut self, patterns: &Patterns, report: &mut impl FnMut(Span)) {
+    fn finish_zero(&mut self, patterns: &Patterns, report: &mut impl FnMut(Span)) {
         if let Some(Zero { start, end }) = self.zero.take() {
             self.hexadecimal.push(&patterns.hexadecimal, Symbol { byte: b'0', start, end }, report);
         }
@@ -199,13 +199,13 @@ impl Readings {
             });
             return;
         }
-        self.settle_number(patterns, report);
+        self.finish_number(patterns, report);
         if !matches!(symbol.byte, b' ' | b',' | b';' | b'-' | b'\t' | b'\r' | b'\n') {
             self.decimal.interrupt(&patterns.plain, report);
         }
     }
 
-    fn settle_number(&mut self, patterns: &Patterns, report: &mut impl FnMut(Span)) {
+    fn finish_number(&mut self, patterns: &Patterns, report: &mut impl FnMut(Span)) {
         let Some(Number { value, start, end, .. }) = self.number.take() else { return };
         match value {
             Some(byte) => {
@@ -229,7 +229,7 @@ fn base64_digit(byte: u8) -> Option<u8> {
 }
 
 /// Recognizes line breaks and the indentation after them, which are skipped because a secret may be wrapped. A zero
-/// byte is skipped too, because it may be the other half of a UTF-16 character.
+/// byte is skipped in the same way as a line break, because it may be half of a UTF-16 character.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Line {
     #[default]

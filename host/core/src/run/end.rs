@@ -24,7 +24,7 @@ pub enum TurnEnd {
 /// The output of a turn (L13).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Output {
-    /// The accepted output as JSON. A text is a JSON string.
+    /// The accepted output as JSON. An output that is text is a JSON string.
     pub data: serde_json::Value,
     /// Why the turn ended.
     pub finish: EndReason,
@@ -61,7 +61,7 @@ pub struct TurnCost {
 }
 
 impl OutputData {
-    /// Converts the output to JSON. A text becomes a JSON string.
+    /// Converts the output to JSON. An output that is text becomes a JSON string.
     pub fn into_value(self) -> serde_json::Value {
         match self {
             OutputData::Text(text) => serde_json::Value::String(text),
@@ -117,7 +117,7 @@ pub enum TurnError {
         replies: u32,
         /// Name of the tool that failed last.
         tool: String,
-        /// The beginning of the error.
+        /// The beginning of the message of the error.
         message: String,
     },
     /// The model returned only empty replies, even when it was asked for a summary (L23).

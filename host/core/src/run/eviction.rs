@@ -51,8 +51,8 @@ struct Load {
 }
 
 impl PromptBudget {
-    /// Maximum number of tokens of the session summary: an eighth of the tokens for messages, at least 64 and at most
-    /// 1,000.
+    /// Maximum number of tokens of the session summary: an eighth of the tokens that are available for messages, at
+    /// least 64 and at most 1,000.
     fn summary_limit(&self) -> u32 {
         (self.remaining(0) / 8).clamp(64, 1_000)
     }
@@ -215,9 +215,10 @@ impl Run {
 
 /// Returns the maximum number of tokens that the messages may have after an eviction.
 ///
-/// Normally, this target is the configured percentage of the tokens for messages. If the messages that must stay use
-/// almost as many tokens as the target, or more, the target is higher: the tokens of these messages, plus a quarter of
-/// the tokens that are left between them and the threshold. The target always leaves enough tokens for a step.
+/// Normally, this target is the configured percentage of the tokens that are available for messages. If the messages
+/// that must stay use almost as many tokens as the target, or more, the target is higher: the tokens of these messages,
+/// plus a quarter of the tokens that are left between them and the threshold. The target always leaves enough tokens
+/// for a step.
 fn target(load: &Load, staying: u64, turn: &Turn) -> u64 {
     let config = &turn.config;
     let high = percent(load.capacity_after, config.evict_at);
