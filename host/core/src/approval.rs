@@ -56,8 +56,9 @@ impl LastingGrant {
 /// same (row 52).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ApprovalScope {
-    /// Digest of the agent's file, the user and the executor. The executor is the plugin's component, the command or
-    /// URL of an MCP server, the service, or the agent to which the call delegates.
+    /// One digest of three values: the agent's configuration file, the user and the executor of the tool. The executor
+    /// is the plugin's component, the command or URL of an MCP server, the service, or the agent to which the
+    /// call delegates.
     pub identity: Digest,
     /// Digest of the grants that the executor had when the user approved the call.
     pub grants: Digest,

@@ -1,6 +1,6 @@
-//! Describes configurable limits: key, default and bounds. Each crate that has such limits describes them in one list,
-//! with one row for each limit. From this list, the host derives the default values, the keys of agent.toml and the
-//! documentation of these keys.
+//! Describes each configurable limit by its key, its default and its bounds. Each crate that has such limits describes
+//! them in one list, with one row for each limit. From this list, the host derives the default values, the keys of
+//! agent.toml and the documentation of these keys.
 
 /// Describes one limit, whose value is stored in the struct `L`.
 #[derive(Clone, Copy)]

@@ -16,7 +16,8 @@ pub struct ApprovalRules {
     pub destructive: ApprovalPolicy,
     /// Policy for tools that declare the trait `open_world`, such as tools that search the web.
     pub open_world: ApprovalPolicy,
-    /// Policies for single tools, by the name of the tool or by a pattern. In a pattern, `*` matches any characters.
+    /// Policies for single tools. Each key is the name of a tool or a pattern that matches names. In a pattern, `*`
+    /// matches any characters.
     pub tools: BTreeMap<String, ApprovalPolicy>,
     /// Names and patterns of tools for which a remembered grant is valid only for the arguments that the user approved.
     pub bind_arguments: Vec<String>,

@@ -11,7 +11,7 @@ pub(super) struct SentenceKind {
 }
 
 /// The sentence states that everything is done. This kind overrides all other kinds.
-pub(super) const COMPLETE: SentenceKind = Kind {
+pub(super) const COMPLETE: SentenceKind = SentenceKind {
     patterns: &[
         "all ** have|has been",
         "all ** were|was successfully",
@@ -31,7 +31,7 @@ pub(super) const COMPLETE: SentenceKind = Kind {
 };
 
 /// The sentence states that work is left to do. This kind is ignored if the input asked what work is left.
-pub(super) const WORK_LEFT: SentenceKind = Kind {
+pub(super) const WORK_LEFT: SentenceKind = SentenceKind {
     patterns: &[
         "# ~ remaining",
         "# ~ remain|remains",
@@ -108,7 +108,7 @@ pub(super) const WORK_LEFT: SentenceKind = Kind {
 };
 
 /// The sentence announces the next action instead of performing it.
-pub(super) const ANNOUNCED: SentenceKind = Kind {
+pub(super) const ANNOUNCED: SentenceKind = SentenceKind {
     patterns: &[
         "i will * continue|proceed|resume",
         "i will * go|carry|move|press on with|to",
@@ -153,7 +153,7 @@ pub(super) const ANNOUNCED: SentenceKind = Kind {
 };
 
 /// The sentence refuses the task. This kind only counts at the beginning of a reply.
-pub(super) const REFUSED: SentenceKind = Kind {
+pub(super) const REFUSED: SentenceKind = SentenceKind {
     patterns: &[
         "i do not * have * access",
         "i have no * access",
@@ -181,7 +181,7 @@ pub(super) const REFUSED: SentenceKind = Kind {
 };
 
 /// The sentence asks the user a question or tells the user to do the work. This kind only counts at the end of a reply.
-pub(super) const HANDED_BACK: SentenceKind = Kind {
+pub(super) const HANDED_BACK: SentenceKind = SentenceKind {
     patterns: &[
         "would you like me to",
         "do you want me to",
@@ -207,7 +207,7 @@ pub(super) const HANDED_BACK: SentenceKind = Kind {
 
 /// The sentence contains a refusal in the first person, in any form. This kind only counts in a short reply of a turn
 /// without tool calls.
-pub(super) const REFUSAL_WORDS: SentenceKind = Kind {
+pub(super) const REFUSAL_WORDS: SentenceKind = SentenceKind {
     patterns: &[
         "i can not",
         "i could not",

@@ -308,7 +308,8 @@ impl Batch {
         if ids.into_iter().any(breaks) { Err(InputError::Unexpected("an approval")) } else { Ok(()) }
     }
 
-    /// Checks that there is at least one call, that no call is named twice, and that each call is in the expected state.
+    /// Checks that there is at least one call, that no call is named twice, and that each call is in the
+    /// expected state.
     fn check_all<'a>(
         &self,
         ids: impl Iterator<Item = &'a CallId>,
