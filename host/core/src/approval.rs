@@ -46,7 +46,7 @@ pub struct LastingGrant {
 
 impl LastingGrant {
     /// Digest that identifies the tool about which the user was asked (row 52). The grant is not valid for a tool with
-    /// another identity.
+    /// a different identity.
     pub fn identity(&self) -> &Digest {
         self.scope.as_ref().map_or(&self.digest, |scope| &scope.identity)
     }

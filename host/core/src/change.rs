@@ -17,7 +17,8 @@ use serde_json::Value;
 pub struct Change {
     /// Messages that are appended to the session.
     pub messages: Vec<NewMessage>,
-    /// Messages that are removed from the prompt. The messages stay stored and searchable.
+    /// Messages that are removed from the prompt. A message that is removed from the prompt stays stored
+    /// and searchable.
     pub hidden: Vec<HiddenMessage>,
     /// New tool calls, and changes to existing tool calls.
     pub calls: Vec<CallChange>,
@@ -62,8 +63,8 @@ pub enum OutboxEffect {
     Remember {
         /// Id of the memory, unique over all sessions.
         id: String,
-        /// The memory, without its time. The store sets the time of the memory to the time at which the outbox item
-        /// was stored.
+        /// The memory to store. The host has not set the memory's time yet. The store sets the time of the memory to
+        /// the time at which the outbox item was stored.
         memory: Memory,
     },
     /// Delete the memories of a turn that the user has undone (D4, D5).

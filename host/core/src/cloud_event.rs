@@ -105,7 +105,8 @@ impl CloudEvent {
     }
 }
 
-/// The members of an event. A duplicate member is an error, because JSON parsers disagree about which value counts.
+/// The members of an event. A duplicate member is an error, because JSON parsers disagree about which of the member's
+/// values is valid.
 struct Attributes(Map<String, Value>);
 
 impl<'de> Deserialize<'de> for Attributes {

@@ -79,7 +79,7 @@ pub struct Wait {
 #[serde(rename_all = "snake_case", tag = "cause")]
 pub enum WaitCause {
     /// A user's decision whether to repeat the call. The call had started when the host stopped, and the host must not
-    /// repeat it without asking (D3).
+    /// repeat the call without asking the user (D3).
     OutcomeUnknown,
     /// A user's approval (L17).
     Approval,
@@ -188,7 +188,7 @@ pub struct ApprovalItem {
     /// Name of the tool as its author wrote it.
     pub name: String,
     /// Digest of the plugin's component, or of the tool's definition if the tool does not come from a plugin. The
-    /// user's answer is only valid for this digest.
+    /// user's answer is valid only for a tool with this digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
     /// Details from the stored call record. None: the event comes directly from the run, which does not store
@@ -247,7 +247,7 @@ pub enum EventKind {
         total: u32,
         /// Tokens of the system text.
         system: u32,
-        /// Measured tokens of the tool definitions.
+        /// Estimated tokens of the tool definitions.
         tools: u32,
         /// Tokens reserved for the reply.
         reserved: u32,

@@ -9,7 +9,7 @@ use std::fmt;
 #[serde(try_from = "String", into = "String")]
 pub struct Digest(String);
 
-/// The error if a string is not a digest. The error contains at most the first 100 characters of the string.
+/// The error for a string that is not a digest. The error contains at most the first 100 characters of the string.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a digest: expected `sha256:` and 64 lower-case hexadecimal digits")]
 pub struct InvalidDigest(String);
@@ -217,7 +217,7 @@ impl Role {
     }
 }
 
-/// A message with its seen count (L3).
+/// A message, and the number of model calls in which it has been sent (L3).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
     /// Role of the message's author.

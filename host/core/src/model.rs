@@ -11,7 +11,7 @@ pub struct Model {
     pub provider: String,
     /// The name by which the provider knows the model.
     pub name: String,
-    /// Context window in tokens.
+    /// Size of the context window, in tokens.
     pub window: u32,
 }
 
@@ -110,7 +110,7 @@ pub struct ModelRequest {
     /// Images in the messages that must be reduced in size before they are sent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub downscaled: Vec<Downscaled>,
-    /// Tools that the model may call. If this is empty, the model cannot call any tool.
+    /// Tools that the model may call. If the list is empty, the model cannot call any tool.
     pub tools: Vec<OfferedTool>,
     /// JSON Schema of the output (L12). None: the output is free text.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    /// I6: the host sets the attributes, and a stored event is the same when it is read again.
+    /// I6: the host sets the attributes, and an event is unchanged after it has been stored and read back.
     #[test]
     fn i6_an_outgoing_event_has_the_hosts_attributes() {
         let event_type = ServiceEventType::parse("com.example.work").expect("the type is valid");
@@ -115,7 +115,8 @@ mod tests {
         assert!(!event.is_forged());
     }
 
-    /// Row 51: the host recognizes an event with a host type that a plugin requested in an earlier version.
+    /// Row 51: the host recognizes a stored event that has a host type because a plugin requested it from an
+    /// older host.
     #[test]
     fn row51_a_stored_event_with_a_host_type_and_a_call_id_is_recognized() {
         let of_host = |id: &str| OutgoingEvent::of_host(HostEventType::ApprovalRequested, attributes(id), json!({}));

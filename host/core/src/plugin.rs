@@ -32,7 +32,7 @@ pub struct Scope {
     pub user: Option<String>,
     /// Number of the turn in its session, starting at 1.
     pub turn: u32,
-    /// Trace context of this call.
+    /// Trace context of the call to the plugin.
     pub trace: TraceContext,
 }
 
@@ -204,7 +204,7 @@ pub enum OutputData {
 }
 
 impl OutputData {
-    /// The output as the text that is written to the history: the text itself, or JSON as text (L13).
+    /// The output in the form that is written to the history: a text unchanged, and JSON data as JSON text (L13).
     pub fn for_history(&self) -> String {
         match self {
             OutputData::Text(text) => text.clone(),
@@ -228,7 +228,7 @@ pub enum Verdict {
 /// Position of a media item in the prompt. All indices start at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MediaPosition {
-    /// Index of the message, oldest first.
+    /// Index of the message in the prompt. The oldest message has the index 0.
     pub message: u32,
     /// Index of the part within the message.
     pub part: u32,

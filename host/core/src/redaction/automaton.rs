@@ -1,6 +1,6 @@
-//! A suffix automaton over a set of strings. The automaton reads a text symbol by symbol. After each symbol, its state
-//! represents the longest suffix of the text so far that occurs in one of the strings. One step takes constant time on
-//! average, for any number of strings.
+//! A suffix automaton over a set of strings. The automaton reads a text symbol by symbol. After each symbol, the
+//! automaton's state represents the longest suffix of the text so far that occurs in one of the strings. One step takes
+//! constant time on average, for any number of strings.
 
 const ROOT: u32 = 0;
 const NO_STATE: u32 = u32::MAX;
@@ -9,7 +9,7 @@ const NO_STATE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Thresholds {
     /// Minimum number of matching symbols if they occur anywhere in a text. A string that has at most this number of
-    /// symbols only matches as a whole.
+    /// symbols matches only as a whole.
     pub(super) part: usize,
     /// Minimum number of matching symbols if they occur at the beginning or end of a text that may have been cut.
     pub(super) at_edge: usize,
@@ -30,8 +30,8 @@ pub(super) struct SubstringAutomaton {
     link: Vec<u32>,
     /// For each state, the length of the longest substring that the state represents.
     length: Vec<u32>,
-    /// For each state, the length of the longest whole string that is a suffix of the state's longest substring. Only
-    /// strings that are not longer than `thresholds.part` count.
+    /// For each state, the length of the longest whole string that is a suffix of the state's longest substring.
+    /// Strings with more than `thresholds.part` symbols are ignored.
     whole_lengths: Vec<u32>,
     /// For each state, the length of the longest prefix of a string that is a suffix of the state's longest
     /// substring.
@@ -184,7 +184,8 @@ impl SubstringAutomaton {
         for state in suffix_states {
             lengths[*state as usize] = self.length[*state as usize];
         }
-        // The substrings of a state's link are shorter than the state's own substrings, so the link is handled first.
+        // The states are handled in the order of their longest substrings' lengths, so the link of a state, which has
+        // shorter substrings, is handled before the state.
         let mut by_length: Vec<usize> = (1..self.length.len()).collect();
         by_length.sort_unstable_by_key(|state| self.length[*state]);
         for state in by_length {

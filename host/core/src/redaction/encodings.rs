@@ -18,7 +18,8 @@ const MAX_DECIMAL_DIGITS: u8 = 3;
 /// for hexadecimal digits.
 const REMEMBERED_POSITIONS: usize = 2 * MIN_PART;
 
-/// The automata that search for the secrets. Decimal numbers are decoded to bytes, which `plain` searches.
+/// The automata that search for the secrets. Decimal numbers are decoded to bytes, and the automaton `plain` reads
+/// these bytes.
 #[derive(Debug)]
 pub(super) struct Patterns {
     plain: SubstringAutomaton,
@@ -151,7 +152,7 @@ impl Readings {
         self
     }
 
-    /// Position of the first byte for which the following bytes decide whether it is part of a secret.
+    /// Position of the first byte that is part of a secret or not, depending on the bytes that follow.
     pub(super) fn uncertain_from(&self, patterns: &Patterns) -> Option<u64> {
         let tracks = [
             self.plain.uncertain_from(&patterns.plain),

@@ -203,8 +203,8 @@ fn reference(bytes: &[u8]) -> Escape {
     }
 }
 
-/// Decodes an escape only if it stands for a character that quoted-printable must encode. In most texts, `=` before
-/// other letters and digits is not an escape.
+/// Decodes an escape only if the escape represents a character that quoted-printable must encode. In most texts, `=`
+/// before other letters and digits is not an escape.
 fn quoted_printable(bytes: &[u8]) -> Escape {
     match bytes.get(1) {
         None => Escape::Incomplete,
@@ -239,8 +239,8 @@ fn single_byte(length: usize, byte: u8) -> Escape {
     Escape::Complete(length, Decoded { bytes: [byte, 0, 0, 0], length: 1 })
 }
 
-/// Returns the escape for a number. With two digits, the number is a byte. With more digits, it is a Unicode character,
-/// which is encoded in UTF-8.
+/// Returns the escape for a number. A number with two digits is a byte. A number with more digits is a Unicode
+/// character, which is encoded in UTF-8.
 fn character(number: u32, length: usize, digits: usize) -> Escape {
     match (u8::try_from(number), char::from_u32(number)) {
         (Ok(byte), _) if digits == 2 || byte.is_ascii() => single_byte(length, byte),

@@ -152,7 +152,7 @@ pub(super) const ANNOUNCED: SentenceKind = SentenceKind {
     ],
 };
 
-/// The sentence refuses the task. This kind only counts at the beginning of a reply.
+/// The sentence refuses the task. A sentence of this kind is considered only at the beginning of a reply.
 pub(super) const REFUSED: SentenceKind = SentenceKind {
     patterns: &[
         "i do not * have * access",
@@ -180,7 +180,8 @@ pub(super) const REFUSED: SentenceKind = SentenceKind {
     unless: &["wait", "enough", "longer", "hear"],
 };
 
-/// The sentence asks the user a question or tells the user to do the work. This kind only counts at the end of a reply.
+/// The sentence asks the user a question or tells the user to do the work. A sentence of this kind is considered only
+/// at the end of a reply.
 pub(super) const HANDED_BACK: SentenceKind = SentenceKind {
     patterns: &[
         "would you like me to",
@@ -205,8 +206,8 @@ pub(super) const HANDED_BACK: SentenceKind = SentenceKind {
     unless: &["else", "anything", "further", "questions", "question", "also", "additional"],
 };
 
-/// The sentence contains a refusal in the first person, in any form. This kind only counts in a short reply of a turn
-/// without tool calls.
+/// The sentence contains words of refusal in the first person. A sentence of this kind is considered only in a short
+/// reply of a turn without tool calls.
 pub(super) const REFUSAL_WORDS: SentenceKind = SentenceKind {
     patterns: &[
         "i can not",

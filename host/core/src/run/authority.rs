@@ -18,7 +18,7 @@ pub struct DroppedClaims {
     pub approvals: usize,
     /// Whether the open turn had pinned settings: grants, validators, policies, context builder and tools.
     pub pins: bool,
-    /// Number of system sections of the open turn.
+    /// Number of dropped system sections of the open turn.
     pub sections: usize,
     /// Whether the open turn had the state of a context builder.
     pub builder_state: bool,
@@ -26,7 +26,7 @@ pub struct DroppedClaims {
     pub calls: Vec<CallId>,
     /// Whether the state had a summary of evicted messages. The model would read the summary as the host's own text.
     pub summary: bool,
-    /// Number of prompts in the queue.
+    /// Number of dropped prompts that waited in the session's queue.
     pub prompts: usize,
     /// Id (subject) of the session that delegated the work. None: the work was not delegated.
     pub delegated_by: Option<String>,

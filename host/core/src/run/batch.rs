@@ -1,4 +1,4 @@
-//! The calls of one reply. A batch decides which calls may run and is done when all of them have results.
+//! The calls of one reply. A batch decides which calls may run and is done when all its calls have results.
 
 use super::input::{Answerer, DispatchedCall, InputError, UnapprovedRequest};
 use super::loop_breaks::Completion;

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct LoopConfig {
     /// Maximum number of model calls of a turn (L4). Default 10.
     pub max_interactions: u32,
-    /// What the turn does when it reaches `max_interactions` (L4). Default: finish.
+    /// What the turn does when it reaches `max_interactions` (L4). By default, the turn makes one last model call
+    /// without tools.
     pub at_limit: AtLimit,
     /// Number of rejected outputs that the model may correct (L12). Default 2.
     pub max_corrections: u32,
@@ -41,7 +42,7 @@ pub struct LoopConfig {
     /// configured user (D4).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The output if no model answers (M3). None: the turn ends with `model_failed`.
+    /// The output if no model answers (M3). None: the turn ends with the error `model_failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<OutputData>,
     /// The events that announce the turn's progress to services (I6). Default: no events.
@@ -199,7 +200,7 @@ mod tests {
         Usage { prompt_tokens, completion_tokens }
     }
 
-    /// L5: fractions of units are added exactly, in any number of pieces, and the total is rounded up.
+    /// L5: fractions of units are added exactly, one by one or all at the same time, and the total is rounded up.
     #[test]
     fn l5_fractions_of_units_are_not_lost() {
         let weight = |units| Weight::of(units).expect("in range");

@@ -107,13 +107,13 @@ pub enum TurnError {
         /// Number of consecutive replies without a tool call.
         replies: u32,
     },
-    /// Too many consecutive replies ended with the same error (L19).
+    /// In too many consecutive replies, calls failed with the same error (L19).
     #[error(
         "same_error: calls in {replies} replies in a row failed with the same error, most recently `{tool}`: {message}; \
         fix the cause, or explain in the agent's instructions how to call the tool"
     )]
     SameError {
-        /// Number of consecutive replies with the error.
+        /// Number of consecutive replies whose calls failed with the error.
         replies: u32,
         /// Name of the tool that failed last.
         tool: String,

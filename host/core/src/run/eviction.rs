@@ -77,8 +77,8 @@ impl Run {
         PromptBudget { system: budget.system.saturating_add(summary), ..budget }
     }
 
-    /// Returns the session summary if the prompt contains it. The prompt does not contain it if the context builder
-    /// left out the history, or has its own section with the same name.
+    /// Returns the session summary if the prompt contains it. The prompt does not contain the summary if the context
+    /// builder left out the history, or if the builder returned a section with the name of the summary's section.
     fn shown_summary(&self) -> Option<&HistorySummary> {
         let turn = self.turn.as_ref()?;
         let summary = self.summary.as_ref()?;
@@ -134,7 +134,7 @@ impl Run {
     /// Selects the messages to evict. None: the threshold is not exceeded, or an eviction would not help.
     ///
     /// The oldest groups are evicted until a target below the threshold is reached. Evictions are therefore rare, and
-    /// the beginning of the prompt stays the same for a while.
+    /// the beginning of the prompt stays the same between two evictions.
     fn messages_to_evict(&self) -> Option<Vec<MessageId>> {
         let turn = self.turn.as_ref()?;
         let load = self.load(turn)?;

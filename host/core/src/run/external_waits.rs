@@ -159,7 +159,7 @@ impl Run {
 
     /// Applies a user's answers to an approval request (L17). Granted calls run with the arguments that the user edited
     /// or, if the user edited none, with the model's arguments. Denied calls get an error result. If a tool has changed
-    /// since the request, the user is asked again.
+    /// since the approval request, the user is asked again.
     pub(super) fn approval(&mut self, answers: Vec<ApprovalAnswer>, change: &mut Change) {
         let mut denied = Vec::new();
         for ApprovalAnswer { call, verdict } in answers {
