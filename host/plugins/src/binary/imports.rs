@@ -1,20 +1,20 @@
-//! Checks the names and versions of a component's imports, and finds the exports that belong to the contract.
-//! wasmtime's linker could also check imports, but its messages for missing imports are misleading.
+//! Checks the names and versions of a component's imports, and finds the exports that belong to the plugin contract.
+//! wasmtime's linker would detect missing imports too, but the linker's messages for missing imports are misleading.
 
 use crate::identity::Kind;
 use crate::text::clean;
 use std::str::FromStr;
 
-/// Name of the WIT package with the plugin contract.
+/// Name of the WIT package that defines the plugin contract.
 const CONTRACT_PACKAGE: &str = "agent-host:plugin";
 /// Version of the plugin contract that this host implements.
 const CONTRACT_VERSION: Version = Version { major: 0, minor: 1, patch: 0, pre: "" };
-/// The interfaces of the plugin contract. A component may import each of them, even one that it exports, because it
-/// needs the types of the interface.
+/// The interfaces of the plugin contract. A component may import any of these interfaces. It may even import an
+/// interface that it exports, because the component needs the types that the interface defines.
 const CONTRACT_INTERFACES: [&str; 7] =
     ["types", "media-store", "tool", "context-builder", "step-context", "output-validator", "media-policy"];
 
-/// Name of the WIT package with the interface to the agent's model.
+/// Name of the WIT package whose interface lets plugins send requests to the agent's model.
 const MODEL_PACKAGE: &str = "agent-host:model";
 const MODEL_INTERFACES: [&str; 1] = ["host-model"];
 
@@ -80,7 +80,7 @@ pub enum InterfaceProblem {
         /// How the user can solve the problem.
         advice: &'static str,
     },
-    /// The host's version of the package has no such interface.
+    /// The component imports an interface that does not exist in the host's version of the interface's package.
     #[error(
         "it imports `{name}`, which this host's version of that package does not have; use a newer agent-host, or rebuild \
          it without this import"
@@ -89,12 +89,13 @@ pub enum InterfaceProblem {
         /// Name of the import.
         name: String,
     },
-    /// The host implements this standard interface, but only in other versions.
+    /// The component imports a standard interface in a version that the host does not implement, although the host
+    /// implements other versions of the interface.
     #[error("it imports `{name}`, but this host implements {known}; {advice}")]
     StandardVersion {
         /// Name of the import.
         name: String,
-        /// The versions that the host implements.
+        /// The versions of the interface that the host implements.
         known: String,
         /// How the user can solve the problem.
         advice: &'static str,
@@ -128,21 +129,23 @@ fn listed(names: &[String]) -> String {
 pub(crate) enum Imports {
     /// The host implements all imports.
     Implemented,
-    /// The host knows some imports but does not implement them. Their functions always fail.
+    /// The host knows all imports but does not implement some of them. The functions of an unimplemented import
+    /// always fail.
     SomeDenied,
 }
 
 /// Whether the functions of an import can have effects outside of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effects {
-    /// The functions have no effects outside of the call. Examples are the imports for clocks, random numbers,
-    /// configuration and logging.
+    /// The functions have no effects outside of the call. For example, the functions for clocks, random numbers,
+    /// configuration and logging have no such effects.
     None,
-    /// The functions can have effects outside of the call if their use is granted.
+    /// The functions can have effects outside of the call if the plugin is granted the use of these functions.
     Possible,
 }
 
-/// Whether the functions of an import can have effects outside of the call. The name must have passed `check`.
+/// Whether the functions of an import can have effects outside of the call. `name` must be the name of an import that
+/// [`check`] accepts.
 pub(crate) fn effects(name: &str) -> Effects {
     let path = name.split('@').next().unwrap_or(name);
     let harmless = ["wasi:io/", "wasi:clocks/", "wasi:random/", "wasi:cli/", "wasi:config/", "wasi:logging/"];
@@ -164,7 +167,8 @@ pub(crate) fn check<'a>(names: impl Iterator<Item = &'a str>) -> Result<Imports,
             Ok(Imports::Implemented) => {}
             Ok(Imports::SomeDenied) => imports = Imports::SomeDenied,
             Err(InterfaceProblem::Unknown { names }) => unknown.extend(names),
-            // An error about a version is more helpful than a list of unknown names.
+            // An error about an incompatible version is returned first, because it is more helpful than a list of
+            // unknown names.
             Err(problem) => return Err(problem),
         }
     }
@@ -188,7 +192,8 @@ pub(crate) fn kinds<'a>(exports: impl Iterator<Item = &'a str>) -> Result<Vec<Ki
     Ok(kinds)
 }
 
-/// Whether the host knows this interface but does not implement it. The name must have passed `check`.
+/// Whether the host knows this interface but does not implement it. `name` must be the name of an import that
+/// [`check`] accepts.
 pub(crate) fn is_denied(name: &str) -> bool {
     InterfaceName::parse(name).is_some_and(|interface| interface.is_in(&DENIED))
 }
@@ -308,8 +313,8 @@ mod tests {
         check([name].into_iter()).expect_err("this import is refused").to_string()
     }
 
-    // P5, row 14: known imports are accepted with any patch version. If some of them are not implemented, the
-    // result is `SomeDenied`.
+    // P5, row 14: known imports are accepted with any patch version. If the host does not implement some of these
+    // imports, the result is `SomeDenied`.
     #[test]
     fn p5_row_14_known_imports_are_accepted() {
         for name in [

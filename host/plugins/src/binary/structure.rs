@@ -17,7 +17,8 @@ pub(crate) struct StructureLimits {
     pub(crate) nesting: usize,
     /// Maximum number of types, including the types of nested components, modules and types.
     pub(crate) types: usize,
-    /// Maximum number of imports, and also of exports, of each component, component type and instance type.
+    /// Maximum number of imports of each component, component type and instance type. The same maximum applies to the
+    /// number of exports.
     pub(crate) interfaces: usize,
 }
 
@@ -34,8 +35,8 @@ impl HostLimits {
 
 /// Maximum total size of the names of all outermost imports and exports, in bytes.
 const NAME_BYTES: usize = 1024 * 1024;
-/// Maximum number of imports, and also of exports, of one core module. The limit is large, because modules that share a
-/// library link thousands of symbols.
+/// Maximum number of imports of one core module. The same maximum applies to the number of exports. The limit is large,
+/// because modules that share a library link thousands of symbols.
 const CORE_INTERFACES: usize = 100_000;
 
 /// The reason why a component is refused before it is parsed.
@@ -78,7 +79,7 @@ pub enum StructureProblem {
     /// The file violates the binary format.
     #[error("it is damaged: {reason}")]
     Damaged {
-        /// Describes the problem and its position in bytes.
+        /// Describes the problem and the byte offset at which the problem was found.
         reason: String,
     },
 }
@@ -114,23 +115,23 @@ struct Walk<'b> {
     levels: Vec<Level>,
 }
 
-/// A list of declarations in a component or instance type, some of which have been read.
+/// A list that is being read: the items of a type section, or the declarations in a component type or instance type.
 struct Declarations {
-    kind: Kind,
-    /// Number of declarations that have not been read yet.
+    kind: ListKind,
+    /// Number of items of the list that have not been read yet.
     left: u32,
     imports: usize,
     exports: usize,
 }
 
 impl Declarations {
-    fn new(kind: Kind, left: u32) -> Self {
+    fn new(kind: ListKind, left: u32) -> Self {
         Self { kind, left, imports: 0, exports: 0 }
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ListKind {
     /// The items of a type section.
     Section,
     ComponentType,
@@ -236,7 +237,7 @@ impl Walk<'_> {
     /// nested to any depth.
     fn component_types(&mut self, section: Range<usize>) -> Result<(), StructureProblem> {
         let mut reader = BinaryReader::new(&self.bytes[section.clone()], section.start);
-        let mut open = vec![Declarations::new(Kind::Section, reader.read_var_u32()?)];
+        let mut open = vec![Declarations::new(ListKind::Section, reader.read_var_u32()?)];
         while let Some(innermost) = open.last_mut() {
             let Some(left) = innermost.left.checked_sub(1) else {
                 open.pop();
@@ -244,8 +245,8 @@ impl Walk<'_> {
             };
             innermost.left = left;
             let nested = match innermost.kind {
-                Kind::Section => self.component_type(&mut reader)?,
-                Kind::ComponentType | Kind::InstanceType => self.declaration(&mut reader, innermost)?,
+                ListKind::Section => self.component_type(&mut reader)?,
+                ListKind::ComponentType | ListKind::InstanceType => self.declaration(&mut reader, innermost)?,
             };
             if let Some(nested) = nested {
                 open.push(nested);
@@ -260,8 +261,8 @@ impl Walk<'_> {
     fn component_type(&mut self, reader: &mut BinaryReader<'_>) -> Result<Option<Declarations>, StructureProblem> {
         self.count_types(1)?;
         let kind = match reader.clone().read_u8()? {
-            0x41 => Kind::ComponentType,
-            0x42 => Kind::InstanceType,
+            0x41 => ListKind::ComponentType,
+            0x42 => ListKind::InstanceType,
             _ => {
                 // Types of all other forms refer to their inner types by index, so reading them does not recurse.
                 reader.read::<ComponentType<'_>>()?;
@@ -291,7 +292,7 @@ impl Walk<'_> {
             0x02 => {
                 reader.read::<ComponentAlias<'_>>()?;
             }
-            0x03 if list.kind == Kind::ComponentType => {
+            0x03 if list.kind == ListKind::ComponentType => {
                 list.imports += 1;
                 check_interfaces("imports", list.imports, most)?;
                 reader.read::<ComponentImport<'_>>()?;

@@ -28,11 +28,11 @@ use std::time::Duration;
 /// The context of one tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolCallContext {
-    /// Id that the host assigned to the call. All attempts have the same id.
+    /// Id that the host assigned to the call. If the call is repeated, every attempt has the same id.
     pub id: CallId,
-    /// Number of the attempt, starting at 1.
+    /// Number of this attempt to make the call. The first attempt has the number 1.
     pub attempt: u32,
-    /// Maximum wall time of the call. The wall-time limit of the plugin's setup also applies.
+    /// Maximum wall time of the call. If the plugin's setup has a lower limit on wall time, that lower limit applies.
     pub time_limit: Duration,
     /// The agent, session and turn of the call.
     pub scope: Scope,
@@ -49,8 +49,9 @@ pub struct ToolCallRequest<'a> {
     pub context: ToolCallContext,
 }
 
-/// Evaluates to the setup. If the setup limits fuel, its plugin is replaced with one whose compiled code counts fuel.
-/// If that code cannot be loaded, the function that contains the macro call returns a failure.
+/// Evaluates to the setup for the call. If the setup limits fuel, the macro replaces the setup's plugin with the same
+/// plugin whose compiled code counts fuel. If the code that counts fuel cannot be loaded, the macro returns a failure
+/// from the function that uses it.
 macro_rules! with_metering {
     ($sandbox:expr, $setup:expr) => {
         match $sandbox.with_metering($setup).await {
@@ -286,12 +287,12 @@ impl Sandbox {
 }
 
 impl CallSpec {
-    /// Runs the call in the lane of context builders, which has no limit on the number of waiting calls.
+    /// Runs the call in the lane for context builders, in which any number of calls may wait.
     fn in_builder_lane(self) -> Self {
         Self { lane: LaneName::Builders, ..self }
     }
 
-    /// Records the size of the request when it is encoded as JSON, in bytes.
+    /// Stores the number of bytes that the request has when it is encoded as JSON.
     fn with_request(self, request: &impl Serialize) -> Self {
         Self { request_bytes: json_bytes(request), ..self }
     }
@@ -345,7 +346,7 @@ pub(crate) fn capabilities(setup: &PluginSetup, scope: &Scope, ports: &Ports) ->
     }
 }
 
-/// The text that the log shows instead of a call id for calls that have no id.
+/// The text with which the log identifies a call that has no call id.
 fn turn(scope: &Scope) -> String {
     format!("turn {}", scope.turn)
 }

@@ -23,12 +23,13 @@ use stdio::GuestStream;
 use wasmtime_wasi::random::Deterministic;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder};
 
-/// The random bytes for calls without authority: this sequence is repeated endlessly.
+/// The random bytes for calls without authority: the guest receives this sequence over and over.
 const REPEATED: [u8; 8] = *b"repeated";
 
 /// The process environment of one call.
 pub(crate) struct ProcessState {
-    /// The WASI context. It is created when the guest first needs it, because most calls never need it.
+    /// The WASI context. The context is created when the guest first needs it, because most guests never need a
+    /// WASI context.
     context: Option<Box<WasiCtx>>,
     inputs: ProcessInputs,
     /// Number of random bytes that the call may still read.
@@ -50,8 +51,8 @@ pub(crate) struct ProcessInputs {
 
 type ProcessView<'a> = CapabilityView<'a, ProcessState>;
 
-/// The W3C trace context of a call (P5), and the way in which the guest receives it. The guest's HTTP requests contain
-/// the trace context in each case.
+/// The W3C trace context of a call (P5), and the way in which the guest receives it. If the call has a trace context,
+/// the host also adds the trace context to the guest's HTTP requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Trace {
     /// The call has no trace context.

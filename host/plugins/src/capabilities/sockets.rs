@@ -1,5 +1,5 @@
-//! `wasi:sockets`: sockets and name lookup. No grant allows plugins to use them, so every attempt is refused and
-//! recorded as a denial (P6, O3).
+//! `wasi:sockets`: sockets and name lookup. No grant allows plugins to use sockets or name lookup, so the host refuses
+//! every attempt and records it as a denial (P6, O3).
 
 use super::HasCall;
 use crate::grants::GrantAdvice;

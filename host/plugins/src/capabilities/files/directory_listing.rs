@@ -26,7 +26,8 @@ struct Entries {
     next: VecDeque<Answer<DirectoryEntry>>,
     /// The recording to which the names in the directory are added. None: the names are not recorded.
     recording: Option<NamesBeingRecorded>,
-    /// In a replay, the path of the directory if its recorded listing is incomplete.
+    /// Path of the directory if this is a replay and the recorded listing of the directory is incomplete.
+    /// Otherwise None.
     incomplete: Option<TreePath>,
 }
 
@@ -152,8 +153,8 @@ fn kind_of(found: DescriptorType) -> EntryKind {
 struct Batch {
     /// The entries of the batch. The batch is empty only at the end of the directory.
     entries: VecDeque<Answer<DirectoryEntry>>,
-    /// Number of entries whose names are not UTF-8. WASI cannot represent such names. They are left out, because guest
-    /// libraries stop listing a directory at the first error.
+    /// Number of entries whose names are not UTF-8. WASI cannot represent such names. Such entries are left out,
+    /// because guest libraries stop listing a directory at the first error.
     unnamed: usize,
 }
 

@@ -142,7 +142,7 @@ impl Body for RequestBody {
 #[derive(Clone, Copy)]
 pub(crate) struct Deadline {
     at: Instant,
-    /// The limit that determines the deadline. None: the wall-time limit of the call determines it.
+    /// The limit that determines the deadline. None: the wall-time limit of the call determines the deadline.
     limit: Option<Limit>,
 }
 
@@ -218,7 +218,7 @@ impl ResponseBody {
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
-        // A guest that knows the length of the body may drop it after the last byte, before the end of the stream
+        // A guest that knows the length of the body may drop the body after the last byte, before the end of the stream
         // is reported.
         if self.body.is_end_stream() {
             self.record.answers.response_ended(self.number);

@@ -67,9 +67,9 @@ impl Network {
         Self { resolver, tls: OnceCell::new(), rates: Rates::default(), pool: Arc::default() }
     }
 
-    /// Connects to the server of the URL if the patterns admit every address of its name. If one address is refused,
-    /// the connection fails even if other addresses are allowed, because such a name is not trustworthy. The result
-    /// also contains the address to which the connection was made.
+    /// Connects to the server of the URL if the patterns allow every address to which the server's name resolves. If
+    /// one address is refused, the connection fails even if other addresses are allowed, because such a name is not
+    /// trustworthy. The result also contains the address to which the connection was made.
     pub(crate) async fn connect(
         &self,
         url: &Url,

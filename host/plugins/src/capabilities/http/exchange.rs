@@ -20,7 +20,8 @@ use wasmtime_wasi_http::{Error, RequestOptions};
 /// Smallest buffer size that the HTTP client accepts.
 const MIN_BUFFER: usize = 8 * 1024;
 
-/// The destination of a request, the limits on its duration, and the plugin call to which it belongs.
+/// The destination of a request, the limits on the duration of the request, and the plugin call to which the
+/// request belongs.
 pub(crate) struct RequestRoute<'a> {
     pub(crate) url: &'a Url,
     /// Granted patterns that allow the request.
@@ -34,7 +35,7 @@ pub(crate) struct RequestRoute<'a> {
 
 pub(crate) type LeasedResponse = (Response<Incoming>, Lease);
 
-/// An attempt to send a request that ended without a response.
+/// A failed attempt to send a request: the attempt ended without a response.
 struct FailedAttempt {
     error: AttemptError,
     /// The request, if no part of the request was sent, so that it can be sent again.
@@ -83,8 +84,8 @@ async fn connect(route: &RequestRoute<'_>, network: &Network) -> Result<Lease, C
     let handshake = builder.handshake(TokioIo::new(wire)).await;
     let (sender, connection) = handshake.map_err(|error| ConnectError::Failed(error.into()))?;
     let connection = spawn(async move {
-        // This error needs no report, because the error of the request or of its response body explains why the
-        // connection broke.
+        // The error of the connection is not reported, because the error of the request or of its response body
+        // explains why the connection broke.
         let _ = connection.await;
     });
     Ok(Lease::new((sender, connection), (route.owner.clone(), address), &route.grants, &network.pool))

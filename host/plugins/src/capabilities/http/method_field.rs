@@ -4,7 +4,8 @@
 
 use crate::grants::request_rules::names_method;
 
-/// Maximum number of bytes of a field name or line that are stored. A longer name cannot be the name of a method field.
+/// Maximum number of bytes that the search stores of a field name or of a line. A longer name cannot be the name of a
+/// method field.
 const MAX_NAME_BYTES: usize = 1024;
 
 /// Searches a request body, which arrives in pieces, for a method field. The body may be a form, JSON or
@@ -89,7 +90,7 @@ enum JsonPosition {
     Between,
     InText,
     Escaped,
-    /// After a string. The string is a field name if a colon follows.
+    /// The search has read a whole string. The string is a field name if a colon follows.
     AfterText,
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct Outgoing {
 pub(super) struct Authorised {
     pub(super) request: Request<RequestBody>,
     pub(super) url: Url,
-    /// Digest of the headers that the guest set. The headers that the host adds are not part of it.
+    /// Digest of the headers that the guest set. The digest does not cover the headers that the host adds.
     pub(super) own_headers: Digest,
     /// Granted patterns that allow the request.
     patterns: Vec<HttpPattern>,
@@ -98,8 +98,8 @@ impl Outgoing {
         self.check_headers(&parts.headers)?;
         self.set_host_headers(&mut parts.headers, (&method, &url), &grants)?;
         self.trace.iter().for_each(|trace| add_trace_headers(trace, &mut parts.headers));
-        // The parsed path and query are sent instead of the guest's text, because only the parsed ones were checked. A
-        // parsed path has no `.` or `..` segments.
+        // The parsed path and query are sent instead of the guest's text, because only the parsed path and query were
+        // checked. A parsed path has no `.` or `..` segments.
         let target = &url[url::Position::BeforePath..];
         parts.uri = target.parse::<Uri>().map_err(|_| Error::HttpRequestUriInvalid)?;
         let body_policy = if has_body(&method) { BodyPolicy::Allowed } else { BodyPolicy::Forbidden };
@@ -306,7 +306,7 @@ async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network
     record.answers.response_started(number, parts.status.as_u16(), &parts.headers);
     let between = options.between_bytes_timeout.unwrap_or(limits.request_time).max(Duration::from_millis(1));
     let body = ResponseBody::new(body, ResponseTimes { end, between }, (number, record)).with_connection(lease);
-    // A separate task drives the connection, so the driver that is returned here does nothing.
+    // A separate task drives the connection, so the driver that is returned to wasmtime-wasi-http does nothing.
     let driver = std::future::ready(Ok(()));
     Ok((Response::from_parts(parts, body.boxed_unsync()), Box::new(driver)))
 }
@@ -357,7 +357,7 @@ fn without_secrets(headers: HeaderMap, redaction: &Redaction) -> Result<HeaderMa
     Ok(clean)
 }
 
-/// Description of a request for users. The description omits the query, which often contains credentials.
+/// Describes a request for a message to the user. The description omits the query, which often contains credentials.
 fn description(method: &str, url: &Url) -> String {
     clean(&format!("{method} {}", &url[..url::Position::AfterPath]), 256)
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use url::Url;
 use wasmtime_wasi::runtime::{AbortOnDropJoinHandle, spawn};
 
-/// Time after which the host closes an idle connection. Servers usually wait longer before they close an
+/// Time after which the host closes an idle connection. Servers usually wait longer than this time before they close an
 /// idle connection.
 const IDLE: Duration = Duration::from_secs(15);
 /// Interval at which the pool checks whether the grants under which each connection was opened are still in force.
@@ -25,7 +25,7 @@ const MAX_IDLE: usize = 64;
 /// for a longer time are used only for requests that may be sent twice.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// The agent and the plugin to which a connection belongs, and the origin to which it leads.
+/// The agent and the plugin to which a connection belongs, and the origin to which the connection leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) agent: String,
@@ -58,7 +58,7 @@ pub(crate) struct Pool(Mutex<Vec<Idle>>);
 struct Idle {
     lease: Lease,
     since: Instant,
-    /// Task that closes the connection when it expires.
+    /// Task that closes the connection when the connection has been idle for too long.
     _sweeper: AbortOnDropJoinHandle<()>,
 }
 
@@ -97,8 +97,8 @@ impl Pool {
     pub(crate) async fn take(&self, owner: &Owner, patterns: &[HttpPattern], repeatable: Repeatable) -> Option<Lease> {
         loop {
             let mut lease = self.next(owner, patterns, repeatable)?;
-            // A connection is not ready for the next request immediately after a response. `ready` waits until it is,
-            // and returns an error if the server has closed the connection.
+            // A connection is not ready for the next request immediately after a response. `ready` waits until the
+            // connection is ready, and returns an error if the server has closed the connection.
             if let Ok(Ok(())) = tokio::time::timeout(SWEEP_INTERVAL, lease.sender.ready()).await {
                 return Some(lease);
             }

@@ -21,7 +21,8 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// Checks that the grant is still in force, because it may have been revoked since the bucket was opened (row 48).
+    /// Checks that the grant for key-value storage is still in force, because the grant may have been revoked since the
+    /// bucket was opened (row 48).
     fn check(&self) -> Result<(), Problem> {
         if self.live_grants.now().key_value.is_some() {
             return Ok(());
@@ -106,7 +107,7 @@ impl Values {
         if redaction.is_empty() { Ok(Cow::Borrowed(key)) } else { Ok(Cow::Owned(redaction.whole(key.to_owned()))) }
     }
 
-    /// Checks that the grant is still in force, and counts the operation.
+    /// Checks that the grant for key-value storage is still in force, and counts the operation.
     fn count(&self) -> Result<(), Problem> {
         self.check()?;
         if self.record.count_value_operation() < KEY_VALUE_OPERATIONS {

@@ -21,8 +21,8 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
 /// Maximum number of bytes that a program may print in one write.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// Maximum number of bytes that the error message for a failed program quotes from the end of standard error, and from
-/// the end of standard output.
+/// The error message for a failed program quotes the end of standard error and the end of standard output. Each
+/// quotation has at most this number of bytes.
 const TAIL_BYTES: usize = 1_536;
 
 /// The arguments and the standard input of a program for one call, and the output that the program has printed so far.
