@@ -1,13 +1,13 @@
 //! The cache of compiled code on disk (P9). Loading compiled code means running it, so a file is used only if its keyed
-//! hash proves that this host wrote the file for exactly this component and engine. If there is no such file, the
-//! component is compiled again.
+//! hash proves that this host wrote the file for exactly this component and engine. If the cache has no valid file for
+//! a component, the component is compiled again.
 //!
 //! The total size of the files is limited. If space is needed, the least recently used file is deleted first. A process
 //! keeps a shared lock on each file that it uses, and locked files are not deleted.
 //!
 //! A file consists of the compiled code, the record of the facts about the component, and a trailer. The compiled code
-//! comes first, so that it can be mapped into memory page by page. Mapping takes a tenth of the time that copying
-//! takes, and all processes that map a file share its memory.
+//! is at the start of the file, so that it can be mapped into memory page by page. Mapping a file takes a tenth of the
+//! time that copying it takes, and all processes that map the same file share the memory.
 
 use super::atomic_write::{Mutability, make_private_directory, write_atomically};
 use crate::binary::scan::COMPILED_MAGIC;
@@ -26,8 +26,8 @@ const KEY_BYTES: usize = blake3::KEY_LEN;
 const MAC_BYTES: usize = blake3::OUT_LEN;
 const LENGTH_BYTES: usize = size_of::<u32>();
 
-/// Number of bytes that are read and hashed at a time. So many bytes stay in the processor's first-level cache while
-/// they are hashed.
+/// Number of bytes that are read and hashed at a time. A chunk of this size stays in the processor's first-level cache
+/// while it is hashed.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The compiled components for one engine.
@@ -70,7 +70,7 @@ impl CompiledCache {
     /// the same time, both get the same key. Returns None if the directory belongs to another user.
     pub(crate) fn open(directory: &Path, engine: blake3::Hash, max_bytes: u64) -> io::Result<Option<Self>> {
         make_private_directory(directory)?;
-        // The owner of a new file is the user under which this process runs.
+        // The owner of a new temporary file is the user under which this process runs.
         let user = owner(&tempfile::tempfile_in(directory)?.metadata()?);
         let metadata = directory.metadata()?;
         if owner(&metadata) != user {
@@ -133,8 +133,8 @@ impl CompiledCache {
         Ok(Some(file))
     }
 
-    /// Deletes the least recently used files of all engines until `size` more bytes fit into the cache, but no files
-    /// that are in use. Returns whether `size` more bytes fit now.
+    /// Deletes the least recently used files of all engines until the cache has space for `size` more bytes. Files that
+    /// are in use are not deleted. Returns whether the cache now has space for `size` more bytes.
     fn free_space(&self, component: &Digest, size: u64) -> io::Result<bool> {
         let replaced = self.path(component);
         let mut files = self.files()?;
@@ -213,7 +213,8 @@ impl CompiledCache {
                 Err(_) => return None,
             }
         }
-        // Hashes are compared in constant time. If the code in the file is truncated, its hash differs.
+        // This comparison of hashes takes constant time. If the code in the file is truncated, the hash of the code
+        // differs from the stored hash.
         let code = if can_map { CompiledCode::InFile } else { CompiledCode::Bytes(code) };
         (hasher.finalize() == stored).then_some(CacheEntry { record, code, file })
     }
@@ -226,8 +227,8 @@ impl CompiledCache {
         hasher.finalize()
     }
 
-    /// A keyed hasher that has already hashed the engine's hash and the component's digest. Both have fixed lengths, so
-    /// different inputs cannot be confused.
+    /// A keyed hasher that has already hashed the engine's hash and the component's digest. The engine's hash and the
+    /// digest have fixed lengths, so two different pairs cannot have the same concatenation.
     fn hasher(&self, component: &Digest) -> blake3::Hasher {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher.update(self.engine.as_bytes()).update(component.as_str().as_bytes());
@@ -258,19 +259,19 @@ fn delete_unused(path: &Path) -> bool {
     matches!(file.try_lock(), Ok(())) && std::fs::remove_file(path).is_ok()
 }
 
-/// Who could write to the cache directory before this process opened the cache.
+/// Which users could write to the cache directory before this process opened the cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FolderAccess {
     /// Only the owner could write to the directory.
     Private,
-    /// Other users could also write to the directory.
+    /// Not only the owner, but also other users could write to the directory.
     Open,
 }
 
 /// Whether the file cannot change while its code runs. The file must be read-only, so that no program writes to it by
 /// mistake, and it must be on a local file system, so that no other machine changes it. This host only replaces its
-/// cache files and never writes to existing ones. The directory belongs to the user. A malicious program of the same
-/// user could change the file, but it could do the same harm without the file.
+/// cache files and never writes to existing ones. The cache directory belongs to the user under which the host runs. A
+/// malicious program of that user could change the file, but such a program could do the same harm without the file.
 #[cfg(target_os = "linux")]
 fn is_immutable(file: &File) -> bool {
     /// Magic numbers of statfs(2): ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS, bcachefs.
@@ -288,15 +289,16 @@ fn is_immutable(_: &File) -> bool {
 
 fn open_key(directory: &Path, user: u32, access: FolderAccess) -> io::Result<[u8; KEY_BYTES]> {
     let path = directory.join("key");
-    // Checked first, because a key file that appears only after this check was just created by another process.
+    // The host first checks whether a key file exists, because a key file that appears only after this check was just
+    // created by another process.
     let existed = path.symlink_metadata().is_ok();
     if access == FolderAccess::Private
         && let Some(key) = read_key(&path, user)
     {
         return Ok(key);
     }
-    // A key is not secret if another user created it or can read it. Such a key, or a key with the wrong length, is
-    // replaced, so that entries that were written with the old key are no longer trusted.
+    // A key is not secret if another user created it or can read it. A key that is not secret, or that has the wrong
+    // length, is replaced. The host then no longer trusts entries that were written with the old key.
     let mut key = [0; KEY_BYTES];
     getrandom::fill(&mut key).map_err(io::Error::other)?;
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
@@ -422,7 +424,7 @@ mod tests {
         assert!(foreign.read(&component, file_with(&file)).is_none(), "another host's code");
     }
 
-    // P9: code that is larger than one read is read completely.
+    // P9: compiled code that is too large for a single read is read completely.
     #[test]
     fn p9_code_of_several_chunks_is_read_completely() {
         let directory = tempfile::tempdir().expect("a directory");

@@ -194,8 +194,8 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// The compiled code. It is empty if the component was not compiled, because this host does not have one of its
-    /// imports or exports.
+    /// The compiled code. The code is empty if the component was not compiled, because the component imports or exports
+    /// an interface that this host does not have.
     pub(crate) fn code(&self) -> &[u8] {
         &self.output_bytes[self.code_offset..]
     }
@@ -240,8 +240,8 @@ async fn compile_in_child(
     let request = serde_json::to_vec(&limits.request(context.code_options())).map_err(io::Error::other)?;
     let output = exchange(&mut child, [&(request.len() as u32).to_le_bytes(), &request, component], limits).await?;
     let error_output = clean(String::from_utf8_lossy(&output.errors).trim(), MAX_ERROR_OUTPUT as usize);
-    // If the host refuses to read the output, it closes the pipe, which ends the child. In this case the component is
-    // not the cause.
+    // If the host refuses to read the output, it closes the pipe, which ends the child. A child that ended because the
+    // host closed the pipe was not ended by the component.
     let was_cut_off = Header::parse(&output.header).is_some_and(|header| !header.fits(limits));
     match output.status.code() {
         _ if was_cut_off => Err(CompilerError::Output(OTHER_VERSION)),
@@ -304,8 +304,8 @@ async fn exchange(child: &mut Child, parts: [&[u8]; 3], limits: &CompileLimits) 
     let output = child.stdout.take().ok_or_else(no_pipe)?;
     let mut errors = child.stderr.take().ok_or_else(no_pipe)?;
     let write_input = async move {
-        // A child that ends early writes the reason to its error output. The reason is more useful than the error about
-        // the broken pipe.
+        // A child that ends early writes the reason to its error output. Errors of writing to the child are ignored,
+        // because that reason is more useful than an error about a broken pipe.
         for part in parts {
             if input.write_all(part).await.is_err() {
                 break;
@@ -356,7 +356,7 @@ fn parse_output(
         return Err(CompilerError::Output("it is damaged"));
     }
     let Report { verdict, confinement } =
-        serde_json::from_slice(report).map_err(|_| CompilerError::Output("the report in it cannot be read"))?;
+        serde_json::from_slice(report).map_err(|_| CompilerError::Output("its report cannot be read"))?;
     report_missing_confinement(confinement);
     match verdict {
         Verdict::Compiled(facts) | Verdict::UnsupportedInterface(facts) => {
@@ -373,7 +373,7 @@ fn refusal(verdict: Verdict, limits: &CompileLimits) -> CompilerError {
         Verdict::NotCompiled(reason) => CompilerError::NotCompiled(clean(&reason, MAX_ERROR_OUTPUT as usize)),
         Verdict::CodeTooLarge { size } => CodeTooLarge { size, most: limits.code }.into(),
         Verdict::Compiled(_) | Verdict::UnsupportedInterface(_) => {
-            CompilerError::Output("the report in it contradicts itself")
+            CompilerError::Output("its report contradicts itself")
         }
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct EngineContext {
     pub(crate) space: AddressSpace,
     pub(crate) linkers: Linkers,
     pub(crate) cache: Option<CompiledCache>,
-    /// The id that entries of the quarantine contain to refer to this engine, the host version and the limits.
+    /// Identifies this engine, the host version and the limits in entries of the quarantine.
     pub(crate) examiner: ExaminerId,
     _ticker: Ticker,
 }
@@ -108,7 +108,7 @@ impl EngineContexts {
         Ok(Self { unmetered, metered: Mutex::default(), limits, cache_directory, scheduler })
     }
 
-    /// Returns the engine context for this kind of metering, that is, with or without fuel counting.
+    /// Returns the engine context whose engine counts fuel or does not count fuel, as `metering` says.
     pub(crate) fn get(&self, metering: Metering) -> Result<Arc<EngineContext>, SandboxError> {
         if metering == Metering::Off {
             return Ok(Arc::clone(&self.unmetered));

@@ -25,9 +25,10 @@ use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
 pub(crate) use discovery::{KnownFacts, discover};
 
-/// The argument of a method that contains the constructor's arguments. No parameter of a WIT method can have this name.
+/// For a tool that calls a method: name of the argument that contains the arguments of the constructor. No parameter of
+/// a WIT method can have this name.
 pub(crate) const SELF_ARGUMENT: &str = "self";
-/// The error if an export that was found when the component was first loaded is now missing or has another type.
+/// The error if an export was found when the component was first loaded, but is now missing or has a different type.
 pub(crate) const EXPORT_CHANGED: &str = "an export has changed since the component was first loaded";
 
 /// The facts about a component's exports that are not part of the plugin contract. The facts depend only on the

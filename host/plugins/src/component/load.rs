@@ -70,7 +70,7 @@ pub enum CodeSource {
     Memory,
 }
 
-/// A callback that is told the progress of loading a component. It may be called from any thread.
+/// A callback that receives events while a component is loaded. The host may call the callback from any thread.
 pub type Progress<'a> = dyn Fn(LoadEvent) + Send + Sync + 'a;
 
 impl Sandbox {
@@ -84,8 +84,8 @@ impl Sandbox {
         self.load_path(path, &Origin::Named, progress).await.map(|(plugin, _)| plugin)
     }
 
-    /// Loads a component from a file of a plugin folder and reports the progress. The verifier must allow the component
-    /// to be used from that folder; otherwise the component is not run and loading fails.
+    /// Loads a component from a file of a plugin folder and reports the progress. If the verifier does not allow the
+    /// component to be used from that folder, loading fails before any code of the component runs.
     pub async fn load_verified_file_with(
         &self,
         path: &Path,
@@ -95,8 +95,8 @@ impl Sandbox {
     }
 
     /// Loads a component from a file. The result also contains the bytes of the file if they had to be read into
-    /// memory. If the compiled code is available and the plugin store has a copy of the component, the file is only
-    /// hashed and not kept in memory, because that would double the time for loading.
+    /// memory. If the compiled code is available and the plugin store has a copy of the component, the file is hashed
+    /// without keeping its bytes in memory, because keeping them would double the time for loading.
     pub(crate) async fn load_path(
         &self,
         path: &Path,
@@ -133,7 +133,8 @@ impl Sandbox {
         self.load_with_context(self.engine_context()?, (name, &Origin::Named), Arc::new(bytes), progress).await
     }
 
-    /// Loads a component that was read from the plugin store. Fails if the verifier does not allow it to be used.
+    /// Loads a component that was read from the plugin store. Fails if the verifier does not allow the component to
+    /// be used.
     pub(crate) async fn load_stored_bytes(&self, name: &str, bytes: Vec<u8>) -> Result<Arc<LoadedPlugin>, LoadError> {
         self.load_with_context(self.engine_context()?, (name, &Origin::Store), Arc::new(bytes), &|_| {}).await
     }
@@ -143,7 +144,7 @@ impl Sandbox {
         self.verify(&Origin::Store, plugin.identity(), None).await
     }
 
-    /// Loads a component in a form whose compiled code counts fuel.
+    /// Loads a component with compiled code that counts fuel.
     pub(crate) async fn load_metered(&self, name: &str, bytes: Arc<Vec<u8>>) -> Result<Arc<LoadedPlugin>, LoadError> {
         let context = self.shared.engines.get(Metering::Fuel);
         let context = context.map_err(|error| LoadError::Stopped(error.to_string()))?;
@@ -179,7 +180,7 @@ impl Sandbox {
                 return Err(problem);
             }
             compile_lock = compile_lock::acquire(context.cache.as_ref(), &claimed.identity.digest).await;
-            // Another process may have compiled the component in the meantime.
+            // While this process waited for the lock, another process may have compiled the component.
             found = look_up().await??;
         }
         match found {
@@ -251,9 +252,9 @@ impl Sandbox {
         let mut links = link(&context, &component, &facts)?;
         let new = NewComponent::of(identity, context);
         links.generic = match self.introspect(&new, (&component, &docs), &links, &mut facts).await {
-            // The component needs more memory than the default limits allow. It is loaded anyway, because its agent may
-            // configure larger limits. If the agent does not configure larger limits, each call fails with an error
-            // that names the limit.
+            // The component needs more memory than the default limits allow. The component is loaded anyway, because
+            // its agent may configure larger limits. If the agent does not configure larger limits, each call fails
+            // with an error that names the limit.
             Err(LoadError::Start(CallFailure::Limit { limit, .. })) if limit.is_memory_limit() => {
                 let generous = NewComponent { limits: new.limits.with_maximum_memory(), ..new.clone() };
                 self.introspect(&generous, (&component, &docs), &links, &mut facts).await?
@@ -295,7 +296,7 @@ impl AvailablePlugin {
     }
 }
 
-/// What the host knows about a component before the verifier is called.
+/// The information about a component that the host has before it calls the verifier.
 enum KnownOrNew {
     /// The compiled code is available.
     Known(AvailablePlugin),

@@ -66,8 +66,8 @@ impl PluginStore {
         Self { directory }
     }
 
-    /// Stores these bytes under their digest. If a damaged copy is stored, replaces it. If the same bytes are already
-    /// stored, does nothing.
+    /// Stores these bytes under their digest. If the store already contains the same bytes, does nothing. If the store
+    /// contains a damaged copy, replaces the copy.
     pub fn put(&self, digest: &Digest, bytes: &[u8]) -> Result<(), PluginStoreError> {
         let path = self.path(digest);
         if File::open(&path).is_ok_and(|stored| are_equal(stored, bytes)) {
@@ -134,7 +134,7 @@ impl PluginStore {
             let name = entry.file_name();
             let hex = name.to_str().and_then(|name| name.strip_suffix(".wasm"));
             let digest = hex.and_then(|hex| Digest::parse(&format!("sha256:{hex}")).ok());
-            // A file that was deleted in the meantime is skipped.
+            // A file that was deleted after the directory was listed is skipped.
             if let (Some(digest), Ok(metadata)) = (digest, entry.metadata()) {
                 let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
                 stored.push(StoredComponent { digest, bytes: metadata.len(), modified });

@@ -1,6 +1,6 @@
 //! The quarantine: components that crashed the compiler process and are therefore not compiled again at every start. An
-//! entry applies to exact bytes of a component, to one version of the host and to certain limits. If any of these
-//! changes, the host compiles the component again.
+//! entry refers to the exact bytes of the component, the version of the host and the limits. If the bytes, the version
+//! or a limit changes, the host compiles the component again.
 
 use super::atomic_write::{Mutability, make_private_directory, write_atomically};
 use crate::limits::HostLimits;
@@ -32,7 +32,7 @@ pub struct QuarantineEntry {
     pub digest: Digest,
     /// Name that the component's manifest claims, or the name of its file.
     pub name: String,
-    /// The error because of which the component was put in quarantine.
+    /// The error that caused the host to put the component in quarantine.
     pub reason: String,
     /// Time at which the component was put in quarantine, in seconds since 1970.
     pub since: u64,
@@ -128,7 +128,8 @@ mod tests {
         ExaminerId::new(&blake3::hash(engine), limits)
     }
 
-    // Row 36: a host with another version or other limits compiles a component again that is in quarantine.
+    // Row 36: if the version or the limits of the host change, the host again compiles a component that is
+    // in quarantine.
     #[test]
     fn row_36_entry_applies_until_component_engine_or_limits_change() {
         let directory = tempfile::tempdir().expect("a directory");

@@ -15,7 +15,7 @@ pub fn open_regular_file(path: &Path) -> Result<File> {
         return Err(not_a_file(&metadata));
     }
     let file = File::from(open(path, flags, Mode::empty())?);
-    // The type is checked again, because the file may have been replaced since the first check.
+    // The file type is checked a second time, because the file may have been replaced since the first check.
     let metadata = file.metadata()?;
     if metadata.is_file() { Ok(file) } else { Err(not_a_file(&metadata)) }
 }

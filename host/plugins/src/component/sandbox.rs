@@ -143,8 +143,8 @@ impl Sandbox {
         Ok(Self { shared: Arc::new(shared), verifier: options.verifier })
     }
 
-    /// Returns a sandbox with the same engine and a second verifier, which must also allow each component. The verifier
-    /// of this sandbox is called first.
+    /// Returns a sandbox that shares the engine of this sandbox and has an additional verifier. Both verifiers must
+    /// allow a component before it is used. The verifier of this sandbox is called first.
     #[must_use]
     pub fn verified_by(&self, verifier: Arc<dyn ComponentVerifier>) -> Self {
         let verifier = match self.verifier.clone() {

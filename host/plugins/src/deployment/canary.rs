@@ -1,5 +1,5 @@
 //! The canary: one call that must succeed before a new version of a plugin is used (P10). The canary call gets no
-//! grants, and its limits are those of the agent's other calls.
+//! grants, but it has the same limits as the agent's other calls.
 
 use crate::call::kinds::{ToolCallContext, ToolCallRequest};
 use crate::call::plugin_setup::PluginSetup;

@@ -87,9 +87,10 @@ impl Generation {
         Self { origins, ..Self::new(remaining) }
     }
 
-    /// Loads the generation that a turn has pinned from the plugin store. Fails if one of its plugins cannot be loaded.
+    /// Loads a generation that a turn has pinned. The components come from the plugin store. Fails if a plugin of the
+    /// generation cannot be loaded.
     pub async fn from_digests(sandbox: &Sandbox, pinned: &[(String, Digest)]) -> Result<Self, GenerationError> {
-        // The items are cloned, because a future that borrows them could not be sent to another task.
+        // The items are cloned, because a future that borrows them could not be sent to another thread.
         let loads =
             pinned.iter().cloned().map(|(name, digest)| async move { sandbox.load_stored(&name, &digest).await });
         let plugins: Vec<Result<_, GenerationError>> =

@@ -1,4 +1,5 @@
-//! A watched plugin directory. It reports its plugins only while no file in the directory is changing (P10).
+//! A watched plugin directory. The plugins of the directory are reported only while no file in the directory is
+//! changing (P10).
 //!
 //! The directory is polled. Polling works on every file system, and a second scan is needed in any case to find out
 //! whether a file is still changing.
@@ -62,7 +63,7 @@ enum FileStatus {
     Loaded(Arc<LoadedPlugin>),
     /// The file cannot be loaded, perhaps because it is still being written.
     Unconfirmed(LoadError),
-    /// The file cannot be loaded, and this was reported.
+    /// The file cannot be loaded, and the host has already reported the failure.
     Failed,
     Deleted,
 }
@@ -73,8 +74,8 @@ enum FileStatus {
 struct Stamp {
     length: u64,
     modified: Option<SystemTime>,
-    /// The inode number, and the time of the last status change in seconds and nanoseconds. All three are zero on
-    /// systems that do not provide them.
+    /// The inode number, and the time of the last status change in seconds and nanoseconds. On systems that do not
+    /// provide these values, all three numbers are zero.
     node: (u64, i64, i64),
 }
 
@@ -133,7 +134,7 @@ impl PluginDirectory {
         Ok(())
     }
 
-    /// If the lock file has changed, tries to load all files again that could not be loaded, because the new lock file
+    /// If the lock file has changed, tries again to load all files that could not be loaded, because the new lock file
     /// may allow them.
     async fn retry_after_lock_change(&mut self, now: Instant) {
         let Some(verifier) = &self.sandbox.verifier else { return };

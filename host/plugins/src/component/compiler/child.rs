@@ -91,7 +91,7 @@ pub(crate) fn examine_bytes(component: &[u8], limits: crate::binary::structure::
         Ok(facts) => Verdict::UnsupportedInterface(Box::new(facts)),
         Err(verdict) => verdict,
     };
-    let report = report_json(verdict, Confinement::default()).expect("a report is JSON");
+    let report = report_json(verdict, Confinement::default()).expect("a report can be converted to JSON");
     String::from_utf8(report).expect("JSON is UTF-8")
 }
 

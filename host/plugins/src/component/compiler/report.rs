@@ -58,7 +58,7 @@ pub(super) enum Verdict {
     /// The component was compiled, and its code follows the report.
     Compiled(Box<BytesFacts>),
     /// The component was not compiled, because it imports or exports an interface that this host does not have. The
-    /// host finds out from the facts which interface it is.
+    /// host finds the interface in the facts about the component.
     #[serde(rename = "Unserved")]
     UnsupportedInterface(Box<BytesFacts>),
     NotAComponent(NotAComponent),
@@ -84,7 +84,8 @@ impl BytesFacts {
     /// Checks that the structure of the component is within the limits, and then parses the component.
     pub(super) fn read(bytes: &[u8], limits: StructureLimits) -> Result<Self, Verdict> {
         structure::check(bytes, limits).map_err(|problem| match problem {
-            // If the bytes are not a component, the error that says so is more useful than the position of the damage.
+            // If the bytes are a core module or have an unknown format, the error reports this fact instead of the
+            // position of the damage, because the fact is more useful.
             StructureProblem::Damaged { reason } => Verdict::NotAComponent(match scan(bytes) {
                 Err(other @ (NotAComponent::CoreModule(_) | NotAComponent::Unknown { .. })) => other,
                 _ => NotAComponent::Damaged { reason },

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use std::fmt::Write;
 use wasmtime::component::Val;
 
-/// The decoder for standard base64. Padding is optional.
+/// The decoder for standard base64. The decoder accepts text with and without padding at the end.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -142,7 +142,8 @@ impl Reader {
             Value::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
                 (Some(number), _, _) => Some(i128::from(number)),
                 (_, Some(number), _) => Some(i128::from(number)),
-                // JSON Schema accepts floats such as 1.0 and 1e18 as integers. Their range is checked below.
+                // JSON Schema accepts floats such as 1.0 and 1e18 as integers. The range of such numbers is
+                // checked below.
                 (_, _, Some(float)) if float.fract() == 0.0 && float.abs() < 2_f64.powi(64) => Some(float as i128),
                 _ => None,
             },

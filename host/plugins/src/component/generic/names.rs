@@ -82,7 +82,8 @@ mod tests {
         assign(&exports, &taken).into_iter().map(|name| name.expect("a name")).collect()
     }
 
-    // P3: if two functions would have the same name, both names become longer.
+    // P3: if two functions would have the same name, parts of the exporting interface's name are added to both names
+    // until the names differ.
     #[test]
     fn p3_names_are_short_and_unique() {
         let exports = [

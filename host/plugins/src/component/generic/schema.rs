@@ -6,7 +6,7 @@ use super::descriptions::{self, Descriptions};
 use super::shape::{Integer, Shape, Signature};
 use serde_json::{Map, Value, json};
 
-/// The floats that JSON numbers cannot represent. They are written as strings.
+/// The floats that JSON numbers cannot represent. The host writes these floats as JSON strings.
 pub(super) const UNUSUAL_FLOATS: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
 
 /// The schema for a function's arguments: an object with a property for each parameter. Optional parameters may be

@@ -52,7 +52,7 @@ fn open(path: &Path, max_bytes: u64) -> Result<(File, u64), LoadError> {
 }
 
 /// Opens a file without blocking, because the file may have been replaced with a named pipe, and opening a named pipe
-/// waits for a writer. Some files of the kernel also make a reader wait.
+/// waits for a writer. Reading some files that the kernel provides, such as `/proc/kmsg`, can block as well.
 #[cfg(unix)]
 pub(super) fn open_without_waiting(path: &Path) -> std::io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;

@@ -44,7 +44,7 @@ pub enum GenerationError {
 }
 
 impl GenerationError {
-    /// Whether every later attempt to load the generation would fail too. False if a later attempt may succeed.
+    /// Whether every later attempt to load the generation would fail as well. False if a later attempt may succeed.
     pub fn is_permanent(&self) -> bool {
         match self {
             GenerationError::Gone { reason, .. } => {
@@ -71,8 +71,8 @@ impl Sandbox {
         self.load_stored_bytes(name, bytes).await.map_err(load)
     }
 
-    /// Returns the plugin in a form whose compiled code counts fuel. This code is compiled once, from the component in
-    /// the plugin store.
+    /// Returns the plugin with compiled code that counts fuel. The code that counts fuel is compiled only once, from
+    /// the component in the plugin store.
     pub(crate) async fn metered(&self, plugin: &LoadedPlugin) -> Result<Arc<LoadedPlugin>, GenerationError> {
         let (name, digest) = (plugin.name(), plugin.digest());
         let metered = plugin.metered.get_or_try_init(|| async {

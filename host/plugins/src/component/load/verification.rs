@@ -25,7 +25,7 @@ pub(crate) enum Origin {
 
 impl Sandbox {
     /// Asks the verifier whether the component may be used, and fails if it may not. `bytes` contains the bytes that
-    /// will be compiled. It is None if the compiled code for this digest is already available.
+    /// will be compiled. `bytes` is None if the compiled code for this digest is already available.
     pub(super) async fn verify(
         &self,
         origin: &Origin,

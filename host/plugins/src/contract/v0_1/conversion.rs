@@ -57,7 +57,7 @@ pub(crate) fn role_out(role: Role) -> wit::Role {
     }
 }
 
-/// Converts a part of a message for a plugin. Returns None for the kinds of parts that are not shown to plugins.
+/// Converts a part of a message for a plugin. Returns None if the part is of a kind that plugins do not receive.
 fn part_out(part: &Part) -> Option<wit::Part> {
     Some(match part {
         Part::Text(text) => wit::Part::Text(text.clone()),

@@ -83,8 +83,8 @@ pub(crate) fn step_request_out(request: &StepRequest) -> step_context::Request {
     }
 }
 
-/// Checks and converts the sections of a prompt. Fails if there are too many sections, if two have the same name, or if
-/// their texts have more than `bytes` bytes in total.
+/// Checks and converts the sections of a prompt. Fails if there are too many sections, if two sections have the same
+/// name, or if the texts of all sections have more than `bytes` bytes in total.
 pub(crate) fn sections_in(
     sections: Vec<context_builder::Section>,
     bytes: usize,
