@@ -113,12 +113,12 @@ pub enum InterfaceProblem {
 }
 
 /// Maximum number of names that an error message lists.
-const SHOWN: usize = 4;
+const SHOWN_NAMES: usize = 4;
 
 fn listed(names: &[String]) -> String {
-    let shown: Vec<_> = names.iter().take(SHOWN).map(|name| format!("`{}`", clean(name, 128))).collect();
+    let shown: Vec<_> = names.iter().take(SHOWN_NAMES).map(|name| format!("`{}`", clean(name, 128))).collect();
     let shown = shown.join(", ");
-    match names.len().saturating_sub(SHOWN) {
+    match names.len().saturating_sub(SHOWN_NAMES) {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }

@@ -93,7 +93,7 @@ impl From<BinaryReaderError> for StructureProblem {
 /// Checks the structure of a component or a core module. If the check succeeds, parsers that recurse cannot overflow
 /// the stack when they read the bytes.
 pub(crate) fn check(bytes: &[u8], limits: StructureLimits) -> Result<(), StructureProblem> {
-    let mut walk = Walk { bytes, limits, types: 0, name_bytes: 0, levels: vec![Level::default()] };
+    let mut walk = StructureWalk { bytes, limits, types: 0, name_bytes: 0, levels: vec![Level::default()] };
     for payload in Parser::new(0).parse_all(bytes) {
         walk.payload(payload?)?;
     }
@@ -107,7 +107,7 @@ struct Level {
     exports: usize,
 }
 
-struct Walk<'b> {
+struct StructureWalk<'b> {
     bytes: &'b [u8],
     limits: StructureLimits,
     types: usize,
@@ -119,14 +119,14 @@ struct Walk<'b> {
 struct Declarations {
     kind: ListKind,
     /// Number of items of the list that have not been read yet.
-    left: u32,
+    remaining: u32,
     imports: usize,
     exports: usize,
 }
 
 impl Declarations {
-    fn new(kind: ListKind, left: u32) -> Self {
-        Self { kind, left, imports: 0, exports: 0 }
+    fn new(kind: ListKind, remaining: u32) -> Self {
+        Self { kind, remaining, imports: 0, exports: 0 }
     }
 }
 
@@ -138,7 +138,7 @@ enum ListKind {
     InstanceType,
 }
 
-impl Walk<'_> {
+impl StructureWalk<'_> {
     fn payload(&mut self, payload: Payload<'_>) -> Result<(), StructureProblem> {
         match payload {
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => {
@@ -239,11 +239,11 @@ impl Walk<'_> {
         let mut reader = BinaryReader::new(&self.bytes[section.clone()], section.start);
         let mut open = vec![Declarations::new(ListKind::Section, reader.read_var_u32()?)];
         while let Some(innermost) = open.last_mut() {
-            let Some(left) = innermost.left.checked_sub(1) else {
+            let Some(remaining) = innermost.remaining.checked_sub(1) else {
                 open.pop();
                 continue;
             };
-            innermost.left = left;
+            innermost.remaining = remaining;
             let nested = match innermost.kind {
                 ListKind::Section => self.component_type(&mut reader)?,
                 ListKind::ComponentType | ListKind::InstanceType => self.declaration(&mut reader, innermost)?,

@@ -161,7 +161,7 @@ impl Sandbox {
         };
         let scope = &request.scope;
         let capabilities = capabilities(setup, scope, ports);
-        let spec = call_spec(setup, (turn(scope), scope), setup.limits.builder_time, capabilities)
+        let spec = call_spec(setup, (turn_label(scope), scope), setup.limits.builder_time, capabilities)
             .in_builder_lane()
             .with_request(request);
         let media = SessionMedia { port: ports.media.as_deref(), session: &scope.session };
@@ -198,7 +198,7 @@ impl Sandbox {
         };
         let scope = &request.scope;
         let capabilities = capabilities(setup, scope, ports);
-        let spec = call_spec(setup, (turn(scope), scope), setup.limits.builder_time, capabilities)
+        let spec = call_spec(setup, (turn_label(scope), scope), setup.limits.builder_time, capabilities)
             .in_builder_lane()
             .with_request(request);
         let request = requests::step_request_out(request);
@@ -231,7 +231,7 @@ impl Sandbox {
         };
         let spec = call_spec(
             setup,
-            (turn(&request.scope), &request.scope),
+            (turn_label(&request.scope), &request.scope),
             setup.limits.pure_time,
             CallCapabilities::nothing(Authority::Inert),
         )
@@ -264,7 +264,7 @@ impl Sandbox {
         };
         let spec = call_spec(
             setup,
-            (turn(&request.scope), &request.scope),
+            (turn_label(&request.scope), &request.scope),
             setup.limits.pure_time,
             CallCapabilities::nothing(Authority::Inert),
         )
@@ -347,7 +347,7 @@ pub(crate) fn capabilities(setup: &PluginSetup, scope: &Scope, ports: &Ports) ->
 }
 
 /// The text with which the log identifies a call that has no call id.
-fn turn(scope: &Scope) -> String {
+fn turn_label(scope: &Scope) -> String {
     format!("turn {}", scope.turn)
 }
 

@@ -24,7 +24,7 @@ use wasmtime_wasi::random::Deterministic;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder};
 
 /// The random bytes for calls without authority: the guest receives this sequence over and over.
-const REPEATED: [u8; 8] = *b"repeated";
+const REPEATED_BYTES: [u8; 8] = *b"repeated";
 
 /// The process environment of one call.
 pub(crate) struct ProcessState {
@@ -128,8 +128,8 @@ fn wasi_context(call: &CallContext, inputs: &ProcessInputs) -> WasiCtx {
             builder
                 .wall_clock(StoppedClock)
                 .monotonic_clock(StoppedClock)
-                .secure_random(Deterministic::new(REPEATED.to_vec()))
-                .insecure_random(Deterministic::new(REPEATED.to_vec()))
+                .secure_random(Deterministic::new(REPEATED_BYTES.to_vec()))
+                .insecure_random(Deterministic::new(REPEATED_BYTES.to_vec()))
                 .insecure_random_seed(0);
         }
     }

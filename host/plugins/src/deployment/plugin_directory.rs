@@ -26,7 +26,7 @@ pub struct PluginDirectory {
     path: PathBuf,
     files: BTreeMap<PathBuf, WatchedFile>,
     /// Stamp of the lock file at the last scan. The lock file lists the plugins that may be used.
-    lock: Option<Stamp>,
+    lock: Option<FileStamp>,
 }
 
 /// The result of one scan of the directory.
@@ -52,7 +52,7 @@ pub struct DirectoryContents {
 
 /// A component file and the result of loading it.
 struct WatchedFile {
-    stamp: Stamp,
+    stamp: FileStamp,
     /// Time at which the host last noticed a change that concerns this file.
     since: Instant,
     status: FileStatus,
@@ -71,7 +71,7 @@ enum FileStatus {
 /// Metadata of a file. If the metadata has not changed, the host assumes that the file has not changed and does not
 /// read it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     length: u64,
     modified: Option<SystemTime>,
     /// The inode number, and the time of the last status change in seconds and nanoseconds. On systems that do not
@@ -99,7 +99,7 @@ impl PluginDirectory {
             if matches!(file.status, FileStatus::Unread) && now.duration_since(file.since) >= QUIET_PERIOD {
                 let loaded = load_and_store(&self.sandbox, path, &|_| {}).await;
                 // A file that was replaced while it was read is read again.
-                match tokio::fs::metadata(path).await.ok().as_ref().map(Stamp::of) {
+                match tokio::fs::metadata(path).await.ok().as_ref().map(FileStamp::of) {
                     Some(stamp) if stamp == file.stamp => match loaded {
                         Ok(plugin) => file.status = FileStatus::Loaded(plugin),
                         Err(error) => file.status = FileStatus::Unconfirmed(error),
@@ -139,7 +139,7 @@ impl PluginDirectory {
     async fn retry_after_lock_change(&mut self, now: Instant) {
         let Some(verifier) = &self.sandbox.verifier else { return };
         let path = self.path.join(verifier.lock_file());
-        let lock = tokio::fs::metadata(path).await.ok().as_ref().map(Stamp::of);
+        let lock = tokio::fs::metadata(path).await.ok().as_ref().map(FileStamp::of);
         if std::mem::replace(&mut self.lock, lock) == lock {
             return;
         }
@@ -180,20 +180,20 @@ impl PluginDirectory {
 
 /// The stamps of the component files in a directory. [`crate::Generation::load`] uses this function to find the files
 /// to load.
-fn stamps_in(directory: &Path) -> std::io::Result<BTreeMap<PathBuf, Stamp>> {
+fn stamps_in(directory: &Path) -> std::io::Result<BTreeMap<PathBuf, FileStamp>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "wasm")
             && let Ok(metadata) = std::fs::metadata(&path)
         {
-            found.insert(path, Stamp::of(&metadata));
+            found.insert(path, FileStamp::of(&metadata));
         }
     }
     Ok(found)
 }
 
-impl Stamp {
+impl FileStamp {
     fn of(metadata: &std::fs::Metadata) -> Self {
         Self { length: metadata.len(), modified: metadata.modified().ok(), node: node(metadata) }
     }

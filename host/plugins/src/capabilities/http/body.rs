@@ -158,7 +158,7 @@ impl Deadline {
     }
 
     /// If the deadline has passed, records that the request exceeded the limit that determines the deadline.
-    pub(crate) fn note(self, record: &CallRecord) {
+    pub(crate) fn record_if_passed(self, record: &CallRecord) {
         if let Some(limit) = self.limit.filter(|_| self.time_left().is_zero()) {
             record.record_request_limit(limit);
         }
@@ -243,7 +243,7 @@ impl Body for ResponseBody {
                 return Poll::Ready(None);
             }
             if self.alarm.as_mut().poll(context).is_ready() {
-                self.times.end.note(&self.record);
+                self.times.end.record_if_passed(&self.record);
                 return self.end(Error::HttpResponseTimeout);
             }
             let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {

@@ -282,7 +282,7 @@ async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network
     let route = RequestRoute { url: &url, patterns: &patterns, owner, grants, options, end, record: &record };
     let (response, lease) = exchange(request, &route, network).await.map_err(|problem| match problem {
         ConnectError::Failed(error) => {
-            end.note(&record);
+            end.record_if_passed(&record);
             error
         }
         ConnectError::Untrusted(problem) => {

@@ -121,18 +121,18 @@ fn is_deeper(value: &Value, levels: usize) -> bool {
 
 /// The number of bytes of text and JSON that a result may still contain.
 pub(crate) struct TextBudget {
-    left: usize,
+    unused: usize,
     limit: usize,
 }
 
 impl TextBudget {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { left: limit, limit }
+        Self { unused: limit, limit }
     }
 
     /// Subtracts the length of this text from the budget.
     pub(crate) fn take(&mut self, text: &str) -> Result<(), RejectedResult> {
-        self.left = self.left.checked_sub(text.len()).ok_or(RejectedResult::Limit(Limit::ResultText(self.limit)))?;
+        self.unused = self.unused.checked_sub(text.len()).ok_or(RejectedResult::Limit(Limit::ResultText(self.limit)))?;
         Ok(())
     }
 }
