@@ -61,8 +61,8 @@ const WASI_DRAFTS: [&str; 11] = [
     "wasi:keyvalue/batch@0.2.0-draft",
 ];
 
-/// The WASI interfaces that the host knows but does not implement. A component may import them, but their functions
-/// always fail.
+/// The WASI interfaces that the host knows but does not implement. A component may import these interfaces, but the
+/// functions of these interfaces always fail.
 const DENIED: [(&str, &[&str]); 3] = [
     ("wasi:http", &["incoming-handler"]),
     ("wasi:blobstore", &["blobstore", "container", "types"]),
@@ -75,7 +75,7 @@ pub enum InterfaceProblem {
     /// The component was built against an incompatible version of the plugin contract.
     #[error("it needs `{name}`, but this host implements version 0.1.x of that package; {advice}")]
     Version {
-        /// Name of the incompatible interface, with its version.
+        /// Name and version of the interface that the component needs.
         name: String,
         /// How the user can solve the problem.
         advice: &'static str,
@@ -86,14 +86,14 @@ pub enum InterfaceProblem {
          it without this import"
     )]
     UnknownInterface {
-        /// Name of the import.
+        /// Name and version of the imported interface.
         name: String,
     },
     /// The component imports a standard interface in a version that the host does not implement, although the host
     /// implements other versions of the interface.
     #[error("it imports `{name}`, but this host implements {known}; {advice}")]
     StandardVersion {
-        /// Name of the import.
+        /// Name and version of the imported interface.
         name: String,
         /// The versions of the interface that the host implements.
         known: String,
@@ -158,7 +158,7 @@ pub(crate) fn is_of_contract(name: &str) -> bool {
     InterfaceName::parse(name).is_some_and(|interface| interface.package == CONTRACT_PACKAGE)
 }
 
-/// Checks the name of every import.
+/// Checks that the host knows every import by its name and its version.
 pub(crate) fn check<'a>(names: impl Iterator<Item = &'a str>) -> Result<Imports, InterfaceProblem> {
     let mut imports = Imports::Implemented;
     let mut unknown = Vec::new();
@@ -293,8 +293,8 @@ impl<'a> Version<'a> {
         Some(Self { major: next()?, minor: next()?, patch: next()?, pre })
     }
 
-    /// The group of versions with which a version is compatible: `1.x`, `0.1.x` or `0.0.1`. A prerelease is compatible
-    /// only with itself.
+    /// The group of versions with which a version is compatible, for example `1.x`, `0.1.x` or `0.0.1`. A prerelease is
+    /// compatible only with itself.
     fn track(self) -> (u64, u64, u64, &'a str) {
         match (self.pre, self.major, self.minor) {
             ("", 0, 0) => (0, 0, self.patch, ""),
@@ -353,7 +353,7 @@ mod tests {
         assert!(problem.to_string().contains("`agent-host:plugin/tool@0.2.0`"), "{problem}");
     }
 
-    // P5: unknown imports are refused by name.
+    // P5: unknown imports are refused with an error that contains their names.
     #[test]
     fn p5_unknown_imports_are_refused_by_name() {
         for name in ["acme:thing/api@1.0.0", "fetch", "wasi:nn/tensor@0.2.0", "wasi:io/nonsense@0.2.0"] {

@@ -59,7 +59,7 @@ pub enum NotAComponent {
     /// The file violates the binary format.
     #[error("it is damaged: {reason}")]
     Damaged {
-        /// Describes the damage and its position in the file, in bytes.
+        /// Describes the damage and the byte offset of the damage in the file.
         reason: String,
     },
     /// The component exports functions with the async ABI, which the host does not support.
@@ -122,7 +122,7 @@ impl ModuleTarget {
                 "build it for the target wasm32-wasip2, or turn it into a component: `jco new FILE --wasi-reactor -o NEW.wasm`"
             }
             ModuleTarget::Component => "turn it into a component: `wasm-tools component new FILE -o NEW.wasm`",
-            ModuleTarget::JavaScript => "its imports are JavaScript; build it for the target wasm32-wasip2",
+            ModuleTarget::JavaScript => "its imports are JavaScript functions; build it for the target wasm32-wasip2",
             ModuleTarget::Unknown => {
                 "build it for the target wasm32-wasip2, or wrap it with `wasm-tools component new`"
             }

@@ -1,5 +1,5 @@
 //! Reads the sections of a component's outermost level in the host process, before any other code reads the component.
-//! The reader is a loop over section headers. It does not descend into nested modules, components or types.
+//! The reader is a loop over section headers. The loop does not descend into nested modules, components or types.
 
 use super::scan::{Interfaces, NotAComponent};
 use wasmparser::{BinaryReader, BinaryReaderError, ComponentExternalKind, FromReader, Parser, SectionLimited};

@@ -48,16 +48,16 @@ pub enum StructureProblem {
         /// The value of the exceeded limit.
         most: usize,
     },
-    /// There are too many types.
+    /// The component contains too many types.
     #[error("it has more than {most} types (`component_types` under [host.limits])")]
     Types {
         /// The value of the exceeded limit.
         most: usize,
     },
-    /// There are too many imports or exports.
+    /// A component, component type or instance type has too many imports or exports.
     #[error("it has more than {most} {what} at one level (`component_interfaces` under [host.limits])")]
     Interfaces {
-        /// The kind of items that are too many: `imports` or `exports`.
+        /// `imports` if there are too many imports, `exports` if there are too many exports.
         what: String,
         /// The value of the exceeded limit.
         most: usize,
@@ -65,7 +65,7 @@ pub enum StructureProblem {
     /// A core module has too many imports or exports.
     #[error("one of its core modules has more than {most} {what}")]
     CoreInterfaces {
-        /// The kind of items that are too many: `imports` or `exports`.
+        /// `imports` if there are too many imports, `exports` if there are too many exports.
         what: String,
         /// The value of the exceeded limit.
         most: usize,

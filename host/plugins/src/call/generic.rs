@@ -74,7 +74,7 @@ impl Sandbox {
     }
 }
 
-/// An export, and the argument values of a call to it.
+/// An export to call, and the argument values for the call.
 struct PreparedCall<'a> {
     export: &'a GenericExport,
     values: ArgumentValues,
@@ -135,7 +135,7 @@ async fn call(
     call_function(store, instance, &function.index, &values, results).await
 }
 
-/// Calls a constructor. Returns the new resource, or the constructor's error as a text for the model.
+/// Calls a constructor. Returns the new resource, or the constructor's error as text for the model.
 async fn construct(
     store: &mut GuestStore,
     instance: &Instance,

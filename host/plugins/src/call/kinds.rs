@@ -45,7 +45,7 @@ pub struct ToolCallRequest<'a> {
     pub name: &'a str,
     /// The arguments as JSON text.
     pub args: String,
-    /// The context of the call.
+    /// The id, the attempt, the time limit and the scope of the call.
     pub context: ToolCallContext,
 }
 
@@ -63,7 +63,7 @@ macro_rules! with_metering {
 
 impl Sandbox {
     /// If the setup limits fuel, loads the compiled code that counts fuel, so that the first call does not have to wait
-    /// for it.
+    /// for this code.
     pub async fn prepare(&self, setup: &PluginSetup) -> Result<(), CallFailure> {
         self.with_metering(setup).await.map(drop)
     }
@@ -81,7 +81,8 @@ impl Sandbox {
         }
     }
 
-    /// Calls a tool (P2). Stores the new media items in the tool's result through the media port before it returns.
+    /// Calls a tool (P2). Before this function returns, it stores the new media items of the tool's result through the
+    /// media port.
     pub async fn call_tool(
         &self,
         setup: &PluginSetup,

@@ -1,6 +1,6 @@
 //! `wasi:filesystem` (P6, P13): the directories that are granted to the call. This module implements the WASI functions
-//! that open, change, read or write files and directories. For the other functions of `wasi:filesystem`, it checks and
-//! records the call, and then calls the implementation of wasmtime-wasi.
+//! that open, change, read or write files and directories. For all other functions of `wasi:filesystem`, this module
+//! checks and records the call, and then calls the implementation of wasmtime-wasi.
 
 mod directory_listing;
 mod file_io;
@@ -133,8 +133,8 @@ impl FilesView<'_> {
         }
     }
 
-    /// Converts a refusal to an error code for the guest. Records the refusal if a protected path or a quota is
-    /// the reason.
+    /// Converts a refusal to an error code for the guest. If a protected path or a quota is the reason for the refusal,
+    /// records the refusal.
     fn error_code(&self, refusal: TreeRefusal, action: &str) -> ErrorCode {
         match refusal {
             TreeRefusal::System(error) => ErrorCode::from(&error),

@@ -77,7 +77,7 @@ pub(crate) enum CompilerError {
     /// The child exceeded its time limit.
     #[error(transparent)]
     Time(#[from] CompileTimeout),
-    /// A signal ended the child process, for example because it exceeded its memory limit.
+    /// A signal ended the child process, for example because the process exceeded its memory limit.
     #[error("the process that compiles it was stopped ({status}); its memory limit is {} MiB", memory / MIB)]
     Stopped { status: ExitStatus, memory: usize },
     /// The child's output is damaged, or the program file has been replaced with another version.
@@ -283,7 +283,7 @@ fn is_external_signal(status: ExitStatus) -> bool {
 #[cfg(unix)]
 fn signal_of(status: ExitStatus) -> Option<i32> {
     use std::os::unix::process::ExitStatusExt;
-    // If the child ran in a shell, the exit code of the shell contains the signal.
+    // If the child ran in a shell, the exit code of the shell encodes the number of the signal.
     status.signal().or_else(|| status.code().filter(|code| *code > 128).map(|code| code - 128))
 }
 
@@ -324,8 +324,8 @@ async fn exchange(child: &mut Child, parts: [&[u8]; 3], limits: &CompileLimits) 
     Ok(ChildOutput { status: child.wait().await?, header, output_bytes, errors: errors? })
 }
 
-/// Reads the header and then the number of bytes that the header announces. If this number is too large, only the
-/// header is read. The pipe is closed after reading, even if the child still writes output.
+/// Reads the header and then as many bytes as the header announces. If this number is too large, only the header is
+/// read. The pipe is closed after reading, even if the child still writes output.
 async fn read_output(mut output: ChildStdout, limits: &CompileLimits) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let mut header = Vec::with_capacity(HEADER_BYTES);
     (&mut output).take(HEADER_BYTES as u64).read_to_end(&mut header).await?;

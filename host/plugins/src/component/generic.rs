@@ -115,7 +115,7 @@ pub(crate) struct Callable {
     pub(crate) signature: Signature,
 }
 
-/// Finds the functions that `facts` describes in the compiled component.
+/// Finds, in the compiled component, the functions that `facts` describes.
 pub(crate) fn link(facts: &GenericFacts, instance: InstancePre<CallState>) -> Result<GenericLinks, String> {
     let component = instance.component();
     let changed = || EXPORT_CHANGED.to_owned();

@@ -62,7 +62,7 @@ pub enum LoadEvent {
 /// The source of a plugin's compiled code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeSource {
-    /// The code was compiled now.
+    /// The code was compiled while the plugin was loaded.
     Compiled,
     /// The code was read from the cache on disk and verified.
     Cache,
@@ -203,7 +203,7 @@ impl Sandbox {
         }
     }
 
-    /// Returns the plugin for a component whose compiled code is loaded or in the cache.
+    /// Returns the plugin for a component whose compiled code is already loaded or in the cache.
     fn available_plugin(
         &self,
         known: AvailablePlugin,
@@ -227,7 +227,8 @@ impl Sandbox {
         progress(LoadEvent::Loaded { name: plugin.name().to_owned(), code });
     }
 
-    /// Examines and compiles a new component, checks each exported kind in an instance, and stores the compiled code.
+    /// Examines and compiles a new component, instantiates and checks each exported plugin kind, and stores the
+    /// compiled code.
     async fn build(
         &self,
         claimed: UnverifiedClaims,

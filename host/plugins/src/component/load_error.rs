@@ -75,7 +75,8 @@ pub enum LoadError {
     /// The type of an import differs from the type of the host's implementation.
     #[error("its imports do not match this host: {reason}; rebuild it against agent-host:plugin@0.1.x and WASI 0.2")]
     Link {
-        /// The name of the import, and the difference between the two types.
+        /// The name of the import, and the difference between the type of the import and the type of the
+        /// host's implementation.
         reason: String,
     },
     /// The type of an export differs from its type in the contract.
@@ -83,7 +84,7 @@ pub enum LoadError {
     Export {
         /// The plugin kind whose export has the wrong type.
         kind: Kind,
-        /// The difference between the two types.
+        /// The difference between the type of the export and the type in the contract.
         reason: String,
     },
     /// The component failed when the host started it or asked for its tool definitions.

@@ -1,6 +1,6 @@
 //! The quarantine: components that crashed the compiler process and are therefore not compiled again at every start. An
-//! entry refers to the exact bytes of the component, the version of the host and the limits. If the bytes, the version
-//! or a limit changes, the host compiles the component again.
+//! entry is valid for the exact bytes of the component, the version and the engine of the host, and the limits. If one
+//! of these values changes, the host compiles the component again.
 
 use super::atomic_write::{Mutability, make_private_directory, write_atomically};
 use crate::limits::HostLimits;
@@ -128,8 +128,7 @@ mod tests {
         ExaminerId::new(&blake3::hash(engine), limits)
     }
 
-    // Row 36: if the version or the limits of the host change, the host again compiles a component that is
-    // in quarantine.
+    // Row 36: if the component, the engine or the limits change, an entry in the quarantine no longer applies.
     #[test]
     fn row_36_entry_applies_until_component_engine_or_limits_change() {
         let directory = tempfile::tempdir().expect("a directory");

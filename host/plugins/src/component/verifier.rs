@@ -34,7 +34,7 @@ pub trait ComponentVerifier: Send + Sync + std::fmt::Debug {
         component: &ReadComponent<'_>,
     ) -> Result<(), String>;
 
-    /// Name of the file in the plugin folder on which the verifier's decisions depend. When this file changes,
+    /// Name of a file in the plugin folder whose content determines the verifier's decisions. When this file changes,
     /// components that were refused are checked again.
     fn lock_file(&self) -> &'static str;
 }

@@ -25,7 +25,7 @@ pub struct PluginDirectory {
     sandbox: Sandbox,
     path: PathBuf,
     files: BTreeMap<PathBuf, WatchedFile>,
-    /// Stamp of the lock file at the last scan. The lock file lists the plugins that may be used.
+    /// Metadata of the lock file at the last scan. The lock file lists the plugins that may be used.
     lock: Option<FileStamp>,
 }
 
@@ -41,7 +41,7 @@ pub enum DirectoryScan {
 /// The files of a directory in which no file is changing.
 #[derive(Debug, Default)]
 pub struct DirectoryContents {
-    /// All component files, including those that cannot be loaded.
+    /// All component files, including the files that cannot be loaded.
     pub files: BTreeSet<PathBuf>,
     /// The loaded plugins and the files from which they were loaded.
     pub plugins: Vec<(PathBuf, Arc<LoadedPlugin>)>,

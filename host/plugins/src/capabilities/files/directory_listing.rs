@@ -1,5 +1,5 @@
 //! Lists directories for guests in small batches, so that memory use does not depend on the size of a directory. The
-//! implementation of wasmtime-wasi reads all entries of a directory into memory first.
+//! implementation of wasmtime-wasi reads all entries of a directory into memory before it returns the first entry.
 
 use super::{Answer, FILESYSTEM, FilesView, HasFiles};
 use crate::recording::file_records::EntryKind;
@@ -15,7 +15,8 @@ use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry, ErrorCode};
 
-/// Number of entries in a batch. With batches of this size, a thousand open directories need about 16 MiB of memory.
+/// Maximum number of entries in a batch. With batches of this size, a thousand open directories need about 16 MiB
+/// of memory.
 const BATCH_ENTRIES: usize = 64;
 
 /// A directory that is being read.

@@ -167,7 +167,7 @@ impl Deadline {
 
 /// The time limits for receiving a response body.
 pub(crate) struct ResponseTimes {
-    /// Deadline for the whole body.
+    /// Deadline for receiving the whole body.
     pub(crate) end: Deadline,
     /// Maximum time between two pieces of the body that arrive one after the other.
     pub(crate) between: Duration,

@@ -57,7 +57,7 @@ pub(crate) enum ConnectError {
     Failed(Error),
 }
 
-/// A bidirectional byte stream, encrypted or not.
+/// A bidirectional byte stream, with or without encryption.
 pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
@@ -69,7 +69,7 @@ impl Network {
 
     /// Connects to the server of the URL if the patterns allow every address to which the server's name resolves. If
     /// one address is refused, the connection fails even if other addresses are allowed, because such a name is not
-    /// trustworthy. The result also contains the address to which the connection was made.
+    /// trustworthy. Returns the byte stream and the address to which the stream is connected.
     pub(crate) async fn connect(
         &self,
         url: &Url,

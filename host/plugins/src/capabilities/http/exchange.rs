@@ -60,8 +60,8 @@ pub(crate) async fn exchange(
             |error: &AttemptError, retry: &Request<RequestBody>| is_closed(error) && retry.body().is_unread();
         match attempt(request, lease, route).await {
             Ok(response) => return Ok(response),
-            // If no part of the request was sent, or if the request may be repeated, it is sent over
-            // another connection.
+            // If no part of the request was sent, or if the request may be repeated, the request is sent over a
+            // different connection.
             Err(FailedAttempt { error, unsent }) => {
                 let retry = retry.filter(|retry| may_be_repeated(&error, retry));
                 match unsent.map(|unsent| *unsent).or(retry) {
@@ -107,8 +107,8 @@ async fn attempt(
     }
 }
 
-/// Whether the server may receive the request twice. A request with a safe method may be repeated whatever its body is:
-/// the body is usually empty, but guests rarely mark it as empty.
+/// Whether the server may receive the request twice. For a request with a safe method, the host does not check whether
+/// the body is empty: such a body is usually empty, but guests rarely mark it as empty.
 fn repeatable(request: &Request<RequestBody>) -> Repeatable {
     let method = request.method();
     let is_repeatable = method.is_safe() || method.is_idempotent() && request.body().is_end_stream();

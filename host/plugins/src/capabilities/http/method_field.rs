@@ -123,8 +123,8 @@ impl JsonNames {
     }
 }
 
-/// Finds the field names in multipart data: `Content-Disposition: form-data; name="…"`, even on several lines, and
-/// `Content-ID: …`, which Rack uses as a name.
+/// Finds the field names in multipart data. A name is in `Content-Disposition: form-data; name="…"`, which may have
+/// several lines, or in `Content-ID: …`, which Rack uses as a name.
 #[derive(Debug, Default)]
 struct PartNames {
     line: BoundedBuffer,
@@ -161,8 +161,8 @@ mod tests {
         body.as_bytes().chunks(piece).any(|piece| search.finds(piece))
     }
 
-    /// Row 43: a method field is found in each format, with escapes, under each of its names, and in pieces of
-    /// any size.
+    /// Row 43: a method field is found in each format, with escapes, under each name that a framework accepts, and in
+    /// pieces of any size.
     #[test]
     fn row_43_method_in_body_is_found() {
         let late = format!("{}_method=DELETE", "a=b&".repeat(100));

@@ -111,7 +111,8 @@ impl Outgoing {
         Ok(Authorised { request, url, own_headers, patterns, end, number, options, owner, grants })
     }
 
-    /// Returns the granted patterns that allow the request, or the denial to record if there are none.
+    /// Returns the granted patterns that allow the request, or, if no granted pattern allows the request, the denial
+    /// to record.
     fn allowing_patterns(
         &self,
         grants: &Grants,
@@ -261,7 +262,7 @@ pub(super) fn header_bytes(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
 }
 
-/// Adds the call's trace context (P5), unless the guest has set its own trace context.
+/// Adds the call's trace context to the headers (P5), unless the guest has set its own trace context.
 fn add_trace_headers(trace: &TraceContext, headers: &mut HeaderMap) {
     if headers.contains_key("traceparent") || trace.traceparent.is_empty() {
         return;
@@ -313,7 +314,7 @@ async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network
 
 /// Returns the headers of a response after removing secrets from them. Fails if the response is compressed and the
 /// server knows a secret, because the host cannot find secrets in a compressed response and had asked for an
-/// uncompressed one.
+/// uncompressed response.
 pub(super) fn redacted_headers(headers: HeaderMap, url: &Url, record: &CallRecord) -> Result<HeaderMap, Error> {
     let is_plain = |value: &HeaderValue| {
         let value = value.as_bytes().trim_ascii();

@@ -12,7 +12,7 @@ use agent_core::redaction::Edges;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Access to the values of a bucket.
+/// Gives a guest access to the values of one bucket.
 pub(super) struct Values {
     pub(super) port: Arc<dyn KeyValuePort>,
     pub(super) space: KeyValueBucket,

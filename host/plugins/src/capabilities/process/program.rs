@@ -65,7 +65,8 @@ impl Program {
             .stderr(stream(Source::Stderr));
     }
 
-    /// Removes and returns the standard output that the program has printed so far. Invalid UTF-8 is replaced.
+    /// Removes and returns the standard output that the program has printed so far. Bytes that are not valid UTF-8 are
+    /// replaced with the replacement character U+FFFD.
     pub(crate) fn take_stdout(&self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut lock(&self.output).stdout)).into_owned()
     }

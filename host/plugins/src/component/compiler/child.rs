@@ -1,5 +1,5 @@
-//! The code that runs in the compiler process. It limits and confines the process before it reads, parses and compiles
-//! a component.
+//! The code that runs in the compiler process. This code limits and confines the process before it reads, parses and
+//! compiles a component.
 
 use super::confinement::{self, Confinement};
 use super::report::{BytesFacts, HEADER_BYTES, Header, MAX_REPORT, MAX_REQUEST, Report, Request, Verdict};

@@ -145,7 +145,7 @@ impl Shape {
         matches!(self, Shape::Option(_))
     }
 
-    /// The cases of a variant or of a `result`. None for other types.
+    /// The cases of a variant or of a `result`. None if the type is neither a variant nor a `result`.
     pub(crate) fn cases(&self) -> Option<Vec<(&str, Option<&Shape>)>> {
         match self {
             Shape::Variant(cases) => {

@@ -31,8 +31,8 @@ impl Drop for CompileLock {
     }
 }
 
-/// Waits until no other process compiles the component. Returns None if there is no cache, if the lock file cannot be
-/// used, or if the wait takes too long.
+/// Waits until no other process compiles the component, and returns the lock. Returns None if there is no cache, if the
+/// lock file cannot be used, or if the wait takes too long.
 pub(super) async fn acquire(cache: Option<&CompiledCache>, component: &Digest) -> Option<CompileLock> {
     acquire_within(cache, component, MAX_WAIT).await
 }

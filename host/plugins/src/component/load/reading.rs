@@ -42,7 +42,7 @@ pub(super) fn digest_of_file(path: &Path, max_bytes: u64) -> Result<(Digest, u64
 
 fn open(path: &Path, max_bytes: u64) -> Result<(File, u64), LoadError> {
     // Opening some devices has side effects, so the file type is checked first. The type is checked again after
-    // opening, because the file may have been replaced in the meantime.
+    // opening, because the file may have been replaced after the first check.
     check_regular(&path.metadata()?)?;
     let file = open_without_waiting(path)?;
     let metadata = file.metadata()?;

@@ -23,7 +23,7 @@ pub enum GenerationError {
     /// The plugin store no longer contains a component of the generation, or the stored copy is damaged.
     #[error("plugin `{name}` is no longer available: {reason}")]
     Gone {
-        /// Name of the plugin when the turn pinned its generation.
+        /// Name that the plugin had when the turn pinned its generation.
         name: String,
         /// The plugin store's error.
         #[source]
@@ -32,7 +32,7 @@ pub enum GenerationError {
     /// The plugin store contains a component of the generation, but this host cannot load it.
     #[error("plugin `{name}` cannot be loaded again: {reason}")]
     Load {
-        /// Name of the plugin when the turn pinned its generation.
+        /// Name that the plugin had when the turn pinned its generation.
         name: String,
         /// The reason why the component cannot be loaded.
         #[source]

@@ -138,7 +138,7 @@ impl TextBudget {
 }
 
 /// The media items of the session in which a call is made. Looks up the media items to which the call's result refers,
-/// and stores new ones.
+/// and stores new media items.
 #[derive(Clone, Copy)]
 pub(crate) struct SessionMedia<'a> {
     pub(crate) port: Option<&'a dyn MediaPort>,

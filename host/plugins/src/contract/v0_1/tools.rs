@@ -272,8 +272,7 @@ mod tests {
         assert!(!shown(wit::Error::Failed("disk full".to_owned())).contains("grant"));
     }
 
-    // P2: a plugin fails if its result contains invalid JSON, and is stopped at its size limit if its result is
-    // too large.
+    // P2: a plugin fails if its result contains invalid JSON, and is stopped if its result exceeds the size limit.
     #[tokio::test]
     async fn p2_results_are_checked() {
         let media = SessionMedia { port: None, session: "s" };
