@@ -19,7 +19,7 @@ const MODEL_PACKAGE: &str = "agent-host:model";
 const MODEL_INTERFACES: [&str; 1] = ["host-model"];
 
 /// The interfaces of WASI 0.2 that this host implements.
-const WASI: [(&str, &[&str]); 7] = [
+const IMPLEMENTED_WASI: [(&str, &[&str]); 7] = [
     ("wasi:io", &["error", "poll", "streams"]),
     ("wasi:clocks", &["monotonic-clock", "wall-clock"]),
     ("wasi:random", &["random", "insecure", "insecure-seed"]),
@@ -63,7 +63,7 @@ const WASI_DRAFTS: [&str; 11] = [
 
 /// The WASI interfaces that the host knows but does not implement. A component may import these interfaces, but the
 /// functions of these interfaces always fail.
-const DENIED: [(&str, &[&str]); 3] = [
+const UNIMPLEMENTED_WASI: [(&str, &[&str]); 3] = [
     ("wasi:http", &["incoming-handler"]),
     ("wasi:blobstore", &["blobstore", "container", "types"]),
     ("wasi:clocks", &["timezone"]),
@@ -102,7 +102,7 @@ pub enum InterfaceProblem {
     },
     /// The component imports interfaces that this host does not know.
     #[error(
-        "it imports {}, which this host does not know: it was made for another host. A plugin may import {CONTRACT_PACKAGE}@0.1.x \
+        "it imports {}, which this host does not know: it was made for a different host. A plugin may import {CONTRACT_PACKAGE}@0.1.x \
          and WASI 0.2; rebuild it without other imports, or compose it with a component that exports them (`wac plug`)",
         listed(names)
     )]
@@ -195,7 +195,7 @@ pub(crate) fn kinds<'a>(exports: impl Iterator<Item = &'a str>) -> Result<Vec<Ki
 /// Whether the host knows this interface but does not implement it. `name` must be the name of an import that
 /// [`check`] accepts.
 pub(crate) fn is_denied(name: &str) -> bool {
-    InterfaceName::parse(name).is_some_and(|interface| interface.is_in(&DENIED))
+    InterfaceName::parse(name).is_some_and(|interface| interface.is_in(&UNIMPLEMENTED_WASI))
 }
 
 fn check_one(name: &str) -> Result<Imports, InterfaceProblem> {
@@ -212,7 +212,7 @@ fn check_one(name: &str) -> Result<Imports, InterfaceProblem> {
         check_contract_interface(name, &interface, &MODEL_INTERFACES)?;
         return Ok(Imports::Implemented);
     }
-    if interface.is_in(&DENIED) {
+    if interface.is_in(&UNIMPLEMENTED_WASI) {
         return Ok(Imports::SomeDenied);
     }
     let drafts = WASI_DRAFTS.iter().filter(|draft| draft.split('@').next() == name.split('@').next());
@@ -221,7 +221,7 @@ fn check_one(name: &str) -> Result<Imports, InterfaceProblem> {
         let (known, advice) = (drafts.join(" and "), "rebuild it against one of these");
         return Err(InterfaceProblem::StandardVersion { name: name.to_owned(), known, advice });
     }
-    if !interface.is_in(&WASI) {
+    if !interface.is_in(&IMPLEMENTED_WASI) {
         return Err(unknown());
     }
     match interface.version {

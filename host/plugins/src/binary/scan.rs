@@ -234,7 +234,7 @@ pub(crate) fn check_header(bytes: &[u8]) -> Result<(), NotAComponent> {
         return Err(NotAComponent::Text);
     }
     let start = if bytes.is_empty() {
-        "nothing: it is empty".to_owned()
+        "nothing: the file is empty".to_owned()
     } else {
         bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
     };

@@ -275,10 +275,10 @@ enum FolderAccess {
 #[cfg(target_os = "linux")]
 fn is_immutable(file: &File) -> bool {
     /// Magic numbers of statfs(2): ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS, bcachefs.
-    const LOCAL: [u32; 8] =
+    const LOCAL_FILE_SYSTEMS: [u32; 8] =
         [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e];
     let is_read_only = file.metadata().is_ok_and(|metadata| mode(&metadata) & 0o222 == 0);
-    is_read_only && rustix::fs::fstatfs(file).is_ok_and(|system| LOCAL.contains(&(system.f_type as u32)))
+    is_read_only && rustix::fs::fstatfs(file).is_ok_and(|system| LOCAL_FILE_SYSTEMS.contains(&(system.f_type as u32)))
 }
 
 /// On systems other than Linux, code is always copied into memory.

@@ -63,8 +63,8 @@ pub enum LoadError {
     CodeTooLarge(#[from] CodeTooLarge),
     /// The component crashed the compiler process earlier, so the host does not compile it again.
     #[error(
-        "it is in quarantine: {reason}; the host tries it again when the file, this program or [host.limits] changes, or after \
-         `agent-host plugin quarantine --release {digest}`"
+        "it is in quarantine: {reason}; the host compiles it again when the file, this program or [host.limits] changes, or \
+         after `agent-host plugin quarantine --release {digest}`"
     )]
     Quarantined {
         /// Digest of the component.

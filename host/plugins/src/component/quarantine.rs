@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Name of the quarantine's directory inside the directory for compiled code.
-const FOLDER: &str = "quarantine";
+const DIRECTORY_NAME: &str = "quarantine";
 /// Maximum size of the file of an entry, in bytes. Larger files are not read.
 const ENTRY_BYTES: u64 = 16 * 1024;
 /// Maximum number of entries. When the limit is reached, the oldest entry is deleted, so that its component is compiled
@@ -59,7 +59,7 @@ impl Quarantine {
     /// Opens the quarantine inside this directory for compiled code. The quarantine's own directory is created with the
     /// first entry.
     pub fn new(cache: &Path) -> Self {
-        Self { directory: cache.join(FOLDER) }
+        Self { directory: cache.join(DIRECTORY_NAME) }
     }
 
     /// Returns the component's entry if it applies to this host version and these limits.

@@ -55,6 +55,6 @@ impl Sandbox {
             Ok(Err(error)) => error.for_model(),
             Err(failure) => failure.to_string(),
         };
-        Some(Err(format!("its canary `{}` failed: {problem}", canary.tool)))
+        Some(Err(format!("its canary call of `{}` failed: {problem}", canary.tool)))
     }
 }

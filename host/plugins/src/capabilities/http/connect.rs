@@ -100,7 +100,7 @@ impl Network {
             Host::Ipv4(address) => vec![SocketAddr::from((address, port))],
             Host::Ipv6(address) => vec![SocketAddr::from((address, port))],
             Host::Domain(name) => self.resolver.resolve(name, port).await.map_err(|error| {
-                tracing::debug!(target: "plugin", %name, %error, "the name cannot be resolved");
+                tracing::debug!(target: "plugin", %name, %error, "the server's name cannot be resolved");
                 ConnectError::Failed(Error::DnsError { rcode: None, info_code: None })
             })?,
         };

@@ -20,7 +20,7 @@ impl ProcessView<'_> {
             None => {
                 let record = &self.call.record;
                 record.record_limit(Limit::RandomBytes(record.limits.random));
-                Err(wasmtime::Error::msg("too many random bytes"))
+                Err(wasmtime::Error::msg("the guest has read too many random bytes"))
             }
         }
     }

@@ -51,7 +51,7 @@ fn read_request(input: &mut impl Read) -> Result<Request, String> {
     input.read_exact(&mut length).map_err(failed)?;
     let length = u32::from_le_bytes(length) as usize;
     if length > MAX_REQUEST {
-        return Err("the limits cannot be read: they are too long".to_owned());
+        return Err("the limits cannot be read: the request is too long".to_owned());
     }
     let mut request = vec![0; length];
     input.read_exact(&mut request).map_err(failed)?;

@@ -174,7 +174,7 @@ impl Discovery {
             }
         }
         if self.unlisted > 0 {
-            let reason = "there are too many to list them all".to_owned();
+            let reason = "there are too many skipped functions to list all of them".to_owned();
             self.skipped.push(SkippedExport { function: format!("and {} more", self.unlisted), reason });
         }
         (GenericFacts { functions, skipped: self.skipped }, definitions)

@@ -68,7 +68,7 @@ fn read_again(shared: &Shared, origin: &Origin, plugin: &PluginIdentity) -> io::
     let bytes = match (origin, &shared.store) {
         (Origin::Folder(path), _) => read(path, shared.largest_component)?,
         (_, Some(store)) => store.get(&plugin.digest).map_err(io::Error::other)?,
-        (_, None) => return Err(io::Error::other("there is no plugin store")),
+        (_, None) => return Err(io::Error::other("this sandbox has no plugin store")),
     };
     match digest_of(&bytes) == plugin.digest {
         true => Ok(Arc::new(bytes)),

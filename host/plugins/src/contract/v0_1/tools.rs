@@ -18,7 +18,7 @@ use std::fmt::Write;
 /// Maximum length of a tool's name, in bytes.
 pub(crate) const NAME_LENGTH: usize = 128;
 /// Maximum number of violations that the model is shown if a tool rejects its arguments.
-const VIOLATIONS: usize = 64;
+const SHOWN_VIOLATIONS: usize = 64;
 
 /// Checks and converts the tool definitions of a component (P2). The error message is written for the plugin's author.
 pub(crate) fn definitions_in(definitions: Vec<wit::Definition>) -> Result<Vec<ToolDefinition>, String> {
@@ -167,7 +167,7 @@ fn violations_in(violations: Vec<wit::Violation>, bytes: usize) -> Vec<Violation
         return vec![Violation { pointer: String::new(), rule: None, message }];
     }
     let mut left = bytes;
-    let violations = violations.into_iter().take(VIOLATIONS).map_while(|violation| {
+    let violations = violations.into_iter().take(SHOWN_VIOLATIONS).map_while(|violation| {
         let pointer = clean(&violation.pointer, 256);
         let message = clean(&violation.message, left);
         left = left.saturating_sub(pointer.len() + message.len());
