@@ -9,8 +9,8 @@ use std::str::FromStr;
 const CONTRACT_PACKAGE: &str = "agent-host:plugin";
 /// Version of the plugin contract that this host implements.
 const CONTRACT_VERSION: Version = Version { major: 0, minor: 1, patch: 0, pre: "" };
-/// The interfaces of the plugin contract. A component may import any of these interfaces. It may even import an
-/// interface that it exports, because the component needs the types that the interface defines.
+/// The interfaces of the plugin contract. A component may import any of these interfaces. A component may even import
+/// an interface that it exports, for example if it needs the types that the interface defines.
 const CONTRACT_INTERFACES: [&str; 7] =
     ["types", "media-store", "tool", "context-builder", "step-context", "output-validator", "media-policy"];
 

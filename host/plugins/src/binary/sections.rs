@@ -59,8 +59,8 @@ fn read_section<'a>(reader: &mut BinaryReader<'a>) -> Result<Section<'a>, Binary
 }
 
 /// The result of the search for a manifest: the manifest's JSON, and the damage in the file that ended the search
-/// early. A manifest before the damage is still found, so that the plugin's name can be compared with the lock file
-/// even if bytes were appended to the file.
+/// early. A manifest that precedes the damage is still found, so that the plugin's name can be compared with the lock
+/// file even if bytes were appended to the file.
 pub(crate) struct FoundManifest<'a> {
     pub(crate) json: Option<&'a [u8]>,
     pub(crate) damage: Option<NotAComponent>,

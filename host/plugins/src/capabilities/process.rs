@@ -52,7 +52,7 @@ pub(crate) struct ProcessInputs {
 type ProcessView<'a> = CapabilityView<'a, ProcessState>;
 
 /// The W3C trace context of a call (P5), and the way in which the guest receives it. If the call has a trace context,
-/// the host also adds the trace context to the guest's HTTP requests.
+/// the host adds the trace context to all HTTP requests of the guest.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Trace {
     /// The call has no trace context.

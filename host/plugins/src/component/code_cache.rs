@@ -174,8 +174,8 @@ impl CompiledCache {
         Ok(found)
     }
 
-    /// Reads and verifies a cache file: first the trailer, then the record, then the code. Returns None as soon as a
-    /// length is wrong.
+    /// Reads and verifies a cache file: first the trailer, then the record, then the code. Returns None as soon as one
+    /// of the lengths in the file proves to be wrong.
     fn read(&self, component: &Digest, mut file: File) -> Option<CacheEntry> {
         let length = file.metadata().ok()?.len().min(self.max_bytes);
         let record_end = length.checked_sub(TRAILER_BYTES as u64)?;
@@ -264,13 +264,13 @@ fn delete_unused(path: &Path) -> bool {
 enum FolderAccess {
     /// Only the owner could write to the directory.
     Private,
-    /// Not only the owner, but also other users could write to the directory.
+    /// The owner and other users could write to the directory.
     Open,
 }
 
 /// Whether the file cannot change while its code runs. The file must be read-only, so that no program writes to it by
 /// mistake, and it must be on a local file system, so that no other machine changes it. This host only replaces its
-/// cache files and never writes to existing ones. The cache directory belongs to the user under which the host runs. A
+/// cache files and never writes to existing files. The cache directory belongs to the user under which the host runs. A
 /// malicious program of that user could change the file, but such a program could do the same harm without the file.
 #[cfg(target_os = "linux")]
 fn is_immutable(file: &File) -> bool {
@@ -289,8 +289,8 @@ fn is_immutable(_: &File) -> bool {
 
 fn open_key(directory: &Path, user: u32, access: FolderAccess) -> io::Result<[u8; KEY_BYTES]> {
     let path = directory.join("key");
-    // The host first checks whether a key file exists, because a key file that appears only after this check was just
-    // created by another process.
+    // The host first checks whether a key file exists. A key file that appears only after the check was just created by
+    // another process.
     let existed = path.symlink_metadata().is_ok();
     if access == FolderAccess::Private
         && let Some(key) = read_key(&path, user)
@@ -490,8 +490,8 @@ mod tests {
         assert_eq!(code, b"code");
     }
 
-    // P9: the key is created once, even by several threads at the same time, and a key that other users can read is
-    // replaced.
+    // P9: the key is created only once, even if several threads open the cache at the same time, and a key that other
+    // users can read is replaced.
     #[test]
     fn p9_key_is_created_once_and_replaced_if_readable_by_others() {
         let directory = tempfile::tempdir().expect("a directory");

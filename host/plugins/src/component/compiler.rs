@@ -324,8 +324,8 @@ async fn exchange(child: &mut Child, parts: [&[u8]; 3], limits: &CompileLimits) 
     Ok(ChildOutput { status: child.wait().await?, header, output_bytes, errors: errors? })
 }
 
-/// Reads the header and then as many bytes as the header announces. If this number is too large, only the header is
-/// read. The pipe is closed after reading, even if the child still writes output.
+/// Reads the header and then as many bytes as the header announces. If the announced number is too large, only the
+/// header is read. The pipe is closed after reading, even if the child still writes output.
 async fn read_output(mut output: ChildStdout, limits: &CompileLimits) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let mut header = Vec::with_capacity(HEADER_BYTES);
     (&mut output).take(HEADER_BYTES as u64).read_to_end(&mut header).await?;

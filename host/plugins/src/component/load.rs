@@ -148,7 +148,7 @@ impl Sandbox {
     pub(crate) async fn load_metered(&self, name: &str, bytes: Arc<Vec<u8>>) -> Result<Arc<LoadedPlugin>, LoadError> {
         let context = self.shared.engines.get(Metering::Fuel);
         let context = context.map_err(|error| LoadError::Stopped(error.to_string()))?;
-        // The component is already loaded without metering and was verified then, so it is not verified again.
+        // The component was verified when it was loaded without metering, so it is not verified a second time.
         self.load_with_context(context, (name, &Origin::Named), bytes, &|_| {}).await
     }
 

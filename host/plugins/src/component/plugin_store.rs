@@ -194,7 +194,7 @@ pub fn digest_of(bytes: &[u8]) -> Digest {
 mod tests {
     use super::*;
 
-    // P10: a damaged component is replaced when it is stored again.
+    // P10: if a stored component is damaged, the component is replaced when it is stored again.
     #[test]
     fn p10_missing_and_damaged_components_are_reported() {
         let directory = tempfile::tempdir().expect("a directory");

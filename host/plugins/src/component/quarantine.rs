@@ -1,6 +1,6 @@
 //! The quarantine: components that crashed the compiler process and are therefore not compiled again at every start. An
-//! entry is valid for the exact bytes of the component, the version and the engine of the host, and the limits. If one
-//! of these values changes, the host compiles the component again.
+//! entry is valid for the exact bytes of the component, the version and the engine of the host, and the limits. If the
+//! bytes, the version, the engine or a limit changes, the host compiles the component again.
 
 use super::atomic_write::{Mutability, make_private_directory, write_atomically};
 use crate::limits::HostLimits;

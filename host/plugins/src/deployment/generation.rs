@@ -39,7 +39,7 @@ pub struct LoadProblem {
 
 impl Generation {
     /// Loads all components (`*.wasm`) in a directory, but not in its subdirectories, and stores each component in the
-    /// plugin store. Also returns the files that cannot be loaded, each with the reason.
+    /// plugin store. Returns the generation, and the files that cannot be loaded, each with the reason.
     pub async fn load(
         sandbox: &Sandbox,
         directory: &Path,

@@ -1,8 +1,8 @@
 //! A watched plugin directory. The plugins of the directory are reported only while no file in the directory is
 //! changing (P10).
 //!
-//! The directory is polled. Polling works on every file system, and a second scan is needed in any case to find out
-//! whether a file is still changing.
+//! The directory is polled. Polling works on every file system, and the host must in any case scan a directory twice to
+//! find out whether a file is still changing.
 
 use super::generation::load_and_store;
 use crate::component::load::stored::GenerationError;

@@ -27,8 +27,8 @@ struct Entries {
     next: VecDeque<Answer<DirectoryEntry>>,
     /// The recording to which the names in the directory are added. None: the names are not recorded.
     recording: Option<NamesBeingRecorded>,
-    /// Path of the directory if this is a replay and the recorded listing of the directory is incomplete.
-    /// Otherwise None.
+    /// Path of the directory, or None if the call is not a replay or if the recorded listing of the directory
+    /// is complete.
     incomplete: Option<TreePath>,
 }
 

@@ -249,8 +249,8 @@ impl WasiHttpHooks for Outgoing {
         64 * 1024
     }
 
-    /// Reports the error to the plugin. The default implementation of this hook would also log a warning that does not
-    /// name the plugin.
+    /// Reports the error to the plugin. The default implementation of this hook would, in addition, log a warning that
+    /// does not name the plugin.
     fn p2_error_from_hyper(&mut self, error: &hyper::Error) -> ErrorCode {
         tracing::debug!(target: "plugin", plugin = %self.record.plugin, call = %self.record.call, %error, "a request failed");
         ErrorCode::HttpProtocolError

@@ -1,6 +1,6 @@
 //! Converts JSON arguments to values of WIT types. The arguments have been checked against the tool's schema, but a
-//! schema cannot express every rule of a WIT type. Therefore the conversion checks the arguments again before the guest
-//! receives them.
+//! schema cannot express every rule of a WIT type. The conversion therefore checks the arguments a second time before
+//! the guest receives them.
 
 use super::schema::UNUSUAL_FLOATS;
 use super::shape::{Integer, Shape};

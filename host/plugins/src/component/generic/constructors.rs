@@ -1,6 +1,6 @@
 //! Finds the functions that can construct a resource for a call of one of its methods. If the resource has a
-//! constructor, only this constructor is used. Otherwise the functions of the same interface that take only data and
-//! return the resource are used.
+//! constructor, only this constructor is used. If the resource has no constructor, those functions of the same
+//! interface are used that take only data and return the resource.
 
 use super::discovery::ExportName;
 use super::shape::{HandlePosition, Signature};

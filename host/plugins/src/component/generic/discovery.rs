@@ -329,7 +329,7 @@ impl<'n> ExportName<'n> {
     }
 }
 
-/// Whether the function is `run` of `wasi:cli/run@0.2.x` and has the type from WASI.
+/// Whether the function is `run` of `wasi:cli/run@0.2.x` and has the type that WASI defines for `run`.
 fn is_command(interface: Option<&str>, name: &str, function: &ComponentFunc) -> bool {
     let is_run = interface.is_some_and(|interface| interface.starts_with("wasi:cli/run@0.2."));
     let bare = |kind: Type| matches!(kind, Type::Result(result) if result.ok().is_none() && result.err().is_none());

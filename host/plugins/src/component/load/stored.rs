@@ -44,7 +44,7 @@ pub enum GenerationError {
 }
 
 impl GenerationError {
-    /// Whether every later attempt to load the generation would fail as well. False if a later attempt may succeed.
+    /// Whether every later attempt to load the generation would also fail. False if a later attempt may succeed.
     pub fn is_permanent(&self) -> bool {
         match self {
             GenerationError::Gone { reason, .. } => {

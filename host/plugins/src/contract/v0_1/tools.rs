@@ -190,8 +190,8 @@ fn advice(unmet: &[UnmetNeed], denials: &[Denial]) -> String {
         refused_request && (is_about_requests(thing) || thing.starts_with("the secret "))
             || left_tree && is_about_files(thing)
     };
-    // A denial is more specific than a need of the manifest. Therefore, if the same line of agent.toml would allow a
-    // denial and a need, only the denial is shown.
+    // A denial is more specific than a need of the manifest. If the same line of agent.toml would allow the denied
+    // action and the need, only the denial is shown.
     let is_in_denials = |advice: &GrantAdvice| denials.iter().any(|denial| denial.advice == *advice);
     let needs = unmet.iter().filter(|unmet| !is_unrelated(&unmet.thing) && !is_in_denials(&unmet.advice));
     let needs = needs.map(|unmet| (&unmet.thing, &unmet.advice));
