@@ -23,7 +23,7 @@ pub(crate) struct StructureLimits {
 }
 
 impl HostLimits {
-    /// The limits on a component's structure.
+    /// The limits on the structure of a component, taken from these host limits.
     pub(crate) fn structure(&self) -> StructureLimits {
         StructureLimits {
             nesting: self.component_nesting,
@@ -168,7 +168,8 @@ impl StructureWalk<'_> {
         }
     }
 
-    /// Checks the nesting depth. `types` is the nesting depth of the current type inside the innermost component.
+    /// Fails if the current item is nested more deeply than the limit allows. `types` is the nesting depth of the
+    /// current type inside the innermost component.
     fn check_nesting(&self, types: usize) -> Result<(), StructureProblem> {
         let most = self.limits.nesting;
         // The outermost component and the list of all items in a type section do not add to the nesting depth.
@@ -256,8 +257,8 @@ impl StructureWalk<'_> {
         Ok(())
     }
 
-    /// Reads one type. If the type is a component or instance type, reads only its start and returns the list of
-    /// declarations that follow.
+    /// Reads one type of a type section or of a declaration. If the type is a component or instance type, reads only
+    /// its start and returns the list of declarations that follow.
     fn component_type(&mut self, reader: &mut BinaryReader<'_>) -> Result<Option<Declarations>, StructureProblem> {
         self.count_types(1)?;
         let kind = match reader.clone().read_u8()? {

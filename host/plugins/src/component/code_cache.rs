@@ -53,7 +53,7 @@ pub(crate) struct CacheEntry {
     pub(crate) file: File,
 }
 
-/// Verified compiled code.
+/// Compiled code whose keyed hash was verified.
 #[derive(Debug)]
 pub(crate) enum CompiledCode {
     /// The code is at the beginning of the entry's file. The content of the file never changes.
@@ -66,8 +66,9 @@ pub(crate) enum CompiledCode {
 const TRAILER_BYTES: usize = MAC_BYTES + LENGTH_BYTES + COMPILED_MAGIC.len();
 
 impl CompiledCache {
-    /// Opens the cache in `directory` for this engine. Creates the key if necessary. If two processes create the key at
-    /// the same time, both get the same key. Returns None if the directory belongs to another user.
+    /// Opens the cache in `directory` for this engine. Creates the key for the keyed hashes if the cache has no valid
+    /// key. If two processes create the key at the same time, both get the same key. Returns None if the directory
+    /// belongs to another user.
     pub(crate) fn open(directory: &Path, engine: blake3::Hash, max_bytes: u64) -> io::Result<Option<Self>> {
         make_private_directory(directory)?;
         // The owner of a new temporary file is the user under which this process runs.
@@ -111,8 +112,9 @@ impl CompiledCache {
         self.must_copy.store(true, Ordering::Relaxed);
     }
 
-    /// Stores compiled code. While the returned file is open, the cache does not delete the entry. Returns None if the
-    /// cache has no space for the code. If the code is not stored, the component is compiled again at the next start.
+    /// Stores the compiled code of a component and the facts about the component in the cache. While the returned file
+    /// is open, the cache does not delete the entry. Returns None if the cache has no space for the code. If the code
+    /// is not stored, the component is compiled again at the next start.
     pub(crate) fn put(&self, component: &Digest, record: &[u8], code: &[u8]) -> io::Result<Option<File>> {
         let size = (code.len() + record.len() + TRAILER_BYTES) as u64;
         if record.len() as u64 > MAX_RECORD_BYTES || !self.free_space(component, size)? {

@@ -53,16 +53,16 @@ const OTHER_VERSION: &str = "the program file was replaced with another version;
 /// The command that starts the compiler process: this program, with arguments that make it call [`serve_compiler`].
 #[derive(Clone, Debug)]
 pub struct CompilerCommand {
-    /// Path of the program.
+    /// Path of the executable file to start.
     pub program: PathBuf,
-    /// Arguments of the program.
+    /// Arguments that make the program call [`serve_compiler`].
     pub arguments: Vec<OsString>,
 }
 
 /// The reason why a component could not be compiled.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CompilerError {
-    /// The child process failed. Contains the error message of the child process.
+    /// The child process reported a failure. Contains the error message of the child process.
     #[error("{0}")]
     Refused(String),
     /// Cranelift or wasmtime refused the component.
@@ -110,7 +110,7 @@ impl CompilerError {
 pub struct CodeTooLarge {
     /// Size of the compiled code in bytes.
     pub size: u64,
-    /// Maximum allowed size in bytes.
+    /// Maximum allowed size of the compiled code in bytes.
     pub most: u64,
 }
 
@@ -148,7 +148,7 @@ impl CompileLimits {
         }
     }
 
-    /// The memory limit in MiB.
+    /// The memory limit of the compiler process, in MiB.
     pub(crate) fn memory_mib(&self) -> u32 {
         (self.memory / MIB) as u32
     }
@@ -194,8 +194,8 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// The compiled code. The code is empty if the component was not compiled, because the component imports or exports
-    /// an interface that this host does not have.
+    /// The compiled code of the component. The code is empty if the component was not compiled, because the component
+    /// imports or exports an interface that this host does not have.
     pub(crate) fn code(&self) -> &[u8] {
         &self.output_bytes[self.code_offset..]
     }

@@ -20,13 +20,13 @@ pub enum SandboxError {
     /// wasmtime refused the settings for the engine, or the system did not provide enough address space.
     #[error("the WebAssembly engine cannot start: {reason}")]
     Engine {
-        /// The engine's error message.
+        /// The error message of wasmtime.
         reason: String,
     },
     /// The directory for compiled code cannot be used.
     #[error("the directory for compiled code, {}, cannot be used: {source}", path.display())]
     Cache {
-        /// Path of the directory.
+        /// Path of the directory for compiled code.
         path: PathBuf,
         /// The error of the operating system.
         source: std::io::Error,

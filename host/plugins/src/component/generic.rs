@@ -44,7 +44,7 @@ pub(crate) struct GenericFacts {
 /// An exported function that is offered as a tool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct GenericFunction {
-    /// Name of the tool.
+    /// Name of the tool as which the function is offered.
     pub(crate) tool: String,
     /// Name of the exported interface, or None if the world itself exports the function.
     interface: Option<String>,
@@ -58,7 +58,8 @@ pub(crate) struct GenericFunction {
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Form {
     Function,
-    /// A method of a resource. For each call, one of the functions in `constructors` constructs the resource.
+    /// The function is a method of a resource. For each call, one of the functions in `constructors` constructs
+    /// the resource.
     Method {
         #[serde(rename = "makers")]
         constructors: Vec<String>,

@@ -299,9 +299,9 @@ impl AvailablePlugin {
 
 /// The information about a component that the host has before it calls the verifier.
 enum KnownOrNew {
-    /// The compiled code is available.
+    /// The compiled code is loaded or in the cache.
     Known(AvailablePlugin),
-    /// The compiled code is not available. The host knows only the claims in the component's bytes.
+    /// The compiled code is neither loaded nor in the cache. The host knows only the claims in the component's bytes.
     New(Box<UnverifiedClaims>),
 }
 

@@ -24,7 +24,7 @@ pub enum LoadError {
     TooLarge {
         /// Size of the component in bytes.
         size: u64,
-        /// Maximum allowed size in bytes.
+        /// Maximum allowed size of a component in bytes.
         most: u64,
     },
     /// The bytes are not a WebAssembly component.
@@ -67,7 +67,7 @@ pub enum LoadError {
          after `agent-host plugin quarantine --release {digest}`"
     )]
     Quarantined {
-        /// Digest of the component.
+        /// Digest of the component that is in quarantine.
         digest: Digest,
         /// Explains how compiling the component failed.
         reason: String,

@@ -15,7 +15,8 @@ const COMPARED_BYTES: usize = 64 * 1024;
 /// Maximum total size of the vouching statements for a component, in bytes.
 const VOUCHED_BYTES: usize = 64 * 1024;
 
-/// A directory of components. Each component is a file whose name is the digest of its bytes.
+/// The directory in which the plugin store keeps components. Each component is a file whose name is the digest of
+/// its bytes.
 #[derive(Clone, Debug)]
 pub struct PluginStore {
     directory: PathBuf,
@@ -29,7 +30,7 @@ pub enum PluginStoreError {
     Missing {
         /// Digest of the component.
         digest: Digest,
-        /// Directory of the store.
+        /// Directory of the plugin store.
         directory: PathBuf,
     },
     /// The bytes of the component have changed on disk.

@@ -15,8 +15,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const DIRECTORY_NAME: &str = "quarantine";
 /// Maximum size of the file of an entry, in bytes. Larger files are not read.
 const ENTRY_BYTES: u64 = 16 * 1024;
-/// Maximum number of entries. When the limit is reached, the oldest entry is deleted, so that its component is compiled
-/// again.
+/// Maximum number of entries in the quarantine. When the limit is reached, the oldest entry is deleted, so that its
+/// component is compiled again.
 const MAX_ENTRIES: usize = 1_000;
 
 /// The quarantine in one directory for compiled code.

@@ -155,8 +155,8 @@ impl Sandbox {
         Self { shared: Arc::clone(&self.shared), verifier: Some(verifier) }
     }
 
-    /// Adds protected paths. Even a grant of a directory that contains a protected path does not allow access to
-    /// it (P13).
+    /// Adds paths that no plugin may access. Even a grant of a directory that contains a protected path does not allow
+    /// access to it (P13).
     pub fn protect(&self, paths: impl IntoIterator<Item = ProtectedPath>) {
         self.shared.runner.trees.protected.add(paths);
     }

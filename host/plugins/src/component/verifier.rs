@@ -1,5 +1,6 @@
-//! The interface for verifying components. Before a component is compiled or run, an implementation in another crate
-//! decides whether the component may be used, for example with the lock file of a plugin folder.
+//! The interface of verifiers, which decide whether components may be used. Before a component is compiled or run, an
+//! implementation in another crate decides whether the component may be used, for example with the lock file of a
+//! plugin folder.
 
 use crate::identity::PluginIdentity;
 use std::io;

@@ -30,7 +30,7 @@ pub struct Generation {
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {reason}", path.display())]
 pub struct LoadProblem {
-    /// Path of the file.
+    /// Path of the file that cannot be loaded.
     pub path: PathBuf,
     /// The reason why the file cannot be loaded.
     #[source]

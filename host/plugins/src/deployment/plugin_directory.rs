@@ -1,8 +1,8 @@
 //! A watched plugin directory. The plugins of the directory are reported only while no file in the directory is
 //! changing (P10).
 //!
-//! The directory is polled. Polling works on every file system, and the host must in any case scan a directory twice to
-//! find out whether a file is still changing.
+//! The host finds changes by polling: it scans the directory at regular intervals. Polling works on every file system,
+//! and the host must in any case scan a directory twice to find out whether a file is still changing.
 
 use super::generation::load_and_store;
 use crate::component::load::stored::GenerationError;
@@ -68,8 +68,8 @@ enum FileStatus {
     Deleted,
 }
 
-/// Metadata of a file. If the metadata has not changed, the host assumes that the file has not changed and does not
-/// read it.
+/// Metadata from which the host can tell whether a file has changed. If the metadata has not changed, the host assumes
+/// that the file has not changed and does not read it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct FileStamp {
     length: u64,
@@ -85,7 +85,7 @@ impl PluginDirectory {
         Self { sandbox, path, files: BTreeMap::new(), lock: None }
     }
 
-    /// Path of the directory.
+    /// Path of the watched directory.
     pub fn path(&self) -> &Path {
         &self.path
     }

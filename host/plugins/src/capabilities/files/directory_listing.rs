@@ -149,10 +149,10 @@ fn kind_of(found: DescriptorType) -> EntryKind {
     }
 }
 
-/// One batch of directory entries.
+/// A number of directory entries that were read from the file system together.
 #[derive(Default)]
 struct Batch {
-    /// The entries of the batch. The batch is empty only at the end of the directory.
+    /// The directory entries that were read for this batch. The batch is empty only at the end of the directory.
     entries: VecDeque<Answer<DirectoryEntry>>,
     /// Number of entries whose names are not UTF-8. WASI cannot represent such names. Such entries are left out,
     /// because guest libraries stop listing a directory at the first error.

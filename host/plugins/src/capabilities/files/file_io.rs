@@ -1,5 +1,5 @@
 //! Reads and writes open files of granted trees. A read or write fails if the grant was revoked (row 48). A write also
-//! fails if it would exceed the quota (row 44). Writes are recorded (S6).
+//! fails if it would exceed the quota (row 44). The host records each successful write (S6).
 
 use super::{Answer, FILESYSTEM, FilesView, Handle, HasFiles};
 use crate::file_trees::{GuardedReader, GuardedWriter, OnRefusal, TreeRefusal, WritePosition};

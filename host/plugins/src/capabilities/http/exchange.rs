@@ -47,7 +47,8 @@ enum AttemptError {
     Broken(hyper::Error),
 }
 
-/// Sends the request. If the server has closed a pooled connection, tries the next connection.
+/// Sends the request over a pooled or new connection. If the server has closed a pooled connection, tries the
+/// next connection.
 pub(crate) async fn exchange(
     mut request: Request<RequestBody>,
     route: &RequestRoute<'_>,

@@ -34,7 +34,7 @@ pub(crate) struct Owner {
     pub(crate) origin: String,
 }
 
-/// An open connection. Dropping the lease without returning it to the pool closes the connection.
+/// An open connection that one request uses. Dropping the lease without returning it to the pool closes the connection.
 pub(crate) struct Lease {
     pub(crate) sender: SendRequest<RequestBody>,
     owner: Owner,

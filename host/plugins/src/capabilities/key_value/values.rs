@@ -126,7 +126,8 @@ impl Values {
         self.record.answers.value_read(&self.space.bucket, key, found);
     }
 
-    /// Reads several values. Fails if the total size of the values is larger than a guest may receive at once.
+    /// Reads the values of several keys. Fails if the total size of the values is larger than a guest may receive
+    /// at once.
     pub(super) async fn get_many(&self, keys: Vec<String>) -> Result<Vec<(String, Option<Vec<u8>>)>, Problem> {
         check_count(keys.len())?;
         let mut values = Vec::with_capacity(keys.len());

@@ -21,9 +21,9 @@ pub(super) const HEADER_BYTES: usize = 32 + 32 + 8 + 8;
 /// The limits and the options for compiling one component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Request {
-    /// Maximum processor time, in seconds.
+    /// Maximum processor time of the compiler process, in seconds.
     pub(super) seconds: u64,
-    /// Maximum memory use, in bytes.
+    /// Maximum memory use of the compiler process, in bytes.
     pub(super) memory: u64,
     /// Whether the compiled code counts fuel.
     pub(super) counts_fuel: bool,

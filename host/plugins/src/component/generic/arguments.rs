@@ -223,7 +223,8 @@ impl Reader {
         known.ok_or_else(|| self.violation("enum", &format!("unknown name {name:?}")))
     }
 
-    /// Reads a nested value. While `read` runs, the reader's JSON pointer ends with the name of that value.
+    /// Reads a value inside the current value, with the function `read`. While `read` runs, the reader's JSON pointer
+    /// ends with the name of that value.
     fn nested<T>(&mut self, name: &str, read: impl FnOnce(&mut Self) -> Result<T, Violation>) -> Result<T, Violation> {
         let length = self.pointer.len();
         let _ = write!(self.pointer, "/{}", name.replace('~', "~0").replace('/', "~1"));

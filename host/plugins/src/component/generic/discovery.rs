@@ -76,7 +76,8 @@ struct Discovery {
     skipped: Vec<SkippedExport>,
     /// Number of skipped functions that are not in `skipped`, because the list is full.
     unlisted: usize,
-    /// The exported types. Each type is listed with the interface that exports it and with the type's name.
+    /// The types that the component exports. Each type is listed with the interface that exports it and with the
+    /// type's name.
     types: Vec<(Option<String>, String, Type)>,
     /// Number of functions that may still be examined.
     functions_left: usize,

@@ -134,8 +134,8 @@ impl Signature {
 }
 
 impl Shape {
-    /// Reads one type. Returns None if values of the type are not data (for example handles), or if the type is
-    /// too large.
+    /// Converts a type of wasmtime to this representation. Returns None if values of the type are not data (for example
+    /// handles), or if the type is too large.
     pub(crate) fn of(kind: &Type) -> Option<Self> {
         Reader { parts: MAX_PARTS, name_bytes: MAX_NAME_BYTES }.shape(kind, MAX_LEVELS).ok()
     }

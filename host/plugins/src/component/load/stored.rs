@@ -15,7 +15,7 @@ pub enum GenerationError {
     /// The plugin directory cannot be read.
     #[error("the plugin directory {} cannot be read: {source}", path.display())]
     Directory {
-        /// Path of the directory.
+        /// Path of the plugin directory that cannot be read.
         path: PathBuf,
         /// The error of the operating system.
         source: std::io::Error,
@@ -25,7 +25,7 @@ pub enum GenerationError {
     Gone {
         /// Name that the plugin had when the turn pinned its generation.
         name: String,
-        /// The plugin store's error.
+        /// The reason why the plugin store cannot return the component.
         #[source]
         reason: PluginStoreError,
     },

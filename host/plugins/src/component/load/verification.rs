@@ -1,5 +1,5 @@
-//! Calls the verifier. No other module calls the verifier. The verifier is called before a component is compiled,
-//! linked or run, for exactly the bytes that will be used.
+//! Calls the verifier of the sandbox. No other module calls the verifier. The verifier is called before a component is
+//! compiled, linked or run, for exactly the bytes that will be used.
 
 use super::{blocking, read_component};
 use crate::component::load_error::LoadError;

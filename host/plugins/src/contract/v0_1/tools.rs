@@ -66,8 +66,8 @@ fn schema(text: &str, tool: &str, which: &str) -> Result<Value, String> {
     if !schema.is_object() {
         return Err(format!("the {which} schema of `{tool}` is not a JSON object"));
     }
-    // Invalid schemas are refused here. If one schema in a request is invalid, a model provider rejects the whole
-    // request, so that no tool of any plugin could be used.
+    // Invalid schemas are refused when a component is loaded. If one schema in a request is invalid, a model provider
+    // rejects the whole request, so that no tool of any plugin could be used.
     Schema::compile(&schema).map_err(|error| format!("the {which} schema of `{tool}`: {error}"))?;
     Ok(schema)
 }
