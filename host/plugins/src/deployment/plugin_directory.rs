@@ -1,7 +1,7 @@
 //! A watched plugin directory. The plugins of the directory are reported only while no file in the directory is
 //! changing (P10).
 //!
-//! The host finds changes by polling: it scans the directory at regular intervals. Polling works on every file system,
+//! The host finds changes by polling: it scans the directory at short intervals. Polling works on every file system,
 //! and the host must in any case scan a directory twice to find out whether a file is still changing.
 
 use super::generation::load_and_store;
