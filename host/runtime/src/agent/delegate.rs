@@ -14,19 +14,19 @@ const TASK: &str = "task";
 /// An agent that another agent may delegate to.
 #[derive(Clone)]
 pub struct Delegate {
-    /// The agent that does the work. This agent uses its own plugins, models, grants, limits and bounds. It uses
-    /// nothing that belongs to the delegating agent.
+    /// The agent that performs the delegated task. It uses its own plugins, models, grants, limits and bounds, and none
+    /// of those that belong to the delegating agent.
     pub agent: LiveAgent,
     /// Description of the delegate for the model that calls it. The model is shown at most 2 KiB of the description.
     pub description: String,
-    /// JSON Schema of the input, which must be an object. If `None`, the arguments are `{"task": text}`, and the text
-    /// of the task is the input.
+    /// JSON Schema of the input, which must be an object. If `None`, the arguments of a call are `{"task": text}`, and
+    /// this text becomes the delegate's input.
     pub input_schema: Option<Value>,
 }
 
 impl Delegate {
-    /// Returns the tool definition of the delegate. The definition declares no traits such as read-only, because the
-    /// effects of the delegate's tools are unknown.
+    /// Returns the tool definition of the delegate. The definition declares no traits (for example, it does not declare
+    /// the tool read-only), because the effects of the delegate's tools are unknown.
     pub(crate) fn definition(&self, name: &str) -> ToolDefinition {
         ToolDefinition {
             name: name.to_owned(),
@@ -51,8 +51,8 @@ impl Delegate {
         }
     }
 
-    /// Returns the subject of the session that does the work of a call. The subject is derived from the call, so that
-    /// the call has a single session even if the host crashes and retries the call.
+    /// Returns the subject of the session in which the delegate works on a call. The subject is derived from the call,
+    /// so that a call that is retried after a crash of the host continues in the same session.
     pub(crate) fn subject(&self, parent: &str, call: &CallId) -> String {
         let agent = self.agent.current();
         let name = &agent.config().name;

@@ -3,7 +3,8 @@
 /// Maximum number of characters in a user's name.
 const MAX_CHARACTERS: usize = 128;
 
-/// The name of a user. Memories are stored under this name and are recalled only for this user.
+/// The name of a user. Memories of the user are stored under this name, and are recalled only in turns that work
+/// for this user.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UserName(String);
 
