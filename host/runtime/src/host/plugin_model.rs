@@ -1,5 +1,5 @@
-//! Lets plugins ask the agent's model. Each plugin has its own token budget per turn. The tokens that a plugin uses are
-//! also a part of the token usage of the turn (P5, L5).
+//! Lets plugins ask the agent's model. In each turn, each plugin has its own token budget. The tokens that a plugin
+//! uses are counted both toward this budget and toward the token usage of the turn (P5, L5).
 
 use crate::agent::Models;
 use crate::records::{ModelQuestionRecord, PluginModelRecord, PluginModelReply};
@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::mpsc;
 
-/// The questions that plugins have asked the model in the open turn: the number of tokens that they used, and the
-/// finished questions that are not committed yet.
+/// Keeps account of the questions that plugins ask the model in the open turn: how many tokens each plugin has used,
+/// and which finished questions are not committed yet.
 #[derive(Default)]
 pub(crate) struct ModelLedger(Mutex<LedgerState>);
 
@@ -27,13 +27,14 @@ pub(crate) struct ModelLedger(Mutex<LedgerState>);
 struct LedgerState {
     /// Number of questions that plugins have asked the model in the session so far.
     asks: u64,
-    /// Number of tokens that each plugin has used or reserved in this turn. Tokens are reserved while a question is
-    /// being answered.
+    /// Number of tokens that each plugin has used or reserved in the open turn, by the name of the plugin. Tokens are
+    /// reserved while a question is being answered.
     tokens: BTreeMap<String, u64>,
     finished: VecDeque<FinishedQuestion>,
 }
 
-/// A question of a plugin that is finished. It must be committed before any data that depends on its answer.
+/// A finished question of a plugin to the model. The question must be committed before any data that depends
+/// on the answer.
 pub(crate) struct FinishedQuestion {
     pub(crate) input: Input,
     pub(crate) record: PluginModelRecord,
@@ -41,14 +42,15 @@ pub(crate) struct FinishedQuestion {
 }
 
 impl ModelLedger {
-    /// Sets the number of questions and the used tokens to the values in the stored state of the open turn.
+    /// Starts to count for the open turn: takes the number of questions and the used tokens from the stored state
+    /// of the turn.
     pub(crate) fn begin(&self, run: &Run) {
         let uses = run.turn.iter().flat_map(|turn| &turn.plugin_model_use);
         let tokens = uses.map(|(plugin, used)| (plugin.clone(), used.usage.total())).collect();
         *self.lock() = LedgerState { asks: run.asks, tokens, finished: VecDeque::new() };
     }
 
-    /// Removes and returns the next finished question that must be committed.
+    /// Removes the oldest finished question that is not committed yet, and returns it.
     pub(crate) fn next(&self) -> Option<FinishedQuestion> {
         self.lock().finished.pop_front()
     }
@@ -100,13 +102,14 @@ struct ReservedTokens {
     answer: u64,
     record: PluginModelRecord,
     texts: Vec<String>,
-    /// Number of tokens to subtract from the plugin's budget, and the usage that the provider reported. `None` until
-    /// the question is finished.
+    /// Number of tokens that the question costs from the plugin's budget, and the token usage that the provider
+    /// reported. `None` until the question is finished.
     outcome: Option<(u64, Usage)>,
 }
 
 impl ReservedTokens {
-    /// Subtracts `tokens` from the plugin's budget instead of the reserved tokens, and returns the remaining budget.
+    /// Replaces the reserved tokens by the number of tokens that the question has actually cost, and returns the
+    /// plugin's remaining budget.
     fn finish(mut self, tokens: u64, usage: Usage) -> u64 {
         self.outcome = Some((tokens, usage));
         let ledger = Arc::clone(&self.ledger);
@@ -131,11 +134,11 @@ impl Drop for ReservedTokens {
     }
 }
 
-/// The model port of plugins, which sends their questions to the agent's models.
+/// Implements the model port for plugins: sends the questions of plugins to the agent's models.
 pub(crate) struct AgentModel {
     pub(crate) models: Models,
     pub(crate) ledger: Arc<ModelLedger>,
-    /// Maximum number of tokens of an answer.
+    /// Maximum number of tokens of the model's answer to a plugin's question.
     pub(crate) reply_tokens: u32,
     pub(crate) session: String,
 }
@@ -151,7 +154,7 @@ impl ModelPort for AgentModel {
             Ok(RawReply { reply, raw }) => {
                 reserved.record.answer = Some(raw);
                 let Reply { text, stop, usage, model, .. } = reply;
-                // If the provider reports no usage, the tokens are estimated.
+                // If the provider does not report a token usage, the host estimates the number of tokens.
                 let counted =
                     if usage.total() == 0 { prompt + u64::from(tokens::of_text(&text)) } else { usage.total() };
                 let reply = PluginModelReply { text: text.clone(), stop, usage, model: model.clone() };
@@ -169,7 +172,8 @@ impl ModelPort for AgentModel {
 }
 
 impl AgentModel {
-    /// Asks the models of the fallback chain in order until one of them answers. Each model has its own retries (M3).
+    /// Asks the models of the fallback chain in order until one of them answers. A request to one model is retried
+    /// before the next model is asked (M3).
     async fn ask_in_order(
         &self,
         question: &ModelPortRequest,
@@ -239,13 +243,13 @@ impl AgentModel {
     }
 }
 
-/// The reason why a model did not answer.
+/// The reason why a model did not answer a plugin's question.
 enum Problem {
     Refused(ModelRefusal),
     Model(ModelError),
 }
 
-/// Creates the model request for a question. The request has no tools and no media.
+/// Creates the request to the model for a plugin's question. The request contains no tools and no media.
 fn request(
     model: &Arc<dyn Provider>,
     question: &ModelPortRequest,
@@ -274,7 +278,7 @@ fn request(
     })
 }
 
-/// Estimates the number of prompt tokens of a question.
+/// Estimates the number of tokens of a question's prompt.
 fn prompt_tokens(question: &ModelPortRequest) -> u32 {
     let system = question.system.as_deref().map_or(0, tokens::of_text);
     let schema = question.output_schema.as_ref().map_or(0, |schema| tokens::of_text(&schema.to_string()));
@@ -282,14 +286,14 @@ fn prompt_tokens(question: &ModelPortRequest) -> u32 {
     messages.fold(system.saturating_add(schema), u32::saturating_add)
 }
 
-/// Returns the texts that the record of a question refers to by digest.
+/// Returns the texts of a question. The step record of the question contains only the digests of these texts.
 fn texts_of(question: &ModelPortRequest) -> Vec<String> {
     let messages = question.messages.iter().map(Message::plain_text);
     question.system.iter().cloned().chain(messages).collect()
 }
 
-/// Creates the step record of a question. Like all records of prompts, the record contains digests instead of
-/// texts (D1).
+/// Creates the step record of a plugin's question. Like the records of other prompts, the record contains the digests
+/// of texts instead of the texts (D1).
 pub(crate) fn question_record(question: &ModelPortRequest) -> ModelQuestionRecord {
     let digest = |text: &str| digest_of(text.as_bytes()).to_string();
     let message = |message: &Message| (message.role.as_str().to_owned(), digest(&message.plain_text()));
@@ -344,7 +348,8 @@ mod tests {
         assert_eq!(inputs, [used("b", Usage::default()), used("a", usage), used("a", Usage::default())]);
     }
 
-    /// P5: the budget applies to the complete turn, even if another process continues the turn.
+    /// P5: if another process continues a turn, the tokens that plugins used before still count toward their budgets
+    /// for the turn.
     #[test]
     fn p5_the_question_count_continues_from_the_stored_state() {
         let mut run = Run::new("a/1", "a");

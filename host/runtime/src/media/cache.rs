@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 /// Maximum total size of the cached pictures, in bytes.
 pub(super) const MAX_CACHED_BYTES: usize = 64 << 20;
 
-/// Key of a cached picture: the digest of the original, and the maximum width and height of the scaled picture.
+/// Key of a cached picture: the digest of the original picture, and the maximum width and height to which
+/// it was scaled.
 pub(super) type Key = (Digest, (u32, u32));
 
 pub(super) fn key(digest: &Digest, to: Dimensions) -> Key {
@@ -19,9 +20,10 @@ pub(super) fn key(digest: &Digest, to: Dimensions) -> Key {
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     entries: HashMap<Key, Entry>,
-    /// Maps the number of an entry's latest use, which is the value that `uses` had then, to the key of the entry.
+    /// The keys of all entries, ordered by the latest use of the entry. The number of a use is the value that `uses`
+    /// had after counting the use.
     by_use: BTreeMap<u64, Key>,
-    /// Number of uses of the cache so far.
+    /// How often an entry of the cache has been read or added so far.
     uses: u64,
     /// Total size of all entries, in bytes.
     bytes: usize,
@@ -29,19 +31,19 @@ pub(super) struct Cache {
 
 #[derive(Debug)]
 struct Entry {
-    /// The scaled picture, or `None` if the original was small enough.
+    /// The scaled picture, or `None` if the original picture was small enough.
     picture: Option<MediaBytes>,
-    /// Value of [`Cache::uses`] at the latest use of this entry.
+    /// The value of [`Cache::uses`] when this entry was last read or added.
     last_use: u64,
 }
 
-/// Number of bytes that are counted for each entry in addition to the size of its picture. Because of these bytes, the
-/// number of entries that have no picture is limited too.
+/// Number of bytes that each entry counts in addition to the size of its picture. These bytes limit the number of
+/// entries that contain no picture.
 const ENTRY_BYTES: usize = 256;
 
 impl Cache {
-    /// Returns the cached result of scaling a picture, or `None` if no result is cached. The result is the scaled
-    /// picture, or `Some(None)` if the original was small enough.
+    /// Returns the cached result of scaling a picture, or `None` if no result is cached. The cached result is `Some`
+    /// with the scaled picture, or `Some(None)` if the original picture was small enough.
     pub(super) fn get(&mut self, key: &Key) -> Option<Option<MediaBytes>> {
         let entry = self.entries.get_mut(key)?;
         self.uses += 1;
