@@ -111,8 +111,8 @@ struct Parts {
     /// The tool registry of the agent that is being changed, or `None` if an agent is built for the first time. The new
     /// agent's registry reuses the unchanged parts of this registry.
     known: Option<Arc<Registry>>,
-    /// Secrets of earlier configurations. A plugin or server that received a secret from an earlier configuration may
-    /// still disclose it.
+    /// Secrets that earlier configurations of the agent contained. A plugin or server that received a secret from an
+    /// earlier configuration may still disclose it.
     secrets: Arc<KnownSecrets>,
 }
 
@@ -332,8 +332,8 @@ impl Agent {
         &self.models
     }
 
-    /// Returns the settings and limits with which a turn of this agent runs. They include the fallback output, which
-    /// becomes the output of the turn if no model replies.
+    /// Returns the settings and limits with which a turn of this agent runs. The settings include the fallback output,
+    /// which becomes the output of the turn if no model replies.
     pub(crate) fn bounds(&self) -> LoopConfig {
         let (user, announced) = (self.config().user.clone(), self.config().outbox.announced);
         let fallback = self.fallback().unwrap_or_default();
@@ -450,7 +450,7 @@ impl Agent {
     }
 }
 
-/// The sources of an agent's tools other than the agent's configuration.
+/// The parts of an agent from which its tools come, except the agent's configuration.
 struct ToolSources<'f> {
     generation: &'f Generation,
     catalogue: Option<&'f Catalogue>,

@@ -91,7 +91,7 @@ pub enum ApprovalError {
         /// Name of the service's tool.
         tool: String,
     },
-    /// The agent no longer has the call's tool.
+    /// The agent no longer has the tool that the call would run.
     #[error(
         "{call} cannot be allowed: the agent no longer has the tool `{tool}`; deny the call, or add the tool again"
     )]
@@ -117,8 +117,8 @@ pub fn digest_of_arguments(arguments: &Value) -> Digest {
     digest_of(canonical_json(arguments).as_bytes())
 }
 
-/// Stores the permanent approvals that earlier commits put in the outbox. Among them may be approvals that are left
-/// from a process that crashed before it could store them.
+/// Stores the permanent approvals that earlier commits put in the outbox. Some of these approvals may have been put in
+/// the outbox by a process that crashed before it could store them.
 pub async fn remember_grants(store: &dyn Store, session: Option<&str>) -> Result<(), StoreError> {
     // The default outbox configuration has no directory, so the delivery writes no event files and can fail only
     // in the store.

@@ -91,7 +91,7 @@ pub(crate) struct Watchers {
     /// receives each event exactly once.
     recent: Mutex<RecentEvents>,
     /// The watchers of the root session, which receive this session's durable events as well (L16). `None` if this
-    /// session is not delegated.
+    /// session does not work on a delegated task.
     root: Option<ParentWatchers>,
 }
 

@@ -50,8 +50,8 @@ pub(crate) fn describe_without_storing(medium: NewMediaItem) -> Result<Media, Po
 /// limited because the host keeps the complete item in memory.
 pub const MAX_SENT_BYTES: u64 = 64 << 20;
 
-/// Reads the bytes of the media in one model request for the provider. Pictures of which the media policy requires a
-/// smaller version are scaled down.
+/// Provides a model provider with the bytes of the media in one request. If the media policy requires a smaller version
+/// of a picture, the picture is scaled down.
 pub(crate) struct OutgoingMedia<'m> {
     pub(crate) store: &'m dyn Store,
     /// Id (subject) of the session in which the media are stored.

@@ -167,7 +167,7 @@ pub(crate) async fn deliver_session(services: &SessionServices) {
     }
 }
 
-/// Which outbox effects of a commit are not delivered after the commit, but during the next model call.
+/// Which outbox effects of a commit are delivered during the next model call instead of directly after the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeferredDelivery {
     /// All effects have been delivered.

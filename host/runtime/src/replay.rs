@@ -112,7 +112,8 @@ pub enum ReplayedOutcome {
     Failed(String),
 }
 
-/// The outcome of a replayed action, and how its requests and side effects differ from the recorded ones.
+/// The outcome of a replayed action, and the differences between its requests and side effects and those of
+/// the recorded action.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replayed {
     /// What the plugin returned in the replay, or why it failed.
@@ -350,7 +351,7 @@ fn denials_of(record: &CallRecord) -> &[Denial] {
 /// Whether the plugin could read the media of the session when the action was recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MediaAccess {
-    /// The record contains no sign that the plugin could not read media.
+    /// The plugin could read media, or the record does not show whether it could.
     Readable,
     /// The record shows that the plugin had no grant to read media.
     NotGranted,

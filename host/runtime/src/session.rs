@@ -198,8 +198,8 @@ impl Session {
     }
 
     /// Makes the next turn a part of this trace. `trace` is the trace context of the event that contains the turn's
-    /// input (I6). If it is not valid according to the W3C Trace Context recommendation, it is ignored, and the turn
-    /// starts a new trace.
+    /// input (I6). A `trace` that is not valid according to the W3C Trace Context recommendation is ignored, and the
+    /// turn starts a new trace.
     pub fn continue_trace(&mut self, trace: TraceContext) {
         self.incoming_trace = Some(trace).filter(trace::is_trace);
     }

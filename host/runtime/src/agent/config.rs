@@ -73,8 +73,8 @@ pub enum RuleBinding {
 /// The part of the user's long-term memory that an agent uses (D4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryUse {
-    /// The agent stores the results of its tools and how its turns ended. It recalls the results of its own tools, and
-    /// how the turns of all agents of the user ended.
+    /// The agent stores the results of its tools and how its turns ended. The agent recalls the results of its own
+    /// tools, and how the turns of all agents of the user ended.
     #[default]
     User,
     /// The agent recalls only memories that it has stored itself. Other agents of the user may still recall how this

@@ -14,8 +14,8 @@ const TASK: &str = "task";
 /// An agent that another agent may delegate to.
 #[derive(Clone)]
 pub struct Delegate {
-    /// The agent that performs the delegated task. It uses its own plugins, models, grants, limits and bounds, and none
-    /// of those that belong to the delegating agent.
+    /// The agent that performs the delegated task. The agent uses its own plugins, models, grants, limits and bounds,
+    /// and none of those that belong to the delegating agent.
     pub agent: LiveAgent,
     /// Description of the delegate for the model that calls it. The model is shown at most 2 KiB of the description.
     pub description: String,

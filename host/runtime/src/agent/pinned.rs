@@ -1,6 +1,6 @@
-//! Pins the parts of an agent with which a turn begins, and builds the agent that the open turn uses after a restart of
-//! the host. The agent after the restart has the current configuration, and at most the grants and tools with which the
-//! turn began (P10, P14).
+//! Records the parts of an agent to which a turn is pinned when the turn begins, and builds the agent that the open
+//! turn uses after a restart of the host. The agent after the restart has the current configuration, and at most the
+//! grants and tools with which the turn began (P10, P14).
 
 use super::{Agent, AgentConfig, AgentError, PluginAllowance};
 use crate::tools::builtins::loop_break;

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Key in [`ServiceConfig::emits`]. Its schema applies to every event type that is not itself a key of the map.
+/// Key in [`ServiceConfig::emits`]. The schema with this key applies to every event type that is not itself a key
+/// of the map.
 pub const ANY_TYPE: &str = "*";
 
 /// The configuration of a service.
@@ -44,8 +45,8 @@ impl ServiceConfig {
         }
     }
 
-    /// Returns the tool definition of the service. The schema in this definition may still contain the field that is
-    /// reserved for the host, which the tool registry removes.
+    /// Returns the tool definition of the service. The input schema in this definition may contain a field that is
+    /// reserved for the host. The tool registry removes this field.
     pub(crate) fn definition(&self, name: &str) -> ToolDefinition {
         let mut input_schema = self.accepts.clone();
         if let Value::Object(schema) = &mut input_schema {

@@ -29,8 +29,8 @@ pub enum UserNameError {
 }
 
 impl UserName {
-    /// Checks a name. The name must have 1 to 128 characters, contain no control characters, and neither begin nor end
-    /// with white space.
+    /// Checks that `text` is a valid user name. The name must have 1 to 128 characters, contain no control characters,
+    /// and neither begin nor end with white space.
     pub fn new(text: &str) -> Result<Self, UserNameError> {
         let characters = text.chars().count();
         if characters > MAX_CHARACTERS {

@@ -42,8 +42,8 @@ fn approval_request_id(run: &Run, number: u64) -> String {
 }
 
 /// Returns the sequence number of the durable event to which the id of an approval request refers. Returns `None` if
-/// the id, including its random suffix, is not the id of such an event. Because of the suffix, only someone who has
-/// seen the approval request can answer it.
+/// `request` differs from the id of this approval request, which has a random suffix. Because of the random suffix,
+/// only someone who has seen the id can answer the approval request.
 pub(crate) fn approval_request_number(run: &Run, request: &str) -> Option<u64> {
     let digits: String = request.strip_prefix(REQUEST_ID_PREFIX)?.chars().take_while(char::is_ascii_digit).collect();
     let number = digits.parse().ok()?;

@@ -47,8 +47,8 @@ impl ApprovalContext<'_> {
         ruling_in(&self.services.agent).strictest(ruling_in(&self.services.live.current()))
     }
 
-    /// Whether an approval of a tool is valid only for the arguments for which it was given. It is enough if one of the
-    /// two configurations, that of the turn or the current one, requires this.
+    /// Whether an approval of a tool is valid only for the arguments for which it was given. This is the case if the
+    /// turn's configuration or the current configuration binds approvals of the tool to arguments.
     pub(super) fn binds_arguments(&self, tool: &str) -> bool {
         [&self.services.agent, &self.services.live.current()]
             .iter()
@@ -121,8 +121,8 @@ impl ApprovalContext<'_> {
         Ok(allowed.into_iter().map(|stored| stored.grant).collect())
     }
 
-    /// Whether an approval matches the call that would run now. The approval and the call must have the same
-    /// agent, tool, tool digest and identity in the scope. If the approval is bound to arguments, the call must
+    /// Whether an approval matches the call that would run now. The agent, the tool, the digest of the tool and the
+    /// identity in the approval's scope must be those of the call. If the approval is bound to arguments, the call must
     /// also have these arguments.
     pub(super) fn is_bound_to(
         &self,

@@ -13,8 +13,8 @@ use agent_core::tool::{ToolError, ToolSource};
 use agent_store::StoreError;
 use serde_json::Value;
 
-/// A call that the host refuses to dispatch. The run receives `input` instead, and `denial` is recorded in the
-/// audit log (O3).
+/// A call that the host refuses to dispatch. The run receives `input` instead of the dispatch, and `denial` is recorded
+/// in the audit log (O3).
 pub(crate) struct BlockedDispatch {
     pub(crate) input: Input,
     pub(crate) denial: Option<(Option<CallId>, Denial)>,
@@ -62,8 +62,8 @@ fn changed_since(record: &CallRecord, tool: &RegisteredTool, decided_by: Decided
 }
 
 impl ApprovalContext<'_> {
-    /// Checks the calls that are about to run (L17). Returns `None` if all calls may run. Otherwise, returns the input
-    /// that the run receives instead of running the calls.
+    /// Checks the calls that are about to run (L17). Returns `None` if all calls may run. Otherwise, no call runs, and
+    /// the returned input must be applied to the run.
     pub(crate) async fn check_dispatch(
         &self,
         records: &[CallRecord],

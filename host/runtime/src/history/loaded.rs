@@ -78,7 +78,7 @@ impl LoadedHistory {
     }
 
     /// Returns the messages that are in the model's view and accepted by `filter`, in the form in which the model is
-    /// shown them. Tool results are truncated to `limit` characters.
+    /// shown these messages. Tool results are truncated to `limit` characters.
     pub(crate) async fn shown(
         &mut self,
         run: &Run,

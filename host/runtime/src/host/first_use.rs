@@ -1,5 +1,5 @@
-//! The question whether a plugin gets its missing grants, which the user at the terminal is asked at the plugin's first
-//! use. The host asks the question before the store records that the plugin's call is about to run (P6).
+//! The question whether a plugin gets its missing grants. The user at the terminal is asked this question at the
+//! plugin's first use. The host asks the question before the store records that the plugin's call is about to run (P6).
 
 use crate::agent::LiveAgent;
 use agent_plugins::{CallEffect, Grants, LoadedPlugin, PluginIdentity, ProtectedPath, UnmetNeed, needed};
@@ -16,8 +16,8 @@ pub type FirstUses = mpsc::Sender<FirstUse>;
 /// this value adds the grants that the user gives to the [agent](FirstUse::agent). The turn continues when this
 /// value is dropped.
 pub struct FirstUse {
-    /// The agent that uses the plugin. [`LiveAgent::answer`] adds grants to this agent, which apply to open
-    /// turns as well.
+    /// The agent that uses the plugin. [`LiveAgent::answer`] adds grants to this agent. The added grants also apply to
+    /// turns that are already open.
     pub agent: LiveAgent,
     /// Id (subject) of the session.
     pub session: String,

@@ -1,4 +1,4 @@
-//! Implements the key-value functions that the host offers to plugins (the key-value port) with the store.
+//! Implements the key-value port, with which plugins read and write values, on top of the store.
 
 use agent_plugins::{KeyValueBucket, KeyValuePort, PortError, SwapOutcome};
 use agent_store::{Bucket, KeyValue, Store, StoreError, Swap};

@@ -26,7 +26,7 @@ pub(crate) struct ModelLedger(Mutex<LedgerState>);
 #[derive(Default)]
 struct LedgerState {
     /// Number of questions that plugins have asked the model in the session so far.
-    asks: u64,
+    questions: u64,
     /// Number of tokens that each plugin has used or reserved in the open turn, by the name of the plugin. Tokens are
     /// reserved while a question is being answered.
     tokens: BTreeMap<String, u64>,
@@ -42,12 +42,12 @@ pub(crate) struct FinishedQuestion {
 }
 
 impl ModelLedger {
-    /// Starts to count for the open turn: takes the number of questions and the used tokens from the stored state
-    /// of the turn.
+    /// Initialises the counts for the open turn: the number of questions and the used tokens are taken from the stored
+    /// state of the turn.
     pub(crate) fn begin(&self, run: &Run) {
         let uses = run.turn.iter().flat_map(|turn| &turn.plugin_model_use);
         let tokens = uses.map(|(plugin, used)| (plugin.clone(), used.usage.total())).collect();
-        *self.lock() = LedgerState { asks: run.asks, tokens, finished: VecDeque::new() };
+        *self.lock() = LedgerState { questions: run.asks, tokens, finished: VecDeque::new() };
     }
 
     /// Removes the oldest finished question that is not committed yet, and returns it.
@@ -72,8 +72,8 @@ impl ModelLedger {
         }
         let tokens = prompt + answer;
         *used += tokens;
-        let number = ledger.asks;
-        ledger.asks += 1;
+        let number = ledger.questions;
+        ledger.questions += 1;
         let (ledger, asker) = (Arc::clone(self), asker.clone());
         let record = PluginModelRecord {
             plugin: asker.plugin.clone(),
@@ -102,14 +102,13 @@ struct ReservedTokens {
     answer: u64,
     record: PluginModelRecord,
     texts: Vec<String>,
-    /// Number of tokens that the question costs from the plugin's budget, and the token usage that the provider
+    /// Number of tokens that the question takes from the plugin's budget, and the token usage that the provider
     /// reported. `None` until the question is finished.
     outcome: Option<(u64, Usage)>,
 }
 
 impl ReservedTokens {
-    /// Replaces the reserved tokens by the number of tokens that the question has actually cost, and returns the
-    /// plugin's remaining budget.
+    /// Counts `tokens` as used instead of the reserved tokens, and returns the plugin's remaining budget.
     fn finish(mut self, tokens: u64, usage: Usage) -> u64 {
         self.outcome = Some((tokens, usage));
         let ledger = Arc::clone(&self.ledger);
@@ -317,7 +316,7 @@ mod tests {
         ModelPortRequest { system: None, messages: Vec::new(), output_schema: None, max_tokens: None }
     }
 
-    fn left(result: Result<ReservedTokens, ModelRefusal>) -> u64 {
+    fn tokens_left(result: Result<ReservedTokens, ModelRefusal>) -> u64 {
         match result {
             Err(ModelRefusal::Budget { left }) => left,
             Err(other) => panic!("{other}"),
@@ -334,12 +333,12 @@ mod tests {
         let second =
             ledger.reserve(&asker("a", 100), &question(), (10, 50)).expect("a shorter answer fits into the budget");
         assert_eq!((first.number, second.number, second.answer), (0, 1, 10));
-        assert_eq!(left(ledger.reserve(&asker("a", 100), &question(), (1, 1))), 0);
+        assert_eq!(tokens_left(ledger.reserve(&asker("a", 100), &question(), (1, 1))), 0);
         assert!(ledger.reserve(&asker("b", 100), &question(), (1, 1)).is_ok(), "another plugin has its own budget");
         let usage = Usage { prompt_tokens: 20, completion_tokens: 5 };
         assert_eq!(first.finish(25, usage), 100 - 25 - 20);
         drop(second);
-        assert_eq!(left(ledger.reserve(&asker("a", 100), &question(), (55, 1))), 55);
+        assert_eq!(tokens_left(ledger.reserve(&asker("a", 100), &question(), (55, 1))), 55);
         let inputs: Vec<_> = std::iter::from_fn(|| ledger.next()).map(|finished| finished.input).collect();
         let used = |plugin: &str, usage| Input::PluginUsedModel {
             plugin: plugin.to_owned(),

@@ -20,8 +20,8 @@ pub(super) fn key(digest: &Digest, to: Dimensions) -> Key {
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     entries: HashMap<Key, Entry>,
-    /// The keys of all entries, ordered by the latest use of the entry. The number of a use is the value that `uses`
-    /// had after counting the use.
+    /// The keys of all entries, ordered by the latest use of the entry. The key of this map is the value of `uses`
+    /// directly after the entry's latest use.
     by_use: BTreeMap<u64, Key>,
     /// How often an entry of the cache has been read or added so far.
     uses: u64,

@@ -1,5 +1,5 @@
-//! Adds labels to the media in a prompt. A label is a line of text before a media item that contains the item's name
-//! and digest, so that the model can refer to the item in a tool call.
+//! Adds labels to the media in a prompt. A label is a line of text that precedes a media item and contains the item's
+//! name and digest. The model uses the digest to refer to the item in a tool call.
 
 use agent_core::message::{Content, Media, Message, Part};
 use agent_core::visible::visible_name;

@@ -48,9 +48,9 @@ pub(super) enum Reduced {
     Scaled(MediaBytes),
 }
 
-/// Scales a picture down to at most this width and height. The picture keeps its proportions and is rotated as its EXIF
-/// data demand. The result contains only the first frame of an animation. The scaled picture is a PNG if it has
-/// transparent pixels, and otherwise a JPEG.
+/// Scales a picture down to at most this width and height. The picture keeps its proportions and is rotated according
+/// to its EXIF orientation. The result contains only the first frame of an animation. The scaled picture is a PNG if it
+/// has transparent pixels, and otherwise a JPEG.
 pub(super) fn reduced(bytes: &[u8], to: Dimensions) -> Result<Reduced, Unscalable> {
     let format = image::guess_format(bytes).map_err(|_| Unscalable::Format)?;
     if !matches!(format, ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::Gif | ImageFormat::WebP) {
@@ -91,8 +91,9 @@ fn unreadable(error: image::ImageError) -> Unscalable {
     Unscalable::Unreadable(error.to_string())
 }
 
-/// Estimates how many bytes of memory per pixel are used to decode a picture. The estimate is the sum of `decoded`,
-/// which is the size of a decoded pixel, and the memory that the decoder or the conversion to 8 bits per channel needs.
+/// Estimates how many bytes of memory per pixel are used to decode a picture. The estimate is the sum of
+/// `decoded`, which is the size of a decoded pixel, and the additional memory that the decoder or the conversion
+/// to 8 bits per channel needs.
 fn working_bytes(format: ImageFormat, decoded: u64, bytes: &[u8]) -> u64 {
     match format {
         // For a progressive JPEG, the decoder must keep the coefficients of the complete picture in memory before it

@@ -156,7 +156,7 @@ mod tests {
         (media, bytes)
     }
 
-    const TO: Dimensions = Dimensions { width: 50, height: 50 };
+    const MAX_SIZE: Dimensions = Dimensions { width: 50, height: 50 };
 
     /// P4: a picture is read and scaled only once, even if several callers request it at the same time, and all permits
     /// are returned.
@@ -170,7 +170,7 @@ mod tests {
                 reads.fetch_add(1, Ordering::Relaxed);
                 Ok(bytes.clone())
             };
-            downscaler.scaled(&media, TO, read).await.expect("scaled").expect("a smaller picture")
+            downscaler.scaled(&media, MAX_SIZE, read).await.expect("scaled").expect("a smaller picture")
         };
         let first = scale().await;
         for repeated in futures::future::join_all((0..10).map(|_| scale())).await {
@@ -187,7 +187,7 @@ mod tests {
         let sound = Media { mime_type: "audio/wav".to_owned(), ..picture(60, 60).0 };
         for media in [small, sound] {
             let read = async { panic!("the bytes were read") };
-            assert_eq!(downscaler.scaled(&media, TO, read).await.expect("kept"), None);
+            assert_eq!(downscaler.scaled(&media, MAX_SIZE, read).await.expect("kept"), None);
         }
     }
 
@@ -199,15 +199,15 @@ mod tests {
         let (media, bytes) = picture(200, 100);
         let held: Vec<_> =
             (0..MAX_CONCURRENT).map(|_| downscaler.permits.clone().try_acquire_owned().expect("a permit")).collect();
-        let refused = downscaler.scaled(&media, TO, async { Ok(bytes.clone()) }).await;
+        let refused = downscaler.scaled(&media, MAX_SIZE, async { Ok(bytes.clone()) }).await;
         assert!(matches!(refused, Err(ScaleError::Busy)), "{refused:?}");
         drop(held);
-        let broken = downscaler.scaled(&media, TO, async { Ok(bytes[..40].to_vec()) }).await;
+        let broken = downscaler.scaled(&media, MAX_SIZE, async { Ok(bytes[..40].to_vec()) }).await;
         assert!(matches!(broken, Err(ScaleError::Unscalable(Unscalable::Unreadable(_)))), "{broken:?}");
-        let missing =
-            downscaler.scaled(&media, TO, async { Err(StoreError::NoBlob { digest: media.digest.clone() }.into()) });
+        let missing = downscaler
+            .scaled(&media, MAX_SIZE, async { Err(StoreError::NoBlob { digest: media.digest.clone() }.into()) });
         assert!(matches!(missing.await, Err(ScaleError::Missing)));
         assert_eq!(downscaler.permits.available_permits(), MAX_CONCURRENT);
-        assert!(downscaler.scaled(&media, TO, async { Ok(bytes) }).await.expect("scaled").is_some());
+        assert!(downscaler.scaled(&media, MAX_SIZE, async { Ok(bytes) }).await.expect("scaled").is_some());
     }
 }

@@ -1,6 +1,6 @@
-//! Creates the memories of a turn for the user's long-term memory (D4). They describe the turn's tool calls and how the
-//! turn ended. A memory is committed as an outbox effect together with the change that the memory describes (D6), so
-//! the memory is written once, and a failed write is retried.
+//! Creates the memories of a turn for the user's long-term memory (D4). The memories describe the turn's tool calls and
+//! how the turn ended. A memory is committed as an outbox effect together with the change that the memory describes
+//! (D6), so the memory is written once, and a failed write is retried.
 
 use crate::agent::MemoryUse;
 use crate::history::LoadedHistory;
@@ -26,7 +26,7 @@ const RESULT_CHARACTERS: usize = 1_000;
 const ERROR_CHARACTERS: usize = 200;
 /// Maximum number of characters of the text that describes all calls of one model reply in a memory.
 const CALLS_CHARACTERS: usize = 4_000;
-/// Names of the host's own tools whose calls are not remembered, because they only read data that the host has already
+/// Names of the host's own tools whose calls are not remembered. These tools only read data that the host has already
 /// stored, or end the turn.
 const NOT_REMEMBERED: [&str; 4] =
     [name::MEMORY_SEARCH, name::READ_RESULT, loop_break::name::TASK_COMPLETION, loop_break::name::CONVERSE];

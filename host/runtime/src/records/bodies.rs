@@ -167,7 +167,7 @@ pub(crate) struct ContextRecord {
     pub(crate) offered: Option<Vec<String>>,
 }
 
-/// A call to a context builder.
+/// A call to a context builder, with the context builder's input and output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(bound(deserialize = "Q: DeserializeOwned"))]
 pub(crate) struct BuilderCallRecord<Q> {
@@ -260,7 +260,8 @@ pub(crate) struct SummaryRecord {
     pub(crate) messages: Vec<MessageId>,
     /// Name of the model that wrote the summary, or `extract` if the host extracted the summary from the messages.
     pub(crate) by: String,
-    /// The reason why the summary model's summary was not used. `None` if it was used, or if no model was asked.
+    /// The reason why the summary model's summary was not used. `None` if the summary was used, or if no model was
+    /// asked for a summary.
     pub(crate) problem: Option<String>,
     /// Digests of the texts in the summary model's prompt.
     pub(crate) prompt: Vec<String>,

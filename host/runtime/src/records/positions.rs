@@ -11,7 +11,7 @@ pub(crate) type MessagePosition = (MessageId, u32);
 /// message. Unlike the number in [`MessagePosition`], this number never changes.
 type FirstSeen = (MessageId, i64);
 
-/// Number of consecutive message ids to which one block of references belongs.
+/// Number of consecutive message ids that one block of references covers.
 const BLOCK_MESSAGES: u64 = 128;
 
 /// The references to messages that a step record contains.

@@ -72,7 +72,7 @@ impl TurnReader {
         read(TurnSource { store, session, turn: self.turn }, requests).await.map(Some)
     }
 
-    /// Returns the event types of the service requests for whose answers the turn waited, by the id of the call.
+    /// Returns the event types of the turn's service requests, by the id of the call that waited for the answer.
     async fn requests(
         &mut self,
         store: &dyn Store,
