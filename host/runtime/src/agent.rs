@@ -102,7 +102,7 @@ pub struct Agent {
 }
 
 /// All parts from which an agent is built, except its configuration and its models.
-struct Parts {
+struct AgentParts {
     generation: Generation,
     versions: Arc<PluginVersions>,
     servers: McpServers,
@@ -123,12 +123,12 @@ impl Agent {
         let servers = McpServers::new(config.mcp.iter().cloned())?;
         let (versions, catalogue, pinned_tools, known) = (Arc::default(), None, None, None);
         let secrets = Arc::default();
-        let parts = Parts { generation, versions, servers, catalogue, pinned_tools, known, secrets };
+        let parts = AgentParts { generation, versions, servers, catalogue, pinned_tools, known, secrets };
         Self::build(Configured::new(config)?, models.into(), parts)
     }
 
-    fn build(configured: Arc<Configured>, models: Models, parts: Parts) -> Result<Self, AgentError> {
-        let Parts { generation, versions, servers, catalogue, pinned_tools, known, secrets } = parts;
+    fn build(configured: Arc<Configured>, models: Models, parts: AgentParts) -> Result<Self, AgentError> {
+        let AgentParts { generation, versions, servers, catalogue, pinned_tools, known, secrets } = parts;
         let secrets = Arc::new(
             models.secrets().into_iter().fold(secrets.and(&configured.secrets), |known, (redaction, given_to)| {
                 known.with(&redaction, &given_to)
@@ -190,7 +190,7 @@ impl Agent {
     /// Returns a copy of this agent that uses these plugins. `versions` states which plugin versions are on trial, and
     /// which plugin versions were rolled back.
     pub fn with_plugins(&self, generation: Generation, versions: PluginVersions) -> Result<Self, AgentError> {
-        let parts = Parts { generation, versions: Arc::new(versions), ..self.parts() };
+        let parts = AgentParts { generation, versions: Arc::new(versions), ..self.parts() };
         Self::build(self.configured.clone(), self.models.clone(), parts)
     }
 
@@ -227,7 +227,7 @@ impl Agent {
 
     /// Returns a copy of this agent that has the MCP tools in this catalogue.
     pub fn with_catalogue(&self, catalogue: Arc<Catalogue>) -> Result<Self, AgentError> {
-        let parts = Parts { catalogue: Some(catalogue), ..self.parts() };
+        let parts = AgentParts { catalogue: Some(catalogue), ..self.parts() };
         Self::build(self.configured.clone(), self.models.clone(), parts)
     }
 
@@ -242,8 +242,8 @@ impl Agent {
 
     /// Returns the parts from which a changed copy of this agent can be built. The copy shares the MCP servers of
     /// this agent.
-    fn parts(&self) -> Parts {
-        Parts {
+    fn parts(&self) -> AgentParts {
+        AgentParts {
             generation: self.generation.clone(),
             versions: self.versions.clone(),
             servers: self.servers.clone(),
@@ -266,7 +266,7 @@ impl Agent {
         Self::build(
             Configured::new(config)?,
             self.models.clone(),
-            Parts { generation, versions, pinned_tools, ..self.parts() },
+            AgentParts { generation, versions, pinned_tools, ..self.parts() },
         )
     }
 

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::Receiver;
 
 /// Maximum number of sent events that a slow watcher may not have received yet. If this number is exceeded, the
 /// watcher's receiver reports a lag, and the watcher must read the missed events from the store.
-const CAPACITY: usize = 1024;
+const EVENT_CAPACITY: usize = 1024;
 
 /// A handle with which a session can be watched, even while a turn runs. The handle is cheap to clone and does not keep
 /// the session open.
@@ -113,7 +113,7 @@ pub(crate) type ParentWatchers = broadcast::Sender<Event>;
 
 impl Watchers {
     pub(crate) fn new() -> Self {
-        Self { sender: broadcast::Sender::new(CAPACITY), recent: Mutex::default(), root: None }
+        Self { sender: broadcast::Sender::new(EVENT_CAPACITY), recent: Mutex::default(), root: None }
     }
 
     /// Creates the watchers of a delegated session.
@@ -235,7 +235,7 @@ impl RecentEvents {
 }
 
 fn push_bounded(events: &mut VecDeque<Event>, event: Event) {
-    if events.len() == CAPACITY {
+    if events.len() == EVENT_CAPACITY {
         events.pop_front();
     }
     events.push_back(event);
@@ -303,20 +303,20 @@ mod tests {
     #[tokio::test]
     async fn l30_a_reader_that_reconnects_receives_the_missed_events() {
         let watchers = Arc::new(Watchers::new());
-        streamed(&watchers, (0..CAPACITY + 10).map(|number| Delta::Text(format!("{number} "))).collect()).await;
-        let last = CAPACITY as u32 + 10;
+        streamed(&watchers, (0..EVENT_CAPACITY + 10).map(|number| Delta::Text(format!("{number} "))).collect()).await;
+        let last = EVENT_CAPACITY as u32 + 10;
         let missed_after = |position| watchers.handle().subscribe_after(position).missed;
         let MissedReply::Events(missed) = missed_after(position(7, last - 2)) else { panic!("two events were missed") };
         let positions: Vec<_> = missed.iter().map(EventPosition::of).collect();
         assert_eq!(positions, [position(7, last - 1), position(7, last)]);
         assert_eq!(missed_after(position(7, last)), MissedReply::Nothing);
         assert!(
-            matches!(missed_after(position(7, 10)), MissedReply::Events(missed) if missed.len() == CAPACITY),
+            matches!(missed_after(position(7, 10)), MissedReply::Events(missed) if missed.len() == EVENT_CAPACITY),
             "all recent events"
         );
         for unknown in [position(7, 9), position(6, 3), position(7, 0)] {
             let MissedReply::Reply(reply) = missed_after(unknown) else { panic!("{unknown:?}") };
-            assert_eq!(reply.text.split(' ').count(), CAPACITY + 11, "{unknown:?}");
+            assert_eq!(reply.text.split(' ').count(), EVENT_CAPACITY + 11, "{unknown:?}");
         }
     }
 }

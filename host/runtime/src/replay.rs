@@ -185,16 +185,16 @@ impl RecordedSession {
         let setup = PluginSetup::new(plugin.clone(), allowance.grants.clone(), allowance.limits);
         Ok(Some(match &action.kind {
             PluginActionKind::Call(record) => {
-                self.call(
+                self.replay_call(
                     (turn, plugin),
                     (record, action.turn),
-                    &with_recorded_grants(allowance, media_of_call(record), None),
+                    &with_recorded_grants(allowance, media_access_of_call(record), None),
                 )
                 .await?
             }
             PluginActionKind::Request(request) => {
-                let allowance = with_recorded_grants(allowance, media_of_call(&request.0), Some(&request.1));
-                self.call((turn, plugin), (&request.0, action.turn), &allowance).await?
+                let allowance = with_recorded_grants(allowance, media_access_of_call(&request.0), Some(&request.1));
+                self.replay_call((turn, plugin), (&request.0, action.turn), &allowance).await?
             }
             PluginActionKind::Verdict(verdict) => {
                 replayed(self.sandbox.validate(&setup, &verdict.0).await, ReplayedOutcome::Verdict)
@@ -203,7 +203,7 @@ impl RecordedSession {
                 replayed(self.sandbox.decide(&setup, &decision.0).await, ReplayedOutcome::Decision)
             }
             PluginActionKind::Context(built) => {
-                let allowance = with_recorded_grants(allowance, media_of(&built.denials), None);
+                let allowance = with_recorded_grants(allowance, media_access_in(&built.denials), None);
                 let surroundings = self.surroundings((turn, &built.host), &built.request.scope, &allowance).await?;
                 let setup = surroundings.setup(plugin);
                 let report = self.sandbox.build_context(&setup, &built.request, &surroundings.ports).await;
@@ -214,7 +214,7 @@ impl RecordedSession {
                 )
             }
             PluginActionKind::Step(built) => {
-                let allowance = with_recorded_grants(allowance, media_of(&built.denials), None);
+                let allowance = with_recorded_grants(allowance, media_access_in(&built.denials), None);
                 let surroundings = self.surroundings((turn, &built.host), &built.request.scope, &allowance).await?;
                 let setup = surroundings.setup(plugin);
                 let report = self.sandbox.build_step(&setup, &built.request, &surroundings.ports).await;
@@ -289,7 +289,7 @@ impl RecordedSession {
         replayed
     }
 
-    async fn call(
+    async fn replay_call(
         &self,
         (recorded_turn, plugin): (&RecordedTurn, &Arc<LoadedPlugin>),
         (record, turn): (&CallRecord, u32),
@@ -357,7 +357,7 @@ enum MediaAccess {
     NotGranted,
 }
 
-fn media_of(denials: &[Denial]) -> MediaAccess {
+fn media_access_in(denials: &[Denial]) -> MediaAccess {
     match denials.iter().any(|denial| denial.thing == MEDIA_DESCRIPTION) {
         true => MediaAccess::NotGranted,
         false => MediaAccess::Readable,
@@ -366,11 +366,11 @@ fn media_of(denials: &[Denial]) -> MediaAccess {
 
 /// Returns whether the plugin that executed a call could read media. The text of a failed call names all missing
 /// grants, including those that the plugin did not try to use, so this text is searched for the grant to read media.
-fn media_of_call(record: &CallRecord) -> MediaAccess {
+fn media_access_of_call(record: &CallRecord) -> MediaAccess {
     let Some(result) = &record.result else { return MediaAccess::Readable };
     match result.is_error && result_text(&result.content).contains(MEDIA_DESCRIPTION) {
         true => MediaAccess::NotGranted,
-        false => media_of(&result.denials),
+        false => media_access_in(&result.denials),
     }
 }
 

@@ -218,19 +218,19 @@ impl AgentConfig {
 
     /// Returns the grants and limits of a plugin.
     pub(crate) fn allowance(&self, plugin: &str) -> PluginAllowance {
-        self.plugins.get(plugin).cloned().unwrap_or_else(|| PluginAllowance::with(self.limits))
+        self.plugins.get(plugin).cloned().unwrap_or_else(|| PluginAllowance::with_limits(self.limits))
     }
 
     /// Returns a mutable reference to the grants and limits of a plugin. If the plugin is missing from `plugins`, an
     /// entry with default values is added first.
     pub(super) fn allowance_mut(&mut self, plugin: &str) -> &mut PluginAllowance {
         let limits = self.limits;
-        self.plugins.entry(plugin.to_owned()).or_insert_with(|| PluginAllowance::with(limits))
+        self.plugins.entry(plugin.to_owned()).or_insert_with(|| PluginAllowance::with_limits(limits))
     }
 }
 
 impl PluginAllowance {
-    fn with(limits: CallLimits) -> Self {
+    fn with_limits(limits: CallLimits) -> Self {
         Self { limits, ..Self::default() }
     }
 }

@@ -9,7 +9,7 @@ use std::fmt;
 use uuid::{Builder, Uuid};
 
 /// Name of the only argument of a delegate that has no input schema.
-const TASK: &str = "task";
+const TASK_ARGUMENT: &str = "task";
 
 /// An agent that another agent may delegate to.
 #[derive(Clone)]
@@ -45,7 +45,7 @@ impl Delegate {
 
     /// Converts the arguments of a call, which satisfy the schema, to the input of the delegate's turn.
     pub(crate) fn input(&self, arguments: &Value) -> TurnInput {
-        match (&self.input_schema, arguments.get(TASK).and_then(Value::as_str)) {
+        match (&self.input_schema, arguments.get(TASK_ARGUMENT).and_then(Value::as_str)) {
             (None, Some(task)) => TurnInput::Text(task.to_owned()),
             _ => TurnInput::Json(arguments.clone()),
         }
@@ -81,8 +81,8 @@ fn task_schema() -> Value {
     let description = "What is to be done, with all that is needed for it: the agent sees nothing else.";
     json!({
         "type": "object",
-        "properties": {TASK: {"type": "string", "minLength": 1, "description": description}},
-        "required": [TASK],
+        "properties": {TASK_ARGUMENT: {"type": "string", "minLength": 1, "description": description}},
+        "required": [TASK_ARGUMENT],
         "additionalProperties": false,
     })
 }

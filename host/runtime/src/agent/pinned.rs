@@ -31,7 +31,7 @@ impl PinnedTools {
     /// began without the tool, and `None` if the turn does not pin the tool. Tools of plugins are not pinned,
     /// because the turn pins the components of the plugins. Tools that end a turn are not pinned, because they must
     /// always be available.
-    fn of(&self, tool: &RegisteredTool) -> Option<Option<&Digest>> {
+    fn pinned_digest(&self, tool: &RegisteredTool) -> Option<Option<&Digest>> {
         let name = &tool.definition.name;
         match &tool.source {
             ToolSource::Mcp { server, .. } => {
@@ -59,7 +59,7 @@ fn is_pinned_by_definition(tool: &RegisteredTool) -> bool {
 /// tool is not available until the next turn (row 19).
 pub(crate) fn pinned_availability(tool: &RegisteredTool, pinned: &PinnedTools) -> Availability {
     let name = &tool.definition.name;
-    let change = match pinned.of(tool) {
+    let change = match pinned.pinned_digest(tool) {
         None => return tool.availability.clone(),
         Some(Some(digest)) if *digest == tool.digest => return tool.availability.clone(),
         Some(Some(_)) => "was changed since this turn began",

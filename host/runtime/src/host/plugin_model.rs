@@ -183,8 +183,8 @@ impl AgentModel {
             let model = self.models.at(index);
             let refusal = match self.ask_one(model, question, reserved).await {
                 Ok(reply) => return Ok(reply),
-                Err(Problem::Refused(refusal)) => refusal,
-                Err(Problem::Model(error)) => {
+                Err(QuestionError::Refused(refusal)) => refusal,
+                Err(QuestionError::Model(error)) => {
                     let (session, plugin) = (&self.session, &reserved.asker.plugin);
                     tracing::warn!(%session, %plugin, %error, "the model did not answer a plugin's question");
                     // The plugin does not receive the provider's error, because the error may contain addresses and
@@ -211,12 +211,12 @@ impl AgentModel {
         model: &Arc<dyn Provider>,
         question: &ModelPortRequest,
         reserved: &ReservedTokens,
-    ) -> Result<RawReply, Problem> {
+    ) -> Result<RawReply, QuestionError> {
         if !model.is_language_model() {
             let text = format!("{} is not a language model", model.info().model);
-            return Err(Problem::Refused(ModelRefusal::Failed(text)));
+            return Err(QuestionError::Refused(ModelRefusal::Failed(text)));
         }
-        let mut request = request(model, question, reserved).map_err(Problem::Refused)?;
+        let mut request = request(model, question, reserved).map_err(QuestionError::Refused)?;
         visible_request(&mut request);
         let since = Instant::now();
         let mut attempt = 1;
@@ -229,13 +229,13 @@ impl AgentModel {
                 Ok(reply) if reply.reply.calls.is_empty() => return Ok(reply),
                 Ok(_) => {
                     let text = "the model called a tool, although no tool was offered".to_owned();
-                    return Err(Problem::Refused(ModelRefusal::Failed(text)));
+                    return Err(QuestionError::Refused(ModelRefusal::Failed(text)));
                 }
                 Err(error) => error,
             };
             match self.models.retry.wait(attempt, since.elapsed(), &error) {
                 Some(wait) => tokio::time::sleep(wait).await,
-                None => return Err(Problem::Model(error)),
+                None => return Err(QuestionError::Model(error)),
             }
             attempt += 1;
         }
@@ -243,7 +243,7 @@ impl AgentModel {
 }
 
 /// The reason why a model did not answer a plugin's question.
-enum Problem {
+enum QuestionError {
     Refused(ModelRefusal),
     Model(ModelError),
 }

@@ -56,7 +56,7 @@ pub(super) fn reduced(bytes: &[u8], to: Dimensions) -> Result<Reduced, Unscalabl
     if !matches!(format, ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::Gif | ImageFormat::WebP) {
         return Err(Unscalable::Format);
     }
-    let mut decoder = reader(bytes, format).into_decoder().map_err(unreadable)?;
+    let mut decoder = reader(bytes, format).into_decoder().map_err(decoding_error)?;
     let (width, height) = decoder.dimensions();
     if width == 0 || height == 0 {
         return Err(Unscalable::Unreadable("it has no pixels".to_owned()));
@@ -71,12 +71,12 @@ pub(super) fn reduced(bytes: &[u8], to: Dimensions) -> Result<Reduced, Unscalabl
     }
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     drop(decoder);
-    let picture = with_eight_bits(reader(bytes, format).decode().map_err(unreadable)?);
-    let mut small = area_average::reduced(&picture, fitted((width, height), to));
+    let picture = with_eight_bits(reader(bytes, format).decode().map_err(decoding_error)?);
+    let mut small = area_average::reduced(&picture, fitting_size((width, height), to));
     drop(picture);
     // The scaled picture has no EXIF data that could describe its orientation, so its pixels are rotated here.
     small.apply_orientation(orientation);
-    encoded(small).map(Reduced::Scaled).map_err(unreadable)
+    encode_picture(small).map(Reduced::Scaled).map_err(decoding_error)
 }
 
 fn reader(bytes: &[u8], format: ImageFormat) -> ImageReader<Cursor<&[u8]>> {
@@ -87,7 +87,7 @@ fn reader(bytes: &[u8], format: ImageFormat) -> ImageReader<Cursor<&[u8]>> {
     reader
 }
 
-fn unreadable(error: image::ImageError) -> Unscalable {
+fn decoding_error(error: image::ImageError) -> Unscalable {
     Unscalable::Unreadable(error.to_string())
 }
 
@@ -135,13 +135,13 @@ fn with_eight_bits(picture: DynamicImage) -> DynamicImage {
 
 /// Returns the largest size that has the proportions of `width` and `height` and fits into `to`. Width and height are
 /// at least one pixel.
-fn fitted((width, height): (u32, u32), to: Dimensions) -> (u32, u32) {
+fn fitting_size((width, height): (u32, u32), to: Dimensions) -> (u32, u32) {
     let factor = (f64::from(to.width) / f64::from(width)).min(f64::from(to.height) / f64::from(height));
     let side = |pixels: u32, max: u32| ((f64::from(pixels) * factor).round() as u32).clamp(1, max);
     (side(width, to.width), side(height, to.height))
 }
 
-fn encoded(picture: DynamicImage) -> Result<MediaBytes, image::ImageError> {
+fn encode_picture(picture: DynamicImage) -> Result<MediaBytes, image::ImageError> {
     let mut bytes = Vec::new();
     let mime_type = if is_transparent(&picture) {
         picture.write_with_encoder(PngEncoder::new(&mut bytes))?;

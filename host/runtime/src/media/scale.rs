@@ -2,7 +2,7 @@
 //! (row 34).
 
 use super::ReadError;
-use super::cache::{Cache, Key, key};
+use super::cache::{Cache, PictureKey, picture_key};
 use super::reduce::{Reduced, Unscalable, reduced};
 use agent_core::message::{Dimensions, Media};
 use agent_models::MediaBytes;
@@ -91,7 +91,7 @@ impl Downscaler {
         if media.dimensions.is_some_and(|size| size.width <= to.width && size.height <= to.height) {
             return Ok(None);
         }
-        let key = key(&media.digest, to);
+        let key = picture_key(&media.digest, to);
         if let Some(cached) = self.cached(&key) {
             return Ok(cached);
         }
@@ -107,7 +107,7 @@ impl Downscaler {
         Ok(made)
     }
 
-    fn cached(&self, key: &Key) -> Option<Option<MediaBytes>> {
+    fn cached(&self, key: &PictureKey) -> Option<Option<MediaBytes>> {
         self.cache().get(key)
     }
 

@@ -15,9 +15,9 @@ use agent_core::tool::ToolSource;
 use agent_store::{OutboxFilter, Store, StoreError, StoredOutboxItem};
 
 /// Maximum number of characters of the user's question, and of the answer, in a memory about the end of a turn.
-const ANSWERED_CHARACTERS: usize = 2_000;
+const ENDING_CHARACTERS: usize = 2_000;
 /// Maximum number of characters of the user's question in a memory about tool calls.
-const ASKED_CHARACTERS: usize = 500;
+const QUESTION_CHARACTERS: usize = 500;
 /// Maximum number of characters of a call's arguments in a memory.
 const ARGUMENT_CHARACTERS: usize = 300;
 /// Maximum number of characters of a call's result in a memory.
@@ -63,8 +63,8 @@ pub(crate) async fn add_memories(
     if config.memory == MemoryUse::Off || !before.is_open() && !after.is_open() {
         return;
     }
-    let interaction = interaction(history, turn, results, change).await;
-    let ending = turn.end().filter(|end| is_worth_remembering(services, end)).and_then(|end| ending(turn, end));
+    let interaction = memory_of_calls(history, turn, results, change).await;
+    let ending = turn.end().filter(|end| is_worth_remembering(services, end)).and_then(|end| memory_of_end(turn, end));
     for (kind, suffix, text) in interaction.into_iter().chain(ending) {
         let (agent, session, number) = (after.agent.clone(), after.session.clone(), turn.number);
         let id = format!("{session}/{number}/{suffix}");
@@ -82,7 +82,7 @@ fn is_worth_remembering(services: &SessionServices, end: &TurnEnd) -> bool {
     models.all(|model| model.is_language_model() || model.info().model.to_string() != output.model)
 }
 
-async fn interaction(
+async fn memory_of_calls(
     history: &mut LoadedHistory,
     turn: &Turn,
     results: ResultOrigin,
@@ -104,19 +104,19 @@ async fn interaction(
             return None;
         }
     };
-    let text = format!("Asked: {}\n{}", input_text(turn, ASKED_CHARACTERS), describe_calls(&calls)?);
+    let text = format!("Asked: {}\n{}", input_text(turn, QUESTION_CHARACTERS), describe_calls(&calls)?);
     Some((MemoryKind::Tool, format!("tool/{}", turn.interactions), text))
 }
 
 /// The kind of a memory, the suffix of the memory's id, and the memory's text. The suffix is unique in the turn.
 type MemoryText = (MemoryKind, String, String);
 
-fn ending(turn: &Turn, end: &TurnEnd) -> Option<MemoryText> {
+fn memory_of_end(turn: &Turn, end: &TurnEnd) -> Option<MemoryText> {
     let (kind, result) = match end {
         TurnEnd::Finished(output) => {
             let answered = match &output.data {
-                serde_json::Value::String(text) => truncated(text, ANSWERED_CHARACTERS),
-                json => truncated(&json.to_string(), ANSWERED_CHARACTERS),
+                serde_json::Value::String(text) => truncated(text, ENDING_CHARACTERS),
+                json => truncated(&json.to_string(), ENDING_CHARACTERS),
             };
             let kind = if output.limit_reached { MemoryKind::Limit } else { MemoryKind::Final };
             (kind, format!("Answered: {answered}"))
@@ -128,7 +128,7 @@ fn ending(turn: &Turn, end: &TurnEnd) -> Option<MemoryText> {
         }
         TurnEnd::Failed(_) | TurnEnd::Cancelled => return None,
     };
-    Some((kind, kind.as_str().to_owned(), format!("Asked: {}\n{result}", input_text(turn, ANSWERED_CHARACTERS))))
+    Some((kind, kind.as_str().to_owned(), format!("Asked: {}\n{result}", input_text(turn, ENDING_CHARACTERS))))
 }
 
 fn input_text(turn: &Turn, max_characters: usize) -> String {

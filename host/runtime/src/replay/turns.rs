@@ -128,22 +128,28 @@ async fn read(
                 let ContextRecord { builder: Some(builder), recollections, .. } = *record else { continue };
                 state = Option::deserialize(&builder.answer["state"]).unwrap_or_default();
                 let plugin = builder.plugin.clone();
-                actions.push((Phase::Context, action(at, &plugin, context(source, builder, recollections).await?)));
+                actions.push((
+                    Phase::Context,
+                    plugin_action(at, &plugin, context_action(source, builder, recollections).await?),
+                ));
             }
             Ok(StepRecordBody::StepContext(record)) => {
                 let plugin = record.plugin.clone();
-                actions.push((Phase::Context, action(at, &plugin, step(source, *record, state.clone()).await?)));
+                actions.push((
+                    Phase::Context,
+                    plugin_action(at, &plugin, step_action(source, *record, state.clone()).await?),
+                ));
             }
             Ok(StepRecordBody::MediaPolicy(record)) => {
                 let plugin = record.plugin.clone();
-                actions.push((Phase::Media, action(at, &plugin, decision(source, *record))));
+                actions.push((Phase::Media, plugin_action(at, &plugin, decision_action(source, *record))));
             }
             Ok(StepRecordBody::Verdict(record)) => {
                 let plugin = record.plugin.clone();
-                actions.push((Phase::Verdict, action(at, &plugin, verdict(source, *record).await?)));
+                actions.push((Phase::Verdict, plugin_action(at, &plugin, verdict_action(source, *record).await?)));
             }
             Ok(_) => {}
-            Err(UnreadableRecord) => actions.extend(unreadable(at, &record)),
+            Err(UnreadableRecord) => actions.extend(unreadable_action(at, &record)),
         }
     }
     for call in store.calls(&session.subject, CallFilter::Turn(turn)).await? {
@@ -165,7 +171,7 @@ enum Phase {
 
 /// Converts a record that this host cannot read to an action that cannot be replayed. Returns `None` if the record does
 /// not describe an action of a plugin in a step.
-fn unreadable(at: (u32, u32), record: &StepRecord) -> Option<(Phase, PluginAction)> {
+fn unreadable_action(at: (u32, u32), record: &StepRecord) -> Option<(Phase, PluginAction)> {
     let (phase, what) = match record.kind.as_str() {
         "step_context" => (Phase::Context, STEP_CONTEXT),
         "media_policy" => (Phase::Media, MEDIA_DECISION),
@@ -173,7 +179,7 @@ fn unreadable(at: (u32, u32), record: &StepRecord) -> Option<(Phase, PluginActio
         _ => return None,
     };
     let plugin = record.body["plugin"].as_str().unwrap_or_default();
-    Some((phase, action(at, plugin, PluginActionKind::NotReplayable(what, NO_INPUT_RECORDED))))
+    Some((phase, plugin_action(at, plugin, PluginActionKind::NotReplayable(what, NO_INPUT_RECORDED))))
 }
 
 impl TurnSource<'_> {
@@ -201,7 +207,7 @@ fn builder_action<Q, R>(request: R, record: BuilderCallRecord<Q>) -> Box<Recorde
     Box::new(RecordedBuilderCall { request, answer: record.answer, host, denials })
 }
 
-async fn context(
+async fn context_action(
     source: TurnSource<'_>,
     mut record: BuilderCallRecord<BuilderQuestion>,
     recollections: Vec<Recollection>,
@@ -228,7 +234,7 @@ async fn context(
     Ok(PluginActionKind::Context(builder_action(request, record)))
 }
 
-async fn step(
+async fn step_action(
     source: TurnSource<'_>,
     mut record: BuilderCallRecord<StepQuestion>,
     state: Option<Vec<u8>>,
@@ -249,7 +255,7 @@ async fn step(
     Ok(PluginActionKind::Step(builder_action(request, record)))
 }
 
-fn decision(source: TurnSource<'_>, record: MediaPolicyRecord) -> PluginActionKind {
+fn decision_action(source: TurnSource<'_>, record: MediaPolicyRecord) -> PluginActionKind {
     let MediaPolicyRecord { asked, items, answer, .. } = record;
     let Question::Recorded(question) = asked else {
         return PluginActionKind::NotReplayable(MEDIA_DECISION, NO_INPUT_RECORDED);
@@ -259,7 +265,7 @@ fn decision(source: TurnSource<'_>, record: MediaPolicyRecord) -> PluginActionKi
     PluginActionKind::Decision(Box::new((request, answer)))
 }
 
-async fn verdict(source: TurnSource<'_>, record: VerdictRecord) -> Result<PluginActionKind, StoreError> {
+async fn verdict_action(source: TurnSource<'_>, record: VerdictRecord) -> Result<PluginActionKind, StoreError> {
     let VerdictRecord { asked, answer, .. } = record;
     let Question::Recorded(question) = asked else {
         return Ok(PluginActionKind::NotReplayable(VERDICT, NO_INPUT_RECORDED));
@@ -277,7 +283,7 @@ async fn verdict(source: TurnSource<'_>, record: VerdictRecord) -> Result<Plugin
     Ok(PluginActionKind::Verdict(Box::new((request, answer))))
 }
 
-fn action((turn, step): (u32, u32), identity: &str, kind: PluginActionKind) -> PluginAction {
+fn plugin_action((turn, step): (u32, u32), identity: &str, kind: PluginActionKind) -> PluginAction {
     let (plugin, digest) = identity.rsplit_once('@').unwrap_or((identity, ""));
     PluginAction { turn, step, plugin: plugin.to_owned(), digest: digest.to_owned(), kind }
 }
