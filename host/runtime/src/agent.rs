@@ -64,7 +64,7 @@ pub enum AgentError {
     #[error("`output_schema`: {0}")]
     OutputSchema(#[from] SchemaError),
     /// A JSON Schema for the answers of a service is invalid.
-    #[error("`services.{name}`: the schema in `emits` for `{event_type}` is invalid: {error}")]
+    #[error("`services.{name}`: the schema in `emits` for `{event_type}` cannot be used: {error}")]
     Service {
         /// Name of the service's tool.
         name: String,
