@@ -70,7 +70,7 @@ pub enum BuildEvent<'a> {
     },
     /// The Rust target is missing, and rustup is about to add it.
     AddingTarget {
-        /// The rustup command, as a user would type it.
+        /// The rustup command line that adds the target, as a user would type it in a shell.
         command: &'a str,
     },
     /// The toolchain printed a line.
@@ -80,15 +80,15 @@ pub enum BuildEvent<'a> {
         /// The line without its line ending, cut to at most 4 KiB.
         line: &'a str,
     },
-    /// A project contains the SDK or the contract of another version of agent-host. The build uses the project's copy
-    /// without changing it.
+    /// A project contains a copy of the SDK or of the contract that another version of agent-host wrote. The build
+    /// uses this copy and does not change it.
     VersionMismatch(&'a VersionMismatch),
     /// The component of a plugin has been built.
     Built(&'a BuiltPlugin),
 }
 
-/// A function that receives the events of a build. A progress function runs on the task of the build, so it
-/// should return quickly.
+/// A function that receives the events of a build. The build waits until the progress function returns, so the
+/// function should return quickly.
 pub type BuildProgress<'a> = dyn Fn(BuildEvent<'_>) + Send + Sync + 'a;
 
 /// The reason why a build failed, with advice.
@@ -97,7 +97,7 @@ pub enum BuildError {
     /// A file or folder could not be read or written.
     #[error("{action} {}: {source}", path.display())]
     File {
-        /// The failed action, such as `cannot read`.
+        /// The words of the message that name the failed action, such as `cannot read`.
         action: &'static str,
         /// Path of the file or folder.
         path: PathBuf,
@@ -169,7 +169,7 @@ pub enum BuildError {
         tool: &'static str,
         /// Names of the plugins that the tool was building.
         plugins: Vec<String>,
-        /// The last 64 KiB of the compiler's messages.
+        /// The compiler's messages. If the messages exceed 64 KiB, the beginning is cut off.
         messages: String,
     },
     /// The toolchain's output is not a component.
@@ -201,7 +201,8 @@ pub async fn build(
     Ok(built.remove(0))
 }
 
-/// Builds the project in `directory`, or all projects directly below it, and writes `OUT/NAME.wasm` for each.
+/// Builds the project in `directory`, or, if `directory` is not a project, all projects directly below it. Writes
+/// `OUT/NAME.wasm` for each project.
 pub async fn build_directory(
     toolchain: &Toolchain,
     directory: &Path,
@@ -215,7 +216,7 @@ pub async fn build_directory(
 /// sources in other folders.
 pub async fn sources(toolchain: &Toolchain, directory: &Path) -> Vec<PathBuf> {
     let mut sources = vec![directory.to_owned()];
-    // A folder that is not a project is ignored here, because the build reports it.
+    // If no project can be read, the error is ignored here, because the build reports it.
     let projects = projects_at(directory).unwrap_or_default();
     let mut external = cargo::local_dependencies(toolchain, &projects).await;
     external.extend(projects.iter().flat_map(Project::named_paths));
@@ -225,8 +226,8 @@ pub async fn sources(toolchain: &Toolchain, directory: &Path) -> Vec<PathBuf> {
     sources
 }
 
-/// Builds the projects and writes `OUT/NAME.wasm` for each. Calls cargo once per workspace. The results are in the
-/// order of `projects`.
+/// Builds the projects and writes `OUT/NAME.wasm` for each project. Calls cargo once per workspace. The results are
+/// in the order of `projects`.
 pub async fn build_projects(
     toolchain: &Toolchain,
     projects: &[Project],
@@ -268,8 +269,9 @@ pub async fn build_projects(
     Ok(built.into_iter().flatten().collect())
 }
 
-/// Compiles a project in a language other than Rust, and returns the path of its component. Returns an error for a Rust
-/// project, because cargo has already run and produced no component for it.
+/// Compiles a project in a language other than Rust, and returns the path of its component. If the project is a Rust
+/// project, returns an error: this function is called for a Rust project only if cargo has already run and has
+/// produced no component.
 async fn compile(
     toolchain: &Toolchain,
     project: &Project,

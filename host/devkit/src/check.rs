@@ -15,7 +15,7 @@ use std::time::Duration;
 pub struct PluginFacts {
     /// The manifest in the component. None if the component has no manifest.
     pub manifest: Option<Manifest>,
-    /// The plugin kinds of the contract that the component exports.
+    /// The kinds of plugin that the component implements, such as output validator.
     pub kinds: Vec<Kind>,
     /// Names of the imported interfaces.
     pub imports: Vec<String>,
@@ -32,7 +32,8 @@ pub struct PluginFacts {
 }
 
 impl PluginFacts {
-    /// Returns the facts about a loaded plugin. `compiled_in` and `canary` are None.
+    /// Returns the facts about a loaded plugin. The caller sets `compiled_in` and `canary`, which are
+    /// None in the result.
     pub fn of(plugin: &LoadedPlugin) -> Self {
         Self {
             manifest: plugin.manifest().cloned(),
@@ -159,8 +160,8 @@ mod tests {
         assert_eq!(found(|_| ()), []);
     }
 
-    /// S3, P6: a request in the manifest without the matching import is a warning, and an import without the matching
-    /// request is an error.
+    /// S3, P6: the check reports a warning if the manifest requests a permission but the component does not have the
+    /// matching import, and an error if the component has the import but the manifest does not contain the request.
     #[test]
     fn s3_requests_must_match_imports() {
         let imports = |names: &'static [&'static str]| {
@@ -282,7 +283,8 @@ mod tests {
         assert_eq!(second("words.longest", other), []);
     }
 
-    /// S3: the check finds tools that declare no side effects, and tools that declare contradictory side effects.
+    /// S3: the check finds tools that do not declare their side effects, and tools that declare
+    /// contradictory side effects.
     #[test]
     fn s3_checks_traits() {
         let with = |traits: Traits| found(move |facts| facts.tools[0].traits = traits);

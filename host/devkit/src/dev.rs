@@ -36,7 +36,7 @@ pub enum DevEvent {
 /// Plugin projects that are built again when their sources change.
 #[derive(Clone, Debug)]
 pub struct SourceWatcher {
-    /// The toolchains of the projects' languages.
+    /// The programs that build the projects, for all languages.
     pub toolchain: Toolchain,
     /// The folder of a project, or a folder that contains the folders of several projects.
     pub sources: PathBuf,

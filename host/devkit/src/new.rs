@@ -16,13 +16,13 @@ use std::path::{Path, PathBuf};
 pub struct NewProject {
     /// Name of the plugin and of the project's folder.
     pub name: String,
-    /// Kind of the plugin.
+    /// Kind of the plugin, which selects the template.
     pub kind: ProjectKind,
-    /// Language of the project.
+    /// Programming language of the project.
     pub language: Language,
     /// Existing folder in which the project's folder is created.
     pub directory: PathBuf,
-    /// Source of the SDK for a Rust project.
+    /// Source of the SDK for a Rust project. Must be [`Sdk::Embedded`] for other languages.
     pub sdk: Sdk,
 }
 
@@ -84,7 +84,7 @@ pub struct CreatedProject {
     pub commands: Vec<String>,
 }
 
-/// The reason why no project was created. If there is an error, nothing was written.
+/// The reason why no project was created. After an error, no files of the project are left on the disk.
 #[derive(Debug, thiserror::Error)]
 pub enum NewError {
     /// The name is not allowed for a plugin.
@@ -97,7 +97,7 @@ pub enum NewError {
         path: PathBuf,
     },
     /// The folder in which to create the project does not exist.
-    #[error("there is no folder `{}` to create the project in", path.display())]
+    #[error("the folder `{}`, in which the project would be created, does not exist", path.display())]
     NoDirectory {
         /// The missing folder.
         path: PathBuf,
@@ -155,7 +155,8 @@ pub fn create(project: &NewProject) -> Result<CreatedProject, NewError> {
         return Err(NewError::Exists { path });
     }
     let files = project_files(project)?;
-    // The files are written to a hidden folder next to the target, which is then renamed in one step.
+    // The files are written to a hidden folder next to the project's path. Renaming this folder to the project's path
+    // then creates the whole project in one step.
     let unfinished = project.directory.join(format!(".{}.{}.unfinished", project.name, std::process::id()));
     let written = write_all(&unfinished, &files).and_then(|()| {
         std::fs::rename(&unfinished, &path).map_err(|source| NewError::File {
@@ -182,7 +183,8 @@ fn project_files(project: &NewProject) -> Result<Vec<ProjectFile>, NewError> {
     let how_to_try = [template(&format!("manifest/{kind}.md")), template("manifest/share.md")].concat();
     for folder in ["all", kind] {
         for (name, text) in embedded::below(&format!("host/devkit/templates/{language}/{folder}/")) {
-            // The template is not named `.gitignore`, because git would apply the file to this checkout.
+            // The template is named `gitignore` without a dot, because git would apply a file named
+            // `.gitignore` to this checkout.
             let name = if name == "gitignore" { ".gitignore" } else { name };
             let text = text.replace(TRY_MARK, &how_to_try);
             files.push((name.to_owned(), named(&text)));

@@ -6,9 +6,9 @@ use std::process::{ExitStatus, Stdio};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::Command;
 
-/// Maximum size of a program's messages in an error, in bytes.
+/// Maximum total size, in bytes, of a program's messages that are kept for an error.
 const KEPT_MESSAGES: usize = 64 * 1024;
-/// Maximum size of a line that is shown, in bytes.
+/// Maximum size, in bytes, of an output line in a progress event. Longer lines are cut.
 const SHOWN_LINE: usize = 4 * 1024;
 
 /// Runs a program until it exits, and calls `on_line` for each line of its standard output. Reports each line
@@ -40,8 +40,8 @@ pub(super) async fn run(
         child.wait().await
     };
     let status = reading.await.map_err(failed)?;
-    // Do not kill the processes that the program started, because one of them may have to keep running, such as a
-    // compiler cache server.
+    // The program has exited. Do not kill the processes that it started, because one of these processes may have to
+    // keep running, such as the server of a compiler cache.
     group.0 = None;
     Ok((status, messages))
 }
@@ -103,7 +103,8 @@ fn shortened(line: &str) -> &str {
     &line[..line.floor_char_boundary(SHOWN_LINE)]
 }
 
-/// Messages of a toolchain without cargo's status lines. If the messages are too long, only the last messages are kept.
+/// The messages that a program of a toolchain printed, except cargo's status lines. If the messages exceed
+/// [`KEPT_MESSAGES`], only the last messages are kept.
 #[derive(Default)]
 pub(super) struct Messages {
     pub(super) text: String,

@@ -4,14 +4,15 @@ use super::{Finding, Level, PluginFacts};
 use agent_core::schema::Schema;
 use agent_plugins::{Asks, Authority, Manifest};
 
-/// A request of the manifest and the import that it needs. Toolchains add the imports for files and for the environment
-/// to every component, so these two imports do not show that the plugin uses files or the environment.
+/// A permission that a manifest can request, and the interface that the component must import to use the permission.
+/// Toolchains add the imports for files and for the environment to every component, so these two imports do not show
+/// that the plugin uses files or the environment.
 struct Ask {
     key: &'static str,
     is_asked: fn(&Manifest) -> bool,
     import: &'static str,
     /// The line to add to the manifest if the component has the import but the manifest does not contain the request.
-    /// None: the import needs no request.
+    /// None: the component may have the import without a request in the manifest.
     line: Option<&'static str>,
 }
 
@@ -49,7 +50,7 @@ const ASKS: [Ask; 8] = [
         import: "agent-host:model/",
         line: Some("model_tokens = 20000"),
     },
-    // Tools that only create media also have this import, and need no grant.
+    // This import does not need a request, because tools that only create media have this import and need no grant.
     Ask { key: "media", is_asked: |manifest| manifest.asks.media, import: "agent-host:plugin/media-store", line: None },
 ];
 
@@ -109,9 +110,10 @@ fn check_asks(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<Findi
 
 fn check_canary(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<Finding>) {
     let Some(canary) = &manifest.canary else {
-        // A canary is granted nothing, so a plugin that needs grants may have no call that succeeds.
+        // The canary call runs without grants. If a plugin needs grants, possibly none of its calls succeeds as a
+        // canary, so a missing canary is not reported.
         if manifest.asks == Asks::default() && facts.tools.iter().any(|tool| tool.traits.read_only) {
-            let message = "plugin.toml has no [canary], a call that must succeed before a changed version is used";
+            let message = "plugin.toml has no [canary]: a call that must succeed before a changed plugin is used";
             findings.push(Finding::new(Level::Hint, "canary", "canary", message));
         }
         return;

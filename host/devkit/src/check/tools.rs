@@ -9,14 +9,15 @@ use std::collections::BTreeSet;
 
 /// Minimum length of a description, in bytes. Shorter descriptions rarely explain what a tool does and when to use it.
 const SHORT_DESCRIPTION: usize = 20;
-/// Maximum length of a tool's name that model providers accept, in bytes. The host shortens longer names.
+/// Maximum length of a tool's name that model providers accept, in bytes. The host shortens a longer name before it
+/// sends the name to a provider.
 const MAX_PROVIDER_NAME: usize = 64;
-/// Two descriptions are almost the same if at least this share of the words that occur in either of them
-/// occurs in both.
+/// Minimum share of common words for which two descriptions are almost the same: the number of words that occur in
+/// both descriptions, divided by the number of words that occur in at least one of them.
 const SAME_WORDS: f32 = 0.8;
 /// Maximum number of arguments without a description that are reported separately for each tool.
 const MAX_REPORTED: usize = 8;
-/// Maximum depth of a schema that is searched for arguments without a description.
+/// Maximum depth to which a schema is searched for arguments without a description.
 const MAX_DEPTH: usize = 12;
 
 pub(super) fn check(tools: &[ToolDefinition], findings: &mut Vec<Finding>) {
@@ -58,7 +59,7 @@ fn check_description(tool: &ToolDefinition, find: &mut impl FnMut(Level, &'stati
         find(
             Level::Error,
             "description",
-            "the tool has no description, and a model chooses tools by their descriptions".to_owned(),
+            "the tool has no description, but models choose tools by their descriptions".to_owned(),
         );
     } else if description.len() < SHORT_DESCRIPTION || repeats_name {
         let message =
@@ -80,8 +81,8 @@ fn check_traits(tool: &ToolDefinition, find: &mut impl FnMut(Level, &'static str
         || traits.needs_approval)
     {
         let message =
-            "the tool declares no side effects, so a call is never repeated after a crash: if the tool is read-only, \
-             idempotent or destructive, declare this"
+            "the tool does not declare its side effects, so a call is never repeated after a crash: if the tool is \
+             read-only, idempotent or destructive, declare this"
                 .to_owned();
         find(Level::Hint, "traits", message);
     }

@@ -3,7 +3,8 @@
 use super::{ProjectFile, below, file};
 use toml::{Table, Value};
 
-/// Name of the template for the README in the SDK's folder. The file is among the templates of Rust projects.
+/// Name of the template for the README in the SDK's folder. The template file is in the folder with the templates
+/// for Rust projects.
 pub(crate) const SDK_ABOUT: &str = "agent-host.md";
 
 /// The reason why a manifest that is embedded in this binary cannot be used.
