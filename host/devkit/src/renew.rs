@@ -25,7 +25,7 @@ pub enum Renewal {
     Renewed {
         /// Version of the agent-host that wrote the previous files. Empty if the version is unknown.
         from: String,
-        /// Number of files that were added, changed or removed.
+        /// Number of files that the renewal added, changed or removed.
         changed: usize,
     },
 }
@@ -129,7 +129,8 @@ pub fn renew(project: &Project) -> Result<Renewal, RenewError> {
     if age(&list.version) == Age::Newer {
         return Err(RenewError::Newer { folder, version: list.version });
     }
-    // An interrupted renewal may already have written some of the new files.
+    // A file with the digest of a new file was not changed by the author: an interrupted renewal may have
+    // written this file.
     let is_ours = |path: &String, digest: Option<&String>| {
         digest == list.files.get(path) || digest == new_list.files.get(path) || (digest.is_none() && present.is_empty())
     };
@@ -156,8 +157,8 @@ pub fn renew(project: &Project) -> Result<Renewal, RenewError> {
     Ok(Renewal::Renewed { from: list.version, changed: number })
 }
 
-/// Returns a mismatch if another version of agent-host wrote the files in the project. Files that cannot be read are
-/// ignored, because they do not prevent a build.
+/// Returns a mismatch if another version of agent-host wrote the SDK or the contract in the project. Returns None if
+/// these files cannot be read, because a mismatch does not prevent a build.
 pub(crate) fn version_mismatch(project: &Project) -> Option<VersionMismatch> {
     let VendoredFiles { folder, description, embedded } = VendoredFiles::find(project).ok()??;
     let list = std::fs::read_to_string(folder.join(LIST)).ok()?;
@@ -202,8 +203,8 @@ fn uses_own_sdk(project: &Project) -> bool {
     path.is_some_and(|path| Path::new(path) == Path::new(SDK_FOLDER).join("sdk"))
 }
 
-/// Returns a map from the path of each file in the folder to its digest. In `wit/deps`, only the packages that
-/// agent-host wrote are included, because the author may have added other packages.
+/// Returns the digests of the files in the folder. The keys are the paths of the files, relative to the folder. In
+/// `wit/deps`, only the packages that agent-host wrote are included, because the author may have added other packages.
 fn digests_of_files(folder: &Path, language: Language) -> Result<BTreeMap<String, String>, RenewError> {
     let package = |path: &str| path.split('/').next().unwrap_or_default().to_owned();
     let packages: BTreeSet<String> = wit_files().iter().map(|(path, _)| package(path)).collect();

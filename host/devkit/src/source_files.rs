@@ -9,7 +9,7 @@ use std::time::SystemTime;
 pub(crate) const MAX_FILES: usize = 20_000;
 /// Maximum depth of folders that are searched.
 const MAX_DEPTH: usize = 12;
-/// Names of folders without source files.
+/// Names of folders that are skipped, because they contain no source files.
 const NOT_SOURCES: [&str; 6] = ["target", "node_modules", "build", "__pycache__", "dist", "venv"];
 
 /// Modification time and size in bytes of each file, to detect changes without reading the files.

@@ -77,7 +77,7 @@ async fn s2_builds_projects_of_one_workspace_in_one_call() {
 }
 
 /// S2: if two workspaces share a target directory, each build produces the component of its own sources. The packages
-/// have the same name, and the sources of the second workspace are older than the build output of the first.
+/// have the same name, and the sources of the second workspace are older than the build output of the first workspace.
 #[tokio::test]
 async fn s2_workspaces_can_share_a_target_directory() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -193,7 +193,7 @@ async fn s2_adds_missing_target_and_reports_it() {
             commands.lock().expect("no panic").push(command.to_owned());
         }
     };
-    // The build succeeds, because cargo runs the real rustc, which has the target.
+    // The build succeeds, because cargo runs the real rustc, which has the Rust target for plugins.
     let built = build_directory(&toolchain, &plugins, &plugins, &progress).await.expect("built");
     assert_eq!(*commands.lock().expect("no panic"), ["rustup target add wasm32-wasip2"]);
     assert_eq!(built[0].name, "one");

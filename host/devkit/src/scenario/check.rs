@@ -26,18 +26,18 @@ pub(crate) struct PlayedTurn<'t> {
     /// Byte range of the turn in the file.
     pub(crate) span: Range<usize>,
     pub(crate) result: TurnResult,
-    /// Calls of the turn, in order.
+    /// Calls that the turn made, in the order in which the turn made them.
     pub(crate) calls: Vec<CallRecord>,
-    /// Number of replies that the turn used.
+    /// Number of scripted replies that the turn used.
     pub(crate) replies: usize,
     pub(crate) request_problems: Vec<RequestProblem>,
     /// Ids of the calls to tools that do not exist.
     pub(crate) unknown: BTreeSet<CallId>,
     /// Names of the agent's MCP servers, which are not started.
     pub(crate) servers: Vec<String>,
-    /// The expectations that are checked.
+    /// The expectations of the turn that are checked.
     pub(crate) scope: Scope,
-    /// Failures about answers of the scenario that were rejected or not requested.
+    /// Failures about answers in the scenario that the session rejected, or that the turn did not request.
     pub(crate) answers: Vec<Failure>,
 }
 
@@ -76,8 +76,8 @@ impl Checker<'_> {
         self.scenario.place(span.clone(), format!("{}{key}", self.played.key))
     }
 
-    /// Returns failures for requests to the model that do not match `expect` of their reply, and for replies that
-    /// were not used.
+    /// Returns failures for requests to the model that do not match the `expect` key of the scripted reply, and for
+    /// replies that were not used.
     fn model_failures(&self) -> Vec<Failure> {
         let replies = &self.played.turn.replies;
         let mut failures = Vec::new();
@@ -90,7 +90,7 @@ impl Checker<'_> {
                 None => {
                     let place = self.place(&self.played.span, ".replies");
                     Failure::at(place, &format!("at most {} requests to the model", replies.len()), problem.clone())
-                        .advising("add the missing reply, or find out why the model is asked again")
+                        .advising("add the missing reply, or find out why the turn sends more requests than expected")
                 }
             });
         }

@@ -30,8 +30,8 @@ pub struct UnreadableFolder {
     pub source: std::io::Error,
 }
 
-/// Finds the scenarios in a folder and its subfolders, sorted by name. If `path` is a file, returns this file. Skips
-/// folders of build tools and folders whose names start with a dot. Does not follow links.
+/// Finds the scenarios in a folder and its subfolders, sorted by name. If `path` is a file, returns only this file.
+/// Skips folders of build tools and folders whose names start with a dot. Does not follow links.
 pub fn discover(path: &Path) -> Result<Vec<DiscoveredScenario>, UnreadableFolder> {
     if path.is_file() {
         return Ok(scenario_at(path, path.parent().unwrap_or(Path::new(""))).into_iter().collect());

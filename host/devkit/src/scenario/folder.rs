@@ -44,7 +44,7 @@ fn write(to: &Path, bytes: &[u8]) -> io::Result<()> {
     std::fs::write(to, bytes)
 }
 
-/// The number of bytes and files that may still be copied.
+/// The number of bytes and the number of files that may still be copied into the scenario's folder.
 struct CopyBudget {
     bytes: u64,
     files: usize,
@@ -65,8 +65,8 @@ impl CopyBudget {
     }
 }
 
-/// Reads a regular file. Fails if the file is larger than `limit` bytes. Other files are rejected, because reading a
-/// pipe or a device might never end.
+/// Reads a regular file. Fails if the file is larger than `limit` bytes. Also fails if the file is a pipe or a
+/// device, because reading such a file might never end.
 pub(super) fn read(from: &Path, limit: u64) -> io::Result<Vec<u8>> {
     if !std::fs::metadata(from)?.is_file() {
         return Err(io::Error::other(format!("`{}` is not a regular file", from.display())));
@@ -96,7 +96,7 @@ fn copy(from: &Path, to: &Path, depth: usize, budget: &mut CopyBudget) -> io::Re
     Ok(())
 }
 
-/// Compares the files in the folder with the expectations in `files_after` and `files_gone`.
+/// Compares the files in the scenario's folder with the expectations in `files_after` and `files_gone`.
 pub(crate) fn differences(scenario: &Scenario, folder: &Path) -> Vec<Failure> {
     let mut failures = Vec::new();
     for (path, pattern) in &scenario.script.files_after {

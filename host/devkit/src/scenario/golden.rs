@@ -15,11 +15,11 @@ const MAX_BYTES: u64 = 64 << 20;
 /// The action for a golden transcript that differs from the new transcript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GoldenMode {
-    /// A failure is reported.
+    /// The difference is reported as a failure.
     Compare,
-    /// The new transcript is written to the file.
+    /// The new transcript is written to the golden transcript's file.
     Update,
-    /// The file is not changed, because the scenario failed.
+    /// The golden transcript's file is not changed, because the scenario failed.
     Keep,
 }
 
@@ -41,7 +41,7 @@ pub enum GoldenResult {
     Written {
         /// Path of the file.
         path: PathBuf,
-        /// The changes in the file as a unified diff.
+        /// A unified diff from the file's previous content to the new transcript.
         diff: String,
     },
 }
@@ -105,8 +105,8 @@ pub(crate) fn compare_or_update(
     }
 }
 
-/// Writes the file completely or not at all. Keeps the permissions of an existing file. Does not follow a link, because
-/// its target may be an unrelated file.
+/// Writes the file completely or not at all. Keeps the permissions of an existing file. Fails if the path is a link,
+/// because the target of the link may be an unrelated file.
 fn write(path: &Path, transcript: &str) -> io::Result<()> {
     let existing = match std::fs::symlink_metadata(path) {
         Ok(existing) if existing.is_file() => Some(existing.permissions()),

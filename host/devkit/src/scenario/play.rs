@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 /// Creates the agent of a scenario. The caller implements this trait, because the caller reads agent.toml.
 #[async_trait]
 pub trait AgentFactory: Send + Sync {
-    /// Creates the agent. The error is the reason why the agent cannot be created.
+    /// Creates the agent. The text of an error is the reason why the agent cannot be created.
     async fn agent(&self, scenario: &Scenario, setup: &AgentSetup) -> Result<ScenarioAgent, String>;
 }
 
@@ -39,8 +39,8 @@ pub struct ScenarioAgent {
     pub agent: Arc<Agent>,
     /// Names of the MCP servers in the agent's configuration. A scenario does not start these MCP servers.
     pub servers: Vec<String>,
-    /// Descriptions of the MCP servers of the agents to which the agent delegates work. A scenario does not start
-    /// these MCP servers.
+    /// Descriptions of the MCP servers that are configured for the agents to which this agent delegates work. A
+    /// scenario does not start these MCP servers.
     pub delegate_servers: Vec<String>,
 }
 
@@ -341,7 +341,7 @@ impl ScenarioRun<'_> {
             let Some(end) = page.last() else { return Ok(requests) };
             last = end.number;
             for stored in page {
-                // The id of an outbox effect is the id of its call.
+                // In the outbox, an effect has the id of the call that requested it.
                 if let OutboxEffect::Event(event) = stored.item.effect {
                     requests.insert(stored.item.id, event.into_inner().data.unwrap_or_default());
                 }

@@ -17,7 +17,8 @@ pub struct Failure {
     pub expected: String,
     /// Description of the actual value.
     pub found: String,
-    /// A unified diff of the expected and the actual value, if the values are long texts or JSON.
+    /// A unified diff from the expected value to the actual value. None if the expectation is not about a whole
+    /// text or a whole value.
     pub diff: Option<String>,
     /// Advice on how to fix the problem, if it is not obvious.
     pub advice: Option<String>,
