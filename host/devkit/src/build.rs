@@ -23,7 +23,7 @@ use crate::renew::{self, VersionMismatch};
 use agent_core::message::Digest;
 use std::path::{Path, PathBuf};
 
-/// The Rust target that plugins are compiled for.
+/// The Rust target that plugins are compiled for, as a target triple.
 pub const TARGET: &str = "wasm32-wasip2";
 
 /// The result of building one plugin project.
@@ -97,9 +97,9 @@ pub enum BuildError {
     /// A file or folder could not be read or written.
     #[error("{action} {}: {source}", path.display())]
     File {
-        /// The words of the message that name the failed action, such as `cannot read`.
+        /// Words that describe the failed action in the message, such as `cannot read`.
         action: &'static str,
-        /// Path of the file or folder.
+        /// Path of the file or folder that could not be read or written.
         path: PathBuf,
         /// Error of the operating system.
         source: std::io::Error,
@@ -110,9 +110,9 @@ pub enum BuildError {
     /// The WIT that the project implements cannot be used.
     #[error("the WIT in {}: {reason}", path.display())]
     Wit {
-        /// Path of the folder with the WIT files.
+        /// Path of the folder that contains the WIT files.
         path: PathBuf,
-        /// The problem, with file and line where they are known.
+        /// Description of the problem in the WIT, with file and line if they are known.
         reason: String,
     },
     /// A tool of the language's toolchain was not found.
@@ -121,13 +121,13 @@ pub enum BuildError {
              {install}\nor set {variable} to its path"
     )]
     MissingTool {
-        /// Name of the tool.
+        /// Name of the tool that was not found.
         tool: &'static str,
-        /// Language of the project.
+        /// Language of the project that cannot be built without the tool.
         language: Language,
-        /// Environment variable that sets the path of the tool.
+        /// Environment variable in which a user can set the path of the tool.
         variable: &'static str,
-        /// Command that installs the tool.
+        /// Command line that installs the tool.
         install: String,
     },
     /// Cargo was not found.
@@ -136,7 +136,7 @@ pub enum BuildError {
     /// A program of the toolchain could not be started.
     #[error("cannot start {}: {source}; {}", program.display(), start_advice(program))]
     Start {
-        /// Path of the program.
+        /// Path of the program that could not be started.
         program: PathBuf,
         /// Error of the operating system.
         source: std::io::Error,
@@ -144,7 +144,7 @@ pub enum BuildError {
     /// The Rust target is missing and could not be added.
     #[error("the Rust target {TARGET} is missing and could not be added: {reason}")]
     Target {
-        /// The reason, with advice on how to fix the problem.
+        /// Reason why the target could not be added, with advice on how to fix the problem.
         reason: String,
     },
     /// Cargo rejects the project's `Cargo.toml`.
@@ -152,7 +152,7 @@ pub enum BuildError {
     Metadata {
         /// Path of the project's `Cargo.toml`.
         manifest: PathBuf,
-        /// Messages of cargo.
+        /// The messages that cargo printed.
         messages: String,
     },
     /// The crate does not produce a component.
@@ -177,7 +177,7 @@ pub enum BuildError {
     NotAComponent {
         /// Name of the plugin as written in its manifest.
         name: String,
-        /// The problem with the output.
+        /// Reason why the output is not a component.
         reason: String,
     },
 }
@@ -189,7 +189,7 @@ fn start_advice(program: &Path) -> &'static str {
     }
 }
 
-/// Builds one project and writes `OUT/NAME.wasm`. Dropping the future stops the toolchain.
+/// Builds one project and writes `OUT/NAME.wasm`. Dropping the returned future stops the toolchain.
 pub async fn build(
     toolchain: &Toolchain,
     project: &Path,

@@ -73,10 +73,10 @@ pub struct Finding {
     /// Name of the rule. The name does not change between versions of agent-host, so that programs can
     /// recognise the rule.
     pub rule: &'static str,
-    /// The subject: a tool, a tool with a JSON pointer into its schema, or a key of `plugin.toml`. Empty if the finding
-    /// is about the whole plugin.
+    /// The subject of the finding: a tool, a tool with a JSON pointer into its schema, or a key of `plugin.toml`.
+    /// Empty if the finding is about the whole plugin.
     pub subject: String,
-    /// The problem, with advice on how to fix it.
+    /// Description of the problem, with advice on how to fix it.
     pub message: String,
 }
 
@@ -178,7 +178,8 @@ mod tests {
             found(imports(&["agent-host:model/host-model@0.1.0"])),
             of("asks-too-little", "asks.model_tokens", Error)
         );
-        // These imports need no request, because toolchains add them even if the plugin does not use them.
+        // The following imports need no request in the manifest, because toolchains add these imports even if the
+        // plugin does not use them.
         assert_eq!(
             found(imports(&["wasi:filesystem/types@0.2.9", "wasi:cli/environment@0.2.9", "wasi:http/types@0.2.3"])),
             []

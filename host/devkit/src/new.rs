@@ -11,7 +11,7 @@ use crate::language::Language;
 pub use name::{NameProblem, check_name};
 use std::path::{Path, PathBuf};
 
-/// A project to create.
+/// Description of a plugin project to create.
 #[derive(Clone, Debug)]
 pub struct NewProject {
     /// Name of the plugin and of the project's folder.
@@ -71,7 +71,7 @@ pub enum Sdk {
     /// The SDK of the Cargo workspace that the project becomes a member of, if this workspace declares the SDK. In all
     /// other cases, the SDK that is embedded in this binary is written into the project.
     Embedded,
-    /// The SDK in the given folder.
+    /// The SDK in the folder with the given path.
     At(PathBuf),
 }
 
@@ -90,29 +90,29 @@ pub enum NewError {
     /// The name is not allowed for a plugin.
     #[error(transparent)]
     Name(#[from] NameProblem),
-    /// The target path already exists.
+    /// A file or folder already exists at the path of the new project.
     #[error("`{}` already exists, and nothing is overwritten: choose another name, or another folder with --dir", path.display())]
     Exists {
-        /// The existing path.
+        /// The path of the new project.
         path: PathBuf,
     },
     /// The folder in which to create the project does not exist.
     #[error("the folder `{}`, in which the project would be created, does not exist", path.display())]
     NoDirectory {
-        /// The missing folder.
+        /// Path of the missing folder.
         path: PathBuf,
     },
-    /// The given folder does not contain the SDK.
+    /// The folder given in [`Sdk::At`] does not contain the SDK.
     #[error("`{}` is not the agent-host SDK: the SDK is the folder `sdk` of a checkout, with the Cargo.toml of `agent-host-sdk`",
         path.display())]
     NoSdk {
-        /// The given folder.
+        /// Path of the folder given in [`Sdk::At`].
         path: PathBuf,
     },
     /// An SDK was given for a language other than Rust.
     #[error("--sdk is only for Rust: a {language} project uses only the contract; leave --sdk out")]
     SdkNotForLanguage {
-        /// Language of the project.
+        /// Language of the project, which is not Rust.
         language: Language,
     },
     /// The SDK files that are embedded in this binary cannot be used.
@@ -126,7 +126,7 @@ pub enum NewError {
     File {
         /// The failed action: `create`, `open` or `write`.
         action: &'static str,
-        /// Path of the file or folder.
+        /// Path of the file or folder that could not be created, opened or written.
         path: PathBuf,
         /// Error of the operating system.
         source: std::io::Error,

@@ -52,7 +52,7 @@ pub enum ProjectError {
     File {
         /// The words of the message that name the failed action, such as `cannot read`.
         action: &'static str,
-        /// Path of the file or folder.
+        /// Path of the file or folder that could not be read or written.
         path: PathBuf,
         /// Error of the operating system.
         source: std::io::Error,
@@ -60,13 +60,13 @@ pub enum ProjectError {
     /// The folder does not exist.
     #[error("there is no folder `{}`: {PROJECT}", path.display())]
     NoFolder {
-        /// The path that was given.
+        /// The path that was given, at which no folder exists.
         path: PathBuf,
     },
     /// The path is a file.
     #[error("`{}` is not a folder: {PROJECT}", path.display())]
     NotAFolder {
-        /// The path that was given.
+        /// The path that was given, at which a file exists.
         path: PathBuf,
     },
     /// The folder contains no project.
@@ -78,22 +78,22 @@ pub enum ProjectError {
     /// The folder has a source but no manifest.
     #[error("`{}` has no `plugin.toml`: {PROJECT}", path.display())]
     NoManifest {
-        /// The project's folder.
+        /// Path of the project's folder.
         path: PathBuf,
     },
     /// The folder has a manifest but no source.
     #[error("`{}` has a plugin.toml but no source to build: {PROJECT}", path.display())]
     NothingToBuild {
-        /// The project's folder.
+        /// Path of the project's folder.
         path: PathBuf,
     },
     /// The folder has sources in several languages.
     #[error("`{}` has sources in {}: set the plugin's language in plugin.toml, for example\n  [build]\n  language = \"{}\"",
         path.display(), joined(languages), languages.first().map_or("", |language| language.key()))]
     SeveralLanguages {
-        /// The project's folder.
+        /// Path of the project's folder.
         path: PathBuf,
-        /// The languages that were found.
+        /// The languages of the sources that were found in the folder.
         languages: Vec<Language>,
     },
     /// The source file or folder does not exist.
@@ -136,7 +136,8 @@ impl Project {
             return Err(no_project(directory));
         }
         let failed = |action, path: &Path, source| ProjectError::File { action, path: path.to_owned(), source };
-        // Cargo identifies packages by absolute paths without links, and the toolchain may run in another folder.
+        // The path of the folder must be absolute and without links: cargo identifies packages by such paths, and the
+        // toolchain may run in another folder.
         let directory = directory.canonicalize().map_err(|source| failed("cannot open", directory, source))?;
         let path = directory.join("plugin.toml");
         let text = std::fs::read_to_string(&path).map_err(|source| failed("cannot read", &path, source))?;

@@ -57,28 +57,28 @@ pub enum Age {
 /// The reason why the files in a project were not renewed.
 #[derive(Debug, thiserror::Error)]
 pub enum RenewError {
-    /// The author of the project changed, added or removed files.
+    /// The author of the project changed, added or removed files in the folder of the SDK or the contract.
     #[error("in `{}`, these files were changed, added or removed since agent-host wrote them: {}; nothing was overwritten. \
              Restore the original files (for example with git), keep your own changes elsewhere, and run the command again",
         folder.display(), listed(files))]
     Changed {
-        /// The folder of the files that agent-host wrote.
+        /// Path of the folder that contains the files that agent-host wrote.
         folder: PathBuf,
-        /// Paths of the changed files, relative to the folder.
+        /// Paths of the files that were changed, added or removed, relative to the folder.
         files: Vec<String>,
     },
     /// The list of the files that agent-host wrote is missing.
-    #[error("`{}` has no {LIST}, so agent-host cannot tell whether its files were changed; nothing was overwritten. Move the \
-             folder away, and run the command again", folder.display())]
+    #[error("`{}` has no {LIST}, so agent-host cannot tell whether files in the folder were changed; nothing was overwritten. \
+             Move the folder away, and run the command again", folder.display())]
     Unlisted {
-        /// The folder of the files that agent-host wrote.
+        /// Path of the folder that contains the files that agent-host wrote.
         folder: PathBuf,
     },
     /// A newer agent-host wrote the files.
     #[error("`{}` was written by agent-host {version}, which is newer than this agent-host ({}): update agent-host",
         folder.display(), env!("CARGO_PKG_VERSION"))]
     Newer {
-        /// The folder of the files that agent-host wrote.
+        /// Path of the folder that contains the files that agent-host wrote.
         folder: PathBuf,
         /// Version of the agent-host that wrote the files.
         version: String,
@@ -94,7 +94,7 @@ pub enum RenewError {
     File {
         /// The failed action: `read`, `write` or `remove`.
         action: &'static str,
-        /// Path of the file.
+        /// Path of the file that could not be read, written or removed.
         path: PathBuf,
         /// Error of the operating system.
         source: std::io::Error,

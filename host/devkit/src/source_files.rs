@@ -5,7 +5,7 @@ use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Maximum number of files that are collected.
+/// Maximum number of source files that are collected.
 pub(crate) const MAX_FILES: usize = 20_000;
 /// Maximum depth of folders that are searched.
 const MAX_DEPTH: usize = 12;

@@ -155,7 +155,7 @@ async fn s1_rust_projects_pass_their_tests_and_build() {
     let printed = String::from_utf8_lossy(&printed);
     assert!(output.status.success(), "{printed}");
     assert_eq!(printed.matches("test result: ok.").count(), kinds.len(), "{printed}");
-    assert_eq!(printed.matches("0 passed").count(), 0, "each has a test: {printed}");
+    assert_eq!(printed.matches("0 passed").count(), 0, "each project has a test: {printed}");
 
     let toolchain = Toolchain { cargo: Some(env!("CARGO").into()), ..Toolchain::default() };
     let ignore_event = |_: BuildEvent<'_>| {};

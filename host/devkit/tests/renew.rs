@@ -14,7 +14,7 @@ use tempfile::TempDir;
 struct TestProject {
     _folder: TempDir,
     path: PathBuf,
-    /// The folder of the files that agent-host wrote.
+    /// Path of the folder that contains the files that agent-host wrote.
     written: PathBuf,
 }
 

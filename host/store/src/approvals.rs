@@ -30,7 +30,7 @@ pub trait Approvals: Send + Sync {
 /// A configuration rule that allows a tool by its exact name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NamedRule {
-    /// The agent's name, followed by a space and the path of its configuration file if it has one.
+    /// Name of the agent. If the agent has a configuration file, a space and the path of the file follow the name.
     pub agent: String,
     /// Full name of the tool.
     pub tool: String,

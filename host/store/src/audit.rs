@@ -112,9 +112,9 @@ pub enum AuditAction {
         directory: String,
         /// Name of the plugin.
         plugin: String,
-        /// Digest of the version that was used before. `None` if the plugin is new.
+        /// Digest of the version that was used before the change. `None` if the plugin is new.
         from: Option<Digest>,
-        /// Digest of the version that is used now. `None` if the plugin was removed.
+        /// Digest of the version that is used after the change. `None` if the plugin was removed.
         to: Option<Digest>,
     },
     /// A plugin was rolled back to an earlier version (P10).

@@ -1,4 +1,5 @@
-//! Builds Rust projects with cargo: finds the projects that share a workspace, and compiles them in one call.
+//! Builds Rust projects with cargo: finds the projects that are members of the same workspace, and compiles the
+//! projects of each workspace with one call of cargo.
 
 use super::shared_target::{self, Claim};
 use super::{BuildError, BuildProgress, Project, TARGET, Toolchain, process};
@@ -21,7 +22,7 @@ pub(super) struct Workspace {
     pub(super) members: Vec<Member>,
 }
 
-/// A project as a member of a cargo workspace.
+/// A project to build, which is a member of a cargo workspace.
 pub(super) struct Member {
     /// Index of this project in the list of all projects to build.
     pub(super) project: usize,
@@ -144,9 +145,9 @@ pub(super) async fn compile(
 const PLUGIN_PROFILE: &[&str] =
     &["inherits=\"release\"", "opt-level=\"s\"", "lto=true", "codegen-units=1", "panic=\"abort\"", "strip=true"];
 
-/// Finds the sources that the projects depend on and that are outside their folders: the folders of other local
-/// packages, and the manifests of the projects' workspaces. Projects that cargo cannot read are skipped, because the
-/// build reports them.
+/// Finds the sources that the projects depend on and that are outside the folders of the projects: the folders of
+/// other local packages, and the manifests of the projects' workspaces. Projects that cargo cannot read are skipped,
+/// because the build reports them.
 pub(super) async fn local_dependencies(toolchain: &Toolchain, projects: &[Project]) -> BTreeSet<PathBuf> {
     let mut known: BTreeMap<PathBuf, Package> = BTreeMap::new();
     let (mut found, mut seen) = (BTreeSet::new(), BTreeSet::new());

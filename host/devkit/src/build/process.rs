@@ -124,8 +124,8 @@ impl Messages {
     }
 }
 
-/// Whether a line is a status line of cargo, which right-aligns the first word in twelve columns: `   Compiling name
-/// v1`.
+/// Whether a line is a status line of cargo. In a status line, the first word is right-aligned in twelve columns, as
+/// in `   Compiling name v1`.
 fn is_status(line: &str) -> bool {
     let Some((word, after_word)) = line.split_at_checked(12) else {
         return false;

@@ -12,7 +12,7 @@ const TOOL: &str = "componentize-py";
 /// The Python package with the tested version of componentize-py.
 const PACKAGE: &str = "componentize-py==0.25.1";
 
-/// Builds the component of the project and returns its path.
+/// Builds the component of the project and returns the path of the component.
 pub(super) async fn compile(
     toolchain: &Toolchain,
     project: &Project,

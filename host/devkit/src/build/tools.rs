@@ -23,8 +23,9 @@ pub struct Tools {
 const IN_PROJECT: [&str; 3] = [".venv/bin", ".venv/Scripts", "node_modules/.bin"];
 
 impl Tools {
-    /// Returns the value of `variable` if it is set, otherwise the first of `programs` found in the project, its parent
-    /// folder or `PATH`. The parent folder is searched because projects in one folder may share their tools.
+    /// Returns the value of `variable` if it is set, otherwise the path of the first program in `programs` that is
+    /// found in the project, in the parent folder of the project or in `PATH`. The parent folder is searched because
+    /// projects in one folder may share their tools.
     pub(super) fn find(&self, variable: &str, programs: &[&str], project: &Path) -> Option<PathBuf> {
         if let Some(named) = self.named.get(variable) {
             return Some(named.clone());

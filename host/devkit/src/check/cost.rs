@@ -6,7 +6,8 @@ use agent_plugins::{CallLimits, HostLimits};
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
-/// The check reports a hint if a component has at least this size, in bytes, because its first load takes seconds.
+/// The check reports a hint if a component has at least this size, in bytes, because the first load of such a
+/// component takes seconds.
 const LARGE_COMPONENT: u64 = 16 * MIB;
 /// The check reports a hint if the compilation of a component takes at least this long.
 const LONG_COMPILATION: Duration = Duration::from_secs(10);

@@ -14,7 +14,7 @@ const TOOL_DEPENDENCIES: [(&str, &str); 2] =
 
 /// Adds `Cargo.toml` and, if the project gets the embedded SDK, the SDK and a `Cargo.lock`.
 pub(super) fn add(project: &NewProject, files: &mut Vec<ProjectFile>) -> Result<(), NewError> {
-    // Skip this template, because `sdk_files` adds it as the README in the SDK's folder.
+    // Skip the template `agent-host.md`, because `sdk_files` adds this template as the README in the SDK's folder.
     files.retain(|(name, _)| name != SDK_ABOUT);
     let membership = CargoMembership::of(&project.directory, &project.name)?;
     let sdk = match (&project.sdk, &membership) {

@@ -21,9 +21,9 @@ use std::ops::Range;
 /// A turn that was played.
 pub(crate) struct PlayedTurn<'t> {
     pub(crate) turn: &'t Turn,
-    /// Key of the turn in the file, such as `turns[0]`.
+    /// Key of the turn in the scenario file, such as `turns[0]`.
     pub(crate) key: String,
-    /// Byte range of the turn in the file.
+    /// Byte range of the turn in the scenario file.
     pub(crate) span: Range<usize>,
     pub(crate) result: TurnResult,
     /// Calls that the turn made, in the order in which the turn made them.
@@ -199,7 +199,7 @@ impl Checker<'_> {
             None => "check the tool's name with `agent-host plugin inspect FILE`".to_owned(),
         };
         let expected = format!("an existing tool `{name}`");
-        let advice = format!("{why}; if this is intended, expect the call with `fails = \"no_such_tool\"`");
+        let advice = format!("{why}; if the call is meant to fail, expect it with `fails = \"no_such_tool\"`");
         Failure::at(place, &expected, "there is no such tool".to_owned()).advising(advice)
     }
 

@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 16;
 pub struct DiscoveredScenario {
     /// Name of the scenario: its path relative to the searched folder, without the suffix.
     pub name: String,
-    /// Path of the file.
+    /// Path of the scenario file.
     pub path: PathBuf,
 }
 
@@ -72,7 +72,7 @@ fn scenario_at(path: &Path, root: &Path) -> Option<DiscoveredScenario> {
 mod tests {
     use super::*;
 
-    /// S4: the error names the subfolder that cannot be read instead of the searched folder.
+    /// S4: if a subfolder cannot be read, the error names this subfolder and not the searched folder.
     #[test]
     fn s4_error_names_unreadable_folder() {
         let folder = tempfile::tempdir().expect("a temporary folder");

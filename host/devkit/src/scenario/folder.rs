@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Maximum depth of a copied folder.
+/// Maximum depth of the subfolders in a copied folder.
 const MAX_DEPTH: usize = 16;
 /// Maximum total size of the files that are copied into a scenario's folder, in bytes.
 const MAX_BYTES: u64 = 256 * 1024 * 1024;

@@ -1,4 +1,5 @@
-//! Golden transcripts: files next to the scenarios that contain the expected conversation.
+//! Golden transcripts. A golden transcript is a file next to a scenario, and contains the conversation that the
+//! scenario is expected to produce.
 
 use super::file::Scenario;
 use super::report::Failure;
@@ -28,18 +29,19 @@ pub enum GoldenMode {
 pub enum GoldenResult {
     /// The scenario has no golden transcript.
     None,
-    /// The transcript matches the file.
+    /// The new transcript is equal to the golden transcript.
     Same,
-    /// The transcript differs from the file, or the file does not exist.
+    /// The new transcript differs from the golden transcript, or the scenario's golden transcript does not exist yet.
     Differs,
-    /// The transcript differs, but the file was not changed because the scenario failed.
+    /// The new transcript differs from the golden transcript, but the golden transcript was not changed because
+    /// the scenario failed.
     Kept {
-        /// Path of the file.
+        /// Path of the golden transcript.
         path: PathBuf,
     },
-    /// The new transcript was written to the file.
+    /// The new transcript was written to the file of the golden transcript.
     Written {
-        /// Path of the file.
+        /// Path of the golden transcript.
         path: PathBuf,
         /// A unified diff from the file's previous content to the new transcript.
         diff: String,
@@ -59,13 +61,13 @@ impl GoldenResult {
     }
 }
 
-/// Returns the path of the transcript file, which is next to the scenario.
+/// Returns the path of the scenario's golden transcript, which is next to the scenario file.
 fn golden_path(scenario: &Scenario) -> PathBuf {
     let name = scenario.path.file_name().unwrap_or_default().to_string_lossy();
     scenario.path.with_file_name(format!("{}.golden", name.strip_suffix(super::SUFFIX).unwrap_or(&name)))
 }
 
-/// Compares the transcript with the file, or updates the file, depending on `mode`.
+/// Compares the new transcript with the golden transcript, or updates the golden transcript, depending on `mode`.
 pub(crate) fn compare_or_update(
     scenario: &Scenario,
     transcript: &str,

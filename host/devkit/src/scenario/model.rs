@@ -41,7 +41,7 @@ pub(crate) struct SideUses {
 /// Number of replies that were used from one list of replies, and the problems of the requests that used these replies.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReplyUse {
-    /// Number of replies that were used.
+    /// Number of replies in the list that were used.
     pub(crate) used: usize,
     pub(crate) problems: Vec<RequestProblem>,
 }
@@ -51,7 +51,7 @@ pub(crate) struct ReplyUse {
 pub(crate) struct RequestProblem {
     /// Index of the reply in its list, counted from 0.
     pub(crate) reply: usize,
-    /// Description of the problem.
+    /// Description of the problem with the request.
     pub(crate) problem: String,
 }
 

@@ -116,8 +116,9 @@ impl Pattern {
         wrong.or(pointer).or_else(|| self.0.useless_part())
     }
 
-    /// Returns the parts that do not match a text. Parts about JSON are compared with `structured` if it is set. If
-    /// `structured` is not set, parts about JSON are compared with the JSON value that the text contains.
+    /// Returns a mismatch for each part of the pattern that does not match the text. Parts about JSON are compared
+    /// with `structured` if it is set. If `structured` is not set, parts about JSON are compared with the JSON value
+    /// that the text contains.
     pub(crate) fn mismatches(&self, text: &str, structured: Option<&Value>) -> Vec<Mismatch> {
         let parts = &self.0;
         let mut found = Vec::new();
@@ -247,7 +248,7 @@ fn missing<'v>(wanted: &'v Value, json: &'v Value, pointer: &str) -> Option<(Str
 }
 
 fn is_match(pattern: &str, text: &str) -> bool {
-    // Invalid patterns were rejected when the file was read.
+    // An invalid pattern never gets here, because it was rejected when the file was read.
     Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text))
 }
 

@@ -35,7 +35,7 @@ pub trait AgentFactory: Send + Sync {
 
 /// An agent that was created for a scenario.
 pub struct ScenarioAgent {
-    /// The agent, without MCP servers.
+    /// The agent, which runs without its MCP servers.
     pub agent: Arc<Agent>,
     /// Names of the MCP servers in the agent's configuration. A scenario does not start these MCP servers.
     pub servers: Vec<String>,
@@ -72,7 +72,7 @@ pub struct AgentSetup {
 pub struct Player {
     /// The sandbox that runs the plugins.
     pub sandbox: Sandbox,
-    /// Creates the agents.
+    /// Creates the agents of the scenarios.
     pub agents: Arc<dyn AgentFactory>,
     /// The action for a golden transcript that differs from the new transcript.
     pub golden: GoldenMode,
@@ -386,7 +386,7 @@ impl ScenarioRun<'_> {
             let body =
                 if body.is_empty() { String::new() } else { format!(" with the body {}", pattern::quoted(&body)) };
             let found = format!("`{}` sent {request}{body}, which was denied", question.plugin);
-            let advice = format!("record it:\n[[http]]\nrequest = {request:?}\nbody = \"…\"");
+            let advice = format!("record the request:\n[[http]]\nrequest = {request:?}\nbody = \"…\"");
             Failure::at(self.scenario.top(), "only requests that are recorded under `http`", found).advising(advice)
         });
         unrecorded.chain(self.recorded.count_failures(self.scenario)).collect()

@@ -52,7 +52,7 @@ pub enum Verdict {
     Passed,
     /// At least one expectation is not met.
     Failed(Vec<Failure>),
-    /// The scenario could not be played. Contains the reason.
+    /// The scenario could not be played, for the given reason.
     NotPlayed(String),
 }
 

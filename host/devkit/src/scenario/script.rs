@@ -14,7 +14,7 @@ use toml::Spanned;
 /// Default time limit of a scenario, in milliseconds.
 const DEFAULT_TIME_LIMIT_MS: u64 = 60_000;
 
-/// A whole scenario file.
+/// The content of a scenario file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Script {
@@ -45,7 +45,7 @@ pub(crate) struct Script {
     /// Recorded HTTP requests and their responses.
     #[serde(default)]
     pub(crate) http: Vec<Spanned<Exchange>>,
-    /// Tools to call without a model.
+    /// Calls of tools that the scenario makes without a model.
     #[serde(default)]
     pub(crate) calls: Vec<Spanned<DirectCall>>,
     /// The turns of the conversation.

@@ -4,8 +4,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The name of the only table in a scenario that is not searched for such values. The code that reads the agent's
-/// configuration checks the values of this table.
+/// The name of the only table in a scenario that is not searched for values that JSON cannot express. The code that
+/// reads the agent's configuration checks the values of this table.
 const AGENT: &str = "agent";
 
 /// Returns all values of a scenario file that JSON cannot express, each with its byte range, key and description.
