@@ -60,7 +60,7 @@ pub enum RenewError {
     /// The author of the project changed, added or removed files in the folder of the SDK or the contract.
     #[error("in `{}`, these files were changed, added or removed since agent-host wrote them: {}; nothing was overwritten. \
              Restore the original files (for example with git), keep your own changes elsewhere, and run the command again",
-        folder.display(), listed(files))]
+        folder.display(), list_of_files(files))]
     Changed {
         /// Path of the folder that contains the files that agent-host wrote.
         folder: PathBuf,
@@ -68,8 +68,8 @@ pub enum RenewError {
         files: Vec<String>,
     },
     /// The list of the files that agent-host wrote is missing.
-    #[error("`{}` has no {LIST}, so agent-host cannot tell whether files in the folder were changed; nothing was overwritten. \
-             Move the folder away, and run the command again", folder.display())]
+    #[error("`{}` has no {LIST}, so agent-host cannot tell whether files in the folder were changed; nothing was \
+             overwritten. Move the folder away, and run the command again", folder.display())]
     Unlisted {
         /// Path of the folder that contains the files that agent-host wrote.
         folder: PathBuf,
@@ -101,7 +101,7 @@ pub enum RenewError {
     },
 }
 
-fn listed(files: &[String]) -> String {
+fn list_of_files(files: &[String]) -> String {
     let named: Vec<_> = files.iter().take(MAX_NAMED).map(|file| format!("`{file}`")).collect();
     let more = files.len().saturating_sub(MAX_NAMED);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };

@@ -7,9 +7,9 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::Command;
 
 /// Maximum total size, in bytes, of a program's messages that are kept for an error.
-const KEPT_MESSAGES: usize = 64 * 1024;
+const MAX_MESSAGES: usize = 64 * 1024;
 /// Maximum size, in bytes, of an output line in a progress event. Longer lines are cut.
-const SHOWN_LINE: usize = 4 * 1024;
+const MAX_LINE: usize = 4 * 1024;
 
 /// Runs a program until it exits, and calls `on_line` for each line of its standard output. Reports each line
 /// of standard error to `progress` when it arrives. Dropping the future kills the program and all processes
@@ -100,11 +100,11 @@ async fn each_line(stream: Option<impl AsyncRead + Unpin>, mut on_line: impl FnM
 }
 
 fn shortened(line: &str) -> &str {
-    &line[..line.floor_char_boundary(SHOWN_LINE)]
+    &line[..line.floor_char_boundary(MAX_LINE)]
 }
 
 /// The messages that a program of a toolchain printed, except cargo's status lines. If the messages exceed
-/// [`KEPT_MESSAGES`], only the last messages are kept.
+/// [`MAX_MESSAGES`], only the last messages are kept.
 #[derive(Default)]
 pub(super) struct Messages {
     pub(super) text: String,
@@ -117,8 +117,8 @@ impl Messages {
         }
         self.text.push_str(line);
         self.text.push('\n');
-        if self.text.len() > KEPT_MESSAGES {
-            let cut = self.text.ceil_char_boundary(self.text.len() - KEPT_MESSAGES / 2);
+        if self.text.len() > MAX_MESSAGES {
+            let cut = self.text.ceil_char_boundary(self.text.len() - MAX_MESSAGES / 2);
             self.text.drain(..cut);
         }
     }
@@ -160,7 +160,7 @@ mod tests {
         for number in 0..20_000 {
             messages.keep(&format!("error: nümber {number}"));
         }
-        assert!(messages.text.len() <= KEPT_MESSAGES);
+        assert!(messages.text.len() <= MAX_MESSAGES);
         assert!(messages.text.ends_with("error: nümber 19999\n"));
     }
 }

@@ -70,14 +70,14 @@ fn dependencies(kind: ProjectKind) -> &'static [(&'static str, &'static str)] {
 
 /// The template of the lock file. A new project gets a complete lock file, so cargo does not have to change it.
 const LOCK: &str = "host/devkit/templates/rust/Cargo.lock";
-/// The separator between the entries of a lock file.
-const PACKAGE: &str = "\n[[package]]\n";
+/// The text before each entry of a lock file.
+const ENTRY_START: &str = "\n[[package]]\n";
 
 /// Returns the lock file of the project. The lock file contains the versions of the dependencies with which the SDK is
 /// built in this checkout.
 fn lock(project: &NewProject) -> String {
     let text = embedded::file(LOCK);
-    let mut packages: Vec<String> = text.split(PACKAGE).map(str::to_owned).collect();
+    let mut packages: Vec<String> = text.split(ENTRY_START).map(str::to_owned).collect();
     let head = packages.remove(0);
     let sample = format!("name = \"{SAMPLE_NAME}\"\n");
     packages.retain(|package| !package.starts_with(&sample));
@@ -86,7 +86,7 @@ fn lock(project: &NewProject) -> String {
     // then by version.
     packages.sort();
     let packages: Vec<&str> = packages.iter().map(|package| package.trim_end()).collect();
-    let separator = format!("\n{PACKAGE}");
+    let separator = format!("\n{ENTRY_START}");
     format!("{}{separator}{}\n", head.trim_end(), packages.join(&separator))
 }
 
