@@ -70,7 +70,7 @@ pub enum ProjectError {
         path: PathBuf,
     },
     /// The folder contains no project.
-    #[error("`{}` is not a plugin project and contains none: {PROJECT}", path.display())]
+    #[error("`{}` is not a plugin project and contains no plugin project: {PROJECT}", path.display())]
     NoProject {
         /// The folder that was searched.
         path: PathBuf,
@@ -97,7 +97,7 @@ pub enum ProjectError {
         languages: Vec<Language>,
     },
     /// The source file or folder does not exist.
-    #[error("`{}` does not exist; if the source is elsewhere, set it in plugin.toml: [build] source = \"…\"", path.display())]
+    #[error("`{}` does not exist; if the source is elsewhere, set its path in plugin.toml: [build] source = \"…\"", path.display())]
     NoSource {
         /// Path at which the source was expected.
         path: PathBuf,
@@ -122,7 +122,7 @@ pub enum ProjectError {
 }
 
 /// The end of several error messages, which explains the term "plugin project".
-const PROJECT: &str = "a plugin project is a folder with `plugin.toml` and a source, that is `Cargo.toml` (Rust), `app.py` \
+const PROJECT: &str = "a plugin project is a folder with `plugin.toml` and a source: `Cargo.toml` (Rust), `app.py` \
                        (Python), `app.js` (JavaScript) or `*.c` (C); `agent-host plugin new NAME` creates one";
 
 fn joined(languages: &[Language]) -> String {
@@ -309,7 +309,7 @@ mod tests {
     fn errors_name_the_missing_file() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let problem = || Project::read(folder.path()).expect_err("not a project").to_string();
-        assert!(problem().contains("is not a plugin project and contains none"), "{}", problem());
+        assert!(problem().contains("is not a plugin project and contains no plugin project"), "{}", problem());
         let absent = projects_in(&folder.path().join("nope")).expect_err("no folder").to_string();
         assert!(absent.contains("there is no folder") && absent.contains("plugin new NAME"), "{absent}");
         std::fs::write(folder.path().join("app.py"), "").expect("written");

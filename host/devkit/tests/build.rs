@@ -112,7 +112,7 @@ async fn s2_build_errors_contain_the_reason() {
         result.expect_err("nothing to build").to_string()
     };
     let nothing = failed(&plugins.join("notes")).await;
-    assert!(nothing.contains("is not a plugin project and contains none"), "{nothing}");
+    assert!(nothing.contains("is not a plugin project and contains no plugin project"), "{nothing}");
 
     let manifest = plugins.join("one/Cargo.toml");
     let text = fs::read_to_string(&manifest).expect("there").replace("\"cdylib\", ", "");

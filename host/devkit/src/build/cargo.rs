@@ -99,7 +99,7 @@ pub(super) async fn workspaces(toolchain: &Toolchain, projects: &[Project]) -> R
             }
         }
         let (Some(package), Some((root, target))) = (known.get(&manifest), roots.get(&manifest)) else {
-            return Err(BuildError::Metadata { manifest, messages: "the file has no [package]".to_owned() });
+            return Err(BuildError::Metadata { manifest, messages: "the file contains no [package]".to_owned() });
         };
         if !package.targets.iter().any(is_component_library) {
             return Err(BuildError::NoLibrary { manifest });

@@ -60,8 +60,8 @@ pub(super) fn check(facts: &PluginFacts, findings: &mut Vec<Finding>) {
             Level::Warning,
             "manifest",
             "",
-            "the component has no manifest: its name is the name of its file, and it gets all access that the agent \
-             grants. `agent-host plugin build` embeds plugin.toml as its manifest",
+            "the component has no manifest, so the plugin has the name of the file and gets all access that the agent \
+             grants. `agent-host plugin build` embeds plugin.toml as the manifest",
         ));
         return;
     };
@@ -91,15 +91,15 @@ fn check_asks(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<Findi
         match (is_asked(manifest), facts.imports(import), line) {
             (false, true, Some(line)) => {
                 let message = format!(
-                    "the component imports `{import}…`, but plugin.toml does not ask for access, so every use will be \
-                     denied: add `{line}` under [asks] in plugin.toml"
+                    "the component imports `{import}…`, but plugin.toml does not ask for access, so the host will deny \
+                     every use of this interface: add `{line}` under [asks] in plugin.toml"
                 );
                 findings.push(Finding::new(Level::Error, "asks-too-little", subject, message));
             }
             (true, false, _) => {
                 let message = format!(
-                    "plugin.toml contains this request, but the component does not import `{import}…`, so users are \
-                     asked for a permission that the plugin does not use: remove the request from plugin.toml"
+                    "plugin.toml requests `{key}`, but the component does not import `{import}…`, so users are asked \
+                     for a permission that the plugin does not use: remove the request from plugin.toml"
                 );
                 findings.push(Finding::new(Level::Warning, "asks-in-vain", subject, message));
             }
@@ -120,7 +120,7 @@ fn check_canary(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<Fin
     };
     let Some(tool) = facts.tools.iter().find(|tool| tool.name == canary.tool) else {
         let message = format!(
-            "the canary calls `{}`, but the plugin has no such tool, so changed versions of the plugin would never be used",
+            "the canary calls `{}`, but the plugin has no tool with this name, so changed versions of the plugin would never be used",
             canary.tool
         );
         findings.push(Finding::new(Level::Error, "canary", "canary.tool", message));

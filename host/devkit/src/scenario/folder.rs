@@ -75,7 +75,7 @@ pub(super) fn read(from: &Path, limit: u64) -> io::Result<Vec<u8>> {
     agent_plugins::open_regular_file(from)?.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         let (path, limit) = (from.display(), MAX_BYTES >> 20);
-        return Err(io::Error::other(format!("`{path}` exceeds the limit of {limit} MiB for all files together")));
+        return Err(io::Error::other(format!("`{path}` exceeds the limit of {limit} MiB for the total size of files")));
     }
     Ok(bytes)
 }

@@ -101,7 +101,7 @@ pub(crate) fn compare_or_update(
         (GoldenMode::Compare, Some(_)) => {
             let (golden, failure) =
                 failed(scenario, &format!("the transcript in {}", path.display()), "a different transcript".to_owned());
-            let advice = "if the new transcript is correct, `--update` writes it";
+            let advice = "if the new transcript is correct, write it to the file with `--update`";
             (golden, failure.map(|failure| Failure { diff: Some(changes), ..failure.advising(advice) }))
         }
     }
