@@ -2,7 +2,7 @@
 
 mod sdk;
 
-pub(crate) use sdk::{SDK_ABOUT, sdk_files};
+pub(crate) use sdk::{SDK_README_TEMPLATE, sdk_files};
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 

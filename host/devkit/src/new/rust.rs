@@ -3,7 +3,7 @@
 
 use super::workspace::{CargoMembership, WorkspaceSdk};
 use super::{NewError, NewProject, ProjectKind, SAMPLE_NAME, Sdk};
-use crate::embedded::{self, ProjectFile, SDK_ABOUT, sdk_files};
+use crate::embedded::{self, ProjectFile, SDK_README_TEMPLATE, sdk_files};
 use crate::file_list::{FileList, LIST, SDK_FOLDER};
 use std::path::Path;
 use toml::{Table, Value};
@@ -15,7 +15,7 @@ const TOOL_DEPENDENCIES: [(&str, &str); 2] =
 /// Adds `Cargo.toml` and, if the project gets the embedded SDK, the SDK and a `Cargo.lock`.
 pub(super) fn add(project: &NewProject, files: &mut Vec<ProjectFile>) -> Result<(), NewError> {
     // Skip the template `agent-host.md`, because `sdk_files` adds this template as the README in the SDK's folder.
-    files.retain(|(name, _)| name != SDK_ABOUT);
+    files.retain(|(name, _)| name != SDK_README_TEMPLATE);
     let membership = CargoMembership::of(&project.directory, &project.name)?;
     let sdk = match (&project.sdk, &membership) {
         (Sdk::At(path), _) => format!("{{ path = {} }}", Value::String(sdk_path(path)?)),

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Permissions of a new transcript file, before the umask is applied.
-const NEW_FILE: u32 = 0o666;
+const NEW_FILE_MODE: u32 = 0o666;
 /// Maximum size of a transcript, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
@@ -124,7 +124,7 @@ fn write(path: &Path, transcript: &str) -> io::Result<()> {
         return Err(io::Error::other(format!("{} is read-only", path.display())));
     }
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".golden.").permissions(std::fs::Permissions::from_mode(NEW_FILE));
+    builder.prefix(".golden.").permissions(std::fs::Permissions::from_mode(NEW_FILE_MODE));
     let mut temporary = builder.tempfile_in(path.parent().unwrap_or(Path::new("")))?;
     temporary.write_all(transcript.as_bytes())?;
     if let Some(permissions) = existing {
