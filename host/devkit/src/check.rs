@@ -17,7 +17,7 @@ pub struct PluginFacts {
     pub manifest: Option<Manifest>,
     /// The kinds of plugin that the component implements, such as output validator.
     pub kinds: Vec<Kind>,
-    /// Names of the imported interfaces.
+    /// Names of the interfaces that the component imports.
     pub imports: Vec<String>,
     /// The plugin's tools, including exported functions that are offered as tools.
     pub tools: Vec<ToolDefinition>,

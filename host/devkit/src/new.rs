@@ -68,8 +68,8 @@ impl ProjectKind {
 /// The source of the SDK for a Rust project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sdk {
-    /// The SDK of the Cargo workspace that the project becomes a member of, if this workspace declares the SDK. In all
-    /// other cases, the SDK that is embedded in this binary is written into the project.
+    /// If the project becomes a member of a Cargo workspace that declares the SDK, the project uses the SDK of this
+    /// workspace. In all other cases, the SDK that is embedded in this binary is written into the project.
     Embedded,
     /// The SDK in the folder with the given path.
     At(PathBuf),

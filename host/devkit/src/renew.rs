@@ -1,6 +1,6 @@
 //! Updates the files that agent-host wrote into a project: the SDK, or the contract as WIT. A list next to the files
-//! contains their digests, so that a newer agent-host can replace the files without overwriting files that the author
-//! created or changed.
+//! contains the digests of the files, so that a newer agent-host can replace the files without overwriting files that
+//! the author created or changed.
 
 use crate::embedded::{sdk_files, wit_files};
 use crate::file_list::{FileList, Files, LIST, SDK_FOLDER};
@@ -177,8 +177,8 @@ fn age(version: &str) -> Age {
 }
 
 impl VendoredFiles {
-    /// Returns the project's folder with the SDK or the contract. Returns None if the project has no such folder,
-    /// because it uses an SDK in another folder, or the contract that is embedded in this binary.
+    /// Returns the project's folder with the SDK or the contract. Returns None if the project contains neither the SDK
+    /// nor the contract: such a project uses an SDK in another folder, or the contract that is embedded in this binary.
     fn find(project: &Project) -> Result<Option<Self>, RenewError> {
         if project.language() == Language::Rust {
             if !uses_own_sdk(project) {

@@ -14,7 +14,7 @@ pub(crate) struct EmbedError {
     reason: String,
 }
 
-/// Returns the files of the SDK and the contract, each with its path in the SDK's folder of a project.
+/// Returns the files of the SDK and the contract, each with its path relative to the SDK's folder in a project.
 pub(crate) fn sdk_files() -> Result<Vec<ProjectFile>, EmbedError> {
     let about = file(&format!("host/devkit/templates/rust/all/{SDK_README_TEMPLATE}"));
     let mut files = vec![("README.md".to_owned(), about.to_owned())];

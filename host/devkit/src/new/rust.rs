@@ -12,7 +12,7 @@ use toml::{Table, Value};
 const TOOL_DEPENDENCIES: [(&str, &str); 2] =
     [("schemars", "\"1\""), ("serde", "{ version = \"1\", features = [\"derive\"] }")];
 
-/// Adds `Cargo.toml` and, if the project gets the embedded SDK, the SDK and a `Cargo.lock`.
+/// Adds `Cargo.toml`. If the project uses the embedded SDK, this function also adds the SDK and a `Cargo.lock`.
 pub(super) fn add(project: &NewProject, files: &mut Vec<ProjectFile>) -> Result<(), NewError> {
     // Skip the template `agent-host.md`, because `sdk_files` adds this template as the README in the SDK's folder.
     files.retain(|(name, _)| name != SDK_README_TEMPLATE);
@@ -35,7 +35,7 @@ pub(super) fn add(project: &NewProject, files: &mut Vec<ProjectFile>) -> Result<
     Ok(())
 }
 
-/// Returns the absolute path of the SDK. `path` is the folder of the SDK, or a checkout that contains it.
+/// Returns the absolute path of the SDK. `path` is the folder of the SDK, or a checkout that contains this folder.
 fn sdk_path(path: &Path) -> Result<String, NewError> {
     let is_sdk = |folder: &Path| {
         let text = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();

@@ -6,7 +6,7 @@ use super::pattern::{Pattern, quoted};
 use super::place::Place;
 use super::report::Failure;
 use super::script::{Ending, ExpectedCall, Fails, Turn};
-use super::transcript::called;
+use super::transcript::call_line;
 use crate::diff::diff;
 use agent_core::approval::rule_source;
 use agent_core::change::CallRecord;
@@ -157,7 +157,7 @@ impl Checker<'_> {
         }
         let Some(result) = &call.result else {
             let (call, reason) =
-                (called(&call.name, arguments), with_details(&self.played.result, "the call did not end"));
+                (call_line(&call.name, arguments), with_details(&self.played.result, "the call did not end"));
             failures.push(Failure::at(
                 self.place(&span, &key("result")),
                 "a result",

@@ -166,7 +166,7 @@ fn turn_of_call(call: &toml::Spanned<script::DirectCall>) -> Turn {
         ..ExpectedCall::default()
     };
     Turn {
-        say: transcript::called(&call.name, &call.arguments.clone().into()),
+        say: transcript::call_line(&call.name, &call.arguments.clone().into()),
         media: Vec::new(),
         replies: vec![
             reply(json!({"calls": [{"name": call.name, "arguments": call.arguments}]})),

@@ -126,7 +126,7 @@ impl Lines {
                 }
                 self.last_reply = Some(text.clone());
             }
-            EventKind::ToolCall { name, arguments, .. } => self.add("call", &called(name, arguments)),
+            EventKind::ToolCall { name, arguments, .. } => self.add("call", &call_line(name, arguments)),
             EventKind::ToolNotFound { name, .. } => self.add("no such tool", name),
             EventKind::ToolDeferred { name, .. } => self.add("deferred", name),
             EventKind::ToolDisabled { name, .. } => self.add("turned off", name),
@@ -197,7 +197,7 @@ fn is_invisible(character: char) -> bool {
 }
 
 /// Formats a call for the transcript.
-pub(crate) fn called(name: &str, arguments: &Value) -> String {
+pub(crate) fn call_line(name: &str, arguments: &Value) -> String {
     format!("{name} {arguments}")
 }
 

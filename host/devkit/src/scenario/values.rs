@@ -11,7 +11,7 @@ const AGENT: &str = "agent";
 /// Returns all values of a scenario file that JSON cannot express, each with its byte range, key and description.
 pub(super) fn without_json(text: &str) -> Vec<(Range<usize>, String, String)> {
     let mut found = Vec::new();
-    // Invalid TOML is ignored here, because the parser reports it.
+    // Invalid TOML is ignored here, because the code that parses the scenario file reports the error.
     if let Ok(root) = DeTable::parse(text) {
         for (key, value) in root.get_ref().iter().filter(|(key, _)| key.get_ref() != AGENT) {
             search(value, key.get_ref().to_string(), &mut found);
