@@ -97,7 +97,8 @@ pub enum ProjectError {
         languages: Vec<Language>,
     },
     /// The source file or folder does not exist.
-    #[error("`{}` does not exist; if the source is elsewhere, set its path in plugin.toml: [build] source = \"…\"", path.display())]
+    #[error("`{}` does not exist; if the source is elsewhere, set its path in plugin.toml: [build] source = \"…\"",
+        path.display())]
     NoSource {
         /// Path at which the source was expected.
         path: PathBuf,

@@ -135,7 +135,8 @@ fn check_canary(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<Fin
     };
     let Some(tool) = facts.tools.iter().find(|tool| tool.name == canary.tool) else {
         let message = format!(
-            "the canary calls `{}`, but the plugin has no tool with this name, so changed versions of the plugin would never be used",
+            "the canary calls `{}`, but the plugin has no tool with this name, so changed versions of the plugin would \
+             never be used",
             canary.tool
         );
         findings.push(Finding::new(Level::Error, "canary", "canary.tool", message));
