@@ -39,7 +39,7 @@ use versions::{AuditArguments, HistoryArguments, QuarantineArguments, RollbackAr
 #[command(name = "agent-host", version, override_usage = USAGE, after_help = SHORT, after_long_help = LONG)]
 #[command(disable_help_subcommand = true, max_term_width = 100)]
 pub(crate) struct Arguments {
-    /// The subcommand. If there is no subcommand, the program runs a turn.
+    /// The subcommand on the command line. Without a subcommand, the program runs a turn.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
     /// Options of a turn. It is an error to write options of a turn before a subcommand.
@@ -101,7 +101,7 @@ pub(crate) struct RunArguments {
     /// session without PROMPT is interactive
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
-    /// The agent to run.
+    /// Options that configure the agent to run.
     #[command(flatten)]
     pub(crate) agent: AgentArguments,
     /// Continue the agent's latest session; an interrupted turn is finished first
@@ -549,14 +549,14 @@ fn data_folder(text: OsString) -> Result<PathBuf, String> {
 /// Rejects an empty agent name. An empty path would mean the current folder.
 fn agent(text: OsString) -> Result<PathBuf, String> {
     if text.is_empty() {
-        return Err("the name is empty; `agent-host config list` lists the agents in this folder".to_owned());
+        return Err("the agent's name is empty; `agent-host config list` lists the agents in this folder".to_owned());
     }
     Ok(PathBuf::from(text))
 }
 
 fn base_url(text: &str) -> Result<String, String> {
     match url_problem(text) {
-        Some(problem) => Err(format!("it {problem}; write a URL such as http://127.0.0.1:8000/v1")),
+        Some(problem) => Err(format!("the URL {problem}; write a URL such as http://127.0.0.1:8000/v1")),
         None => Ok(text.to_owned()),
     }
 }
@@ -578,8 +578,8 @@ fn user_name(text: &str) -> Result<String, String> {
 }
 
 impl Arguments {
-    /// Rejects options of a turn before a subcommand, because they would be ignored. Also rejects a prompt that looks
-    /// like a mistyped command.
+    /// Rejects options of a turn that are written before a subcommand, because the program would ignore those options.
+    /// Also rejects a prompt that looks like a mistyped command.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.command.is_some() && self.run != RunArguments::default() {
             return Err("options of a turn are not allowed before a command; write the options after the command. \

@@ -3,7 +3,7 @@
 use clap::Args;
 use std::path::PathBuf;
 
-/// Text below the options in the help of `test`.
+/// Text that the help of `test` shows below the options.
 const AFTER_HELP: &str = "\
 A scenario is a file NAME.scenario.toml; host/docs/guide/scenarios.md explains every key.
 Exit codes: 0 all passed, 1 some failed, 2 no scenario could be run.";

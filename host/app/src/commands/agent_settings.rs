@@ -51,7 +51,7 @@ async fn build_if_requested(
 pub(crate) struct BuildingReader<'t> {
     /// Terminal that shows the progress of the builds.
     pub(crate) terminal: &'t Terminal,
-    /// Environment whose variables the files can use.
+    /// Environment whose variables the delegates' files can use.
     pub(crate) environment: HostEnvironment,
 }
 

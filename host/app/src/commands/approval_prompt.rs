@@ -21,7 +21,7 @@ use serde_json::Value;
 use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
-/// Answers approval requests, and asks before a plugin is used for the first time.
+/// Answers approval requests, and asks the user before a plugin is used for the first time.
 pub(crate) struct ApprovalPrompter {
     terminal: Terminal,
     user: UserPresence,
@@ -31,7 +31,7 @@ pub(crate) struct ApprovalPrompter {
     yes: Vec<String>,
 }
 
-/// What to do with a suspended turn after its questions were asked.
+/// What the prompter does with a suspended turn after it has asked the questions of the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AfterQuestions {
     /// Continue the turn, because the user answered a question or the turn was cancelled.
@@ -60,7 +60,7 @@ impl AfterQuestions {
 
 /// The user's decision about one tool call.
 enum UserDecision {
-    /// The user answered.
+    /// The user approved or denied the call.
     Verdict(Verdict, AnswerScope),
     /// The turn was cancelled.
     Cancelled,
@@ -115,7 +115,7 @@ impl ApprovalPrompter {
         if self.user == UserPresence::AtTerminal && !others.is_empty() {
             match self.ask(session, others, cancel).await? {
                 Some(verdicts) => decisions.extend(verdicts.into_iter().map(decided)),
-                // The caller cancels the turn. Answers that the user has already given are not used.
+                // The caller cancels the turn, so the answers that the user has already given are not used.
                 None if cancel.is_cancelled() => return Ok(AfterQuestions::Continue),
                 None => return Ok(AfterQuestions::StopAsking),
             }

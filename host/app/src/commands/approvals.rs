@@ -64,7 +64,10 @@ fn find_by_prefix<'a>(all: &'a [StoredGrant], id: &str) -> Result<&'a StoredGran
         (false, []) => {
             Err(Failure::refused(format!("there is no approval `{id}`; `agent-host approvals list` shows all")))
         }
-        _ => Err(Failure::refused(format!("{} approvals begin with `{id}`; write more of the id", matches.len()))),
+        _ => Err(Failure::refused(format!(
+            "the ids of {} approvals begin with `{id}`; write more characters of the id",
+            matches.len()
+        ))),
     }
 }
 

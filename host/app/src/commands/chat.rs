@@ -43,17 +43,17 @@ use watch::{ChatNews, ChatWatch};
 /// Maximum number of sessions that `/session list` shows.
 const LISTED_SESSIONS: usize = 10;
 
-/// Returns a message that explains how to continue an open turn. It names one command for each kind of answer that the
-/// turn waits for.
+/// Returns a message that explains how to continue an open turn. The message names one command for each kind of answer
+/// that the turn waits for.
 fn how_to_continue(waits: &[Wait]) -> String {
     let mut ways: Vec<&str> = Vec::new();
     for wait in waits {
         let way = match wait.cause {
-            WaitCause::Approval => "/approve asks you about its calls",
+            WaitCause::Approval => "/approve asks you about the turn's calls",
             WaitCause::Service { .. } => "/respond FILE records a service's answer",
             WaitCause::OutcomeUnknown => "/resolve decides about a call whose outcome is unknown",
-            WaitCause::Agent { .. } => "/approve asks you for the answers that its delegates wait for",
-            WaitCause::Answer { .. } => "type the answer to its question",
+            WaitCause::Agent { .. } => "/approve asks you for the answers that the delegates wait for",
+            WaitCause::Answer { .. } => "type the answer to the open question",
         };
         if !ways.contains(&way) {
             ways.push(way);
@@ -124,7 +124,7 @@ struct Chat<'t> {
     prompter: ApprovalPrompter,
 }
 
-/// The next step of the session after an input.
+/// What the session does after it has handled an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AfterInput {
     /// Read the next input.
@@ -217,7 +217,7 @@ impl Chat<'_> {
     }
 
     /// Describes a change, or returns `None` if the change needs no message. In `dev`, a new plugin version is reported
-    /// at once. In other sessions, a new version is reported by the first turn that uses it.
+    /// immediately. In other sessions, a new version is reported by the first turn that uses it.
     fn describe(&mut self, news: ChatNews) -> Option<String> {
         let width = self.terminal.width();
         let warning =
@@ -479,7 +479,7 @@ impl Chat<'_> {
                 Ok(())
             }
             ResponseOutcome::Late => {
-                self.note("the call has another result already; nothing was changed");
+                self.note("the call already has a different result; nothing was changed");
                 Ok(())
             }
         }

@@ -114,8 +114,8 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     Ok(())
 }
 
-/// Combines all problems of an agent file into one failure. If a problem belongs to a line of the file, the line is
-/// shown with the problem, in the same format as for syntax errors.
+/// Combines all problems of an agent file into one failure. If a problem belongs to a line of the file, the failure
+/// shows the line with the problem, in the format that syntax errors have.
 fn all_problems(problems: Problems, path: &Path) -> Failure {
     let text = read_bounded(path, MAX_BYTES).unwrap_or_default();
     let shown = problems.in_order(Some(path)).into_iter().map(|(line, problem)| match line {
@@ -162,8 +162,8 @@ fn depth_warning(agent: &Agent) -> Option<String> {
     })
 }
 
-/// Returns the agents' names along the longest chain of delegates. The recursion ends, because agents whose delegates
-/// form a cycle are refused when they are loaded.
+/// Returns the agents' names along the longest chain of delegates. The recursion ends, because the host refuses to load
+/// agents whose delegates form a cycle.
 fn longest_chain(delegates: &BTreeMap<String, Delegate>) -> Vec<String> {
     let chains = delegates.values().map(|delegate| {
         let agent = delegate.agent.current();
@@ -206,7 +206,7 @@ fn models(settings: &Settings) -> Result<Vec<String>, Failure> {
     Ok(lines)
 }
 
-/// Lists the delegates, each followed by its own delegates.
+/// Lists the delegates; each delegate is followed by the delegates to which it can delegate work.
 fn delegate_lines(delegates: &BTreeMap<String, Delegate>) -> Vec<String> {
     let mut lines = Vec::new();
     for (tool, delegate) in delegates {
@@ -244,7 +244,7 @@ fn grants(settings: &Settings) -> Vec<String> {
     if lines.is_empty() { vec!["none".to_owned()] } else { lines }
 }
 
-/// Lists, for each folder that a plugin may write, the paths that the plugin may not write.
+/// Lists, for each folder that a plugin may write, the paths in the folder that the plugin may not write.
 fn excluded(settings: &Settings, sandbox: &Sandbox) -> Vec<String> {
     let protected = sandbox.protected();
     let trees = protection::granted_trees(settings).into_iter().filter(|(_, tree)| tree.access == Access::ReadWrite);

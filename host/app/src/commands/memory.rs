@@ -52,7 +52,9 @@ pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: 
                 let missing: Vec<_> = missing.iter().map(|id| format!("`{id}`")).collect();
                 let advice = "`agent-host memory list` shows the ids, and --user NAME selects another user";
                 let missing = missing.join(", ");
-                return Err(Failure::refused(format!("there is no memory {missing} about `{user}`; {advice}")));
+                return Err(Failure::refused(format!(
+                    "there is no memory with the id {missing} about `{user}`; {advice}"
+                )));
             }
         }
     }

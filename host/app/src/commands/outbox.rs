@@ -1,5 +1,5 @@
-//! `outbox list` and `outbox deliver`: lists the events and other effects that commits added to the outbox, and
-//! delivers the pending ones (D2, D6).
+//! `outbox list` and `outbox deliver`: lists the items of the outbox, which are events and other effects that commits
+//! have added, and delivers the pending items (D2, D6).
 
 use super::stored_sessions;
 use crate::arguments::OutboxCommand;

@@ -48,7 +48,8 @@ pub(crate) async fn run(arguments: ReplayArguments, data: Option<&Path>, termina
     }
     Ok(match (found.differences.is_empty(), found.same, found.not_replayed == 0) {
         (false, _, _) => Exit::Failed,
-        // If a call was not replayed, the replay is not a success, because the call could have behaved differently.
+        // If a call was not replayed, the replay does not count as a success, because the result of that call could
+        // have differed.
         (true, 0, _) | (true, _, false) => Exit::Refused,
         (true, _, true) => Exit::Done,
     })
@@ -84,9 +85,10 @@ fn configured(arguments: &ReplayArguments) -> Result<Option<Settings>, Failure> 
     Ok(Some(settings))
 }
 
-/// Returns one allowance for each plugin that has grants on the command line, by plugin name, and one allowance for all
-/// other plugins. The allowances contain the grants from the command line. The allowances also contain the agent's
-/// limits, variables and configuration values, because these values are not recorded.
+/// Returns a map from plugin names to allowances, and the allowance of all plugins that are not in the map. The map
+/// contains the plugins that the agent's settings name and the plugins that have grants on the command line. An
+/// allowance contains the grants from the command line for this plugin. The allowances also contain the agent's limits,
+/// variables and configuration values, because these values are not recorded.
 fn allowances(
     agent: Option<&Settings>,
     granted: BTreeMap<String, Grants>,

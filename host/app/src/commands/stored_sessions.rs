@@ -26,11 +26,14 @@ pub(crate) async fn find(store: &dyn Store, data: &DataDirectory, id: Option<&st
     match all.len() {
         1 => Ok(all.swap_remove(0)),
         0 => Err(missing(store, id).await?),
-        number => Err(Failure::refused(format!("{number} sessions begin with `{id}`; write more of the id"))),
+        number => Err(Failure::refused(format!(
+            "the ids of {number} sessions begin with `{id}`; write more characters of the id"
+        ))),
     }
 }
 
-/// Returns the error for a session that does not exist or that belongs to another user (row 56).
+/// Returns the error for a session that does not exist or that belongs to another user (row 56
+/// of `host/docs/threats.md`).
 async fn missing(store: &dyn Store, id: &str) -> Result<Failure, Failure> {
     let all = store.sessions(SessionFilter::default(), MAX_PAGE).await.map_err(Failure::refused)?;
     let other = all.into_iter().find(|session| session.subject.starts_with(id));

@@ -107,8 +107,8 @@ impl ApprovalPrompter {
         Ok(AfterQuestions::Continue)
     }
 
-    /// Asks until the typed line can be parsed. The inner `Err` contains what to do next, because the user did not
-    /// answer or has cancelled the turn.
+    /// Asks the question until the user types a line that can be parsed. If the user declines to answer or cancels the
+    /// turn, the inner `Err` tells the caller what to do next.
     async fn ask_until<A>(
         &self,
         prompt: &str,

@@ -5,7 +5,7 @@ use agent_devkit::build::{BuiltPlugin, Written};
 use agent_devkit::dev::DevEvent;
 use agent_runtime::Notice;
 
-/// Maximum number of lines of a toolchain's errors that are shown. The first errors are the most important ones.
+/// Maximum number of lines that are shown if a toolchain reports errors. The first errors are the most important ones.
 const SHOWN_LINES: usize = 60;
 
 /// Minimum size, in bytes, of a component for which `dev` announces that compiling it to machine code takes a while.

@@ -13,7 +13,7 @@ use agent_store::StoreError;
 pub(super) enum LeaseState {
     /// This process has the lease.
     Held,
-    /// This process released the lease when the session had this revision. Any process may acquire it.
+    /// This process released the lease when the session had this revision. Any process may acquire the lease.
     Released(u64),
 }
 
@@ -48,8 +48,8 @@ impl Chat<'_> {
         Ok(true)
     }
 
-    /// Reports that another process changed the session. Continues the turn if the turn can run again, or shows its
-    /// result.
+    /// Reports that another process changed the session. If the turn can run again, continues the turn; otherwise,
+    /// shows the turn's result.
     async fn continue_after_other_process(&mut self) -> Result<(), Failure> {
         match self.session.state().action() {
             Action::Suspended(_) => Ok(()),

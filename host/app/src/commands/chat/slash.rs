@@ -7,7 +7,7 @@ pub(super) struct Command {
     pub(super) name: &'static str,
     /// Arguments in usage notation, such as `[NAME]`; empty if there are none.
     pub(super) arguments: &'static str,
-    /// Description of the command that `/help` shows.
+    /// Description that `/help` shows for the command.
     pub(super) description: &'static str,
 }
 

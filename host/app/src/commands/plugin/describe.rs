@@ -10,7 +10,7 @@ use std::path::Path;
 /// Maximum number of characters of a name or description that are shown.
 const MAX_CHARACTERS: usize = 100;
 
-/// Formats a plugin for a list. Also shows the grants that the plugin requests but does not have.
+/// Formats a plugin as an entry of a list. The entry also shows the grants that the plugin requests but does not have.
 pub(super) fn listed(plugin: &LoadedPlugin, grants: &Grants) -> String {
     let mut lines = vec![heading(plugin)];
     for tool in plugin.tools() {
@@ -21,13 +21,13 @@ pub(super) fn listed(plugin: &LoadedPlugin, grants: &Grants) -> String {
         lines.push(format!("  {DIM}functions that are not offered as tools: {count}, see `plugin inspect`{DIM:#}"));
     }
     for unmet in plugin.unmet(grants) {
-        let thing = text::one_line(&unmet.thing, MAX_CHARACTERS);
-        lines.push(format!("  {YELLOW}!{YELLOW:#} asks for {thing}, not granted: {}", unmet.advice.short()));
+        let permission = text::one_line(&unmet.thing, MAX_CHARACTERS);
+        lines.push(format!("  {YELLOW}!{YELLOW:#} asks for {permission}, not granted: {}", unmet.advice.short()));
     }
     lines.join("\n")
 }
 
-/// Formats an MCP server for a list.
+/// Formats an MCP server as an entry of a list.
 pub(super) fn server(name: &str, tools: &[&McpTool]) -> String {
     let mut lines = vec![format!("{BOLD}{name}{BOLD:#}  MCP server")];
     for McpTool { definition, .. } in tools {

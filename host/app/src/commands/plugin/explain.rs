@@ -19,12 +19,13 @@ pub(super) fn explained(plugin: &Arc<LoadedPlugin>, grants: Grants) -> String {
         lines.push("  it has no manifest, so it gets everything that it is granted".to_owned());
     }
     lines.extend(always_available(plugin.kinds()));
-    for thing in effective_grants(setup.grants()) {
-        lines.push(format!("  {GREEN}gets{GREEN:#}      {}", text::one_line(&thing, MAX_CHARACTERS)));
+    for permission in effective_grants(setup.grants()) {
+        lines.push(format!("  {GREEN}gets{GREEN:#}      {}", text::one_line(&permission, MAX_CHARACTERS)));
     }
     for part in &partial {
-        let (thing, given) = (text::one_line(&part.thing, MAX_CHARACTERS), text::one_line(&part.part, MAX_CHARACTERS));
-        lines.push(format!("  {YELLOW}partly{YELLOW:#}    {thing}; it gets {given}"));
+        let requested = text::one_line(&part.thing, MAX_CHARACTERS);
+        let granted = text::one_line(&part.part, MAX_CHARACTERS);
+        lines.push(format!("  {YELLOW}partly{YELLOW:#}    {requested}; it gets {granted}"));
         lines.push(advised("to allow all of it", &part.advice));
     }
     for unmet in setup.unmet().iter().filter(|unmet| !partial.iter().any(|part| part.need == unmet.need)) {
@@ -57,7 +58,7 @@ fn always_available(kinds: &[Kind]) -> Vec<String> {
     if inert.len() == kinds.len() { vec![nothing] } else { vec![granted, nothing] }
 }
 
-/// Describes the grants that are in effect.
+/// Describes each grant that is in effect for the plugin.
 fn effective_grants(grants: &Grants) -> Vec<String> {
     let trees = grants.trees.iter().map(|tree| match tree.access {
         Access::Read => format!("reading below {}", tree.guest),

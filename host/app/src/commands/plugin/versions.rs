@@ -18,7 +18,7 @@ use std::time::SystemTime;
 /// Number of digits of a digest that are shown.
 const DIGITS: usize = 12;
 
-/// Prints the versions, the latest first.
+/// Prints the plugin versions that were used, latest first.
 pub(super) async fn history(
     arguments: HistoryArguments,
     data: Option<&Path>,
@@ -128,8 +128,8 @@ async fn versions_of(
     }
 }
 
-/// Finds the version to roll back to: the version whose digest begins with `digest_prefix`. Without a prefix, finds the
-/// latest version that is neither in the plugin's file nor in use.
+/// Finds the version to roll back to. If `digest_prefix` is given, this is the version whose digest begins with the
+/// prefix. Otherwise, it is the latest version that is neither in the plugin's file nor in use.
 fn target(
     versions: &[PluginVersion],
     (in_file, serving): (&Digest, Option<&Digest>),
@@ -168,8 +168,8 @@ fn describe(version: &PluginVersion) -> String {
         (None, _) => "in use".to_owned(),
     };
     let digest = version.digest.hex().get(..DIGITS).unwrap_or_default();
-    // Show the absolute path of the folder: several folders may have a file with this name, and a relative path depends
-    // on the folder in which it was typed.
+    // Show the absolute path of the folder, because several folders may contain a file with this name, and the meaning
+    // of a relative path depends on the current folder of the command that recorded it.
     let file = Path::new(&version.origin).file_name().map(Path::new).unwrap_or(Path::new(&version.origin));
     let origin = Path::new(&version.directory).join(file).display().to_string();
     let (name, origin) = (text::one_line(&version.plugin, 64), text::one_line(&origin, 200));

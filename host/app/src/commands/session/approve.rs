@@ -71,7 +71,8 @@ async fn answer_requests(
     run::run_once(opened, (run::format(&arguments, terminal), None), (&[], &cancel), terminal).await
 }
 
-/// Stores the verdicts about the named calls, or about all waiting calls if none is named.
+/// Stores the verdicts about the calls that the user named. If the user named no call, stores verdicts about all
+/// waiting calls.
 async fn decide(
     session: &mut Session,
     calls: &[String],
@@ -92,8 +93,8 @@ async fn decide(
     session.approve(decisions.collect()).await.map_err(Failure::refused)
 }
 
-/// Resolves the named calls. An id may have the session's id as a prefix. If no call is named, returns all
-/// waiting calls.
+/// Returns the full ids of the calls that the user named. The user may write the session's id before a call id. If no
+/// call is named, returns all waiting calls.
 fn select_calls(session: &str, waiting: &[ApprovalItem], calls: &[String]) -> Result<Vec<CallId>, Failure> {
     if waiting.is_empty() {
         return Err(Failure::refused(format!("session {session} is not waiting for an approval")));

@@ -12,7 +12,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Delegated sessions are cancelled down to this depth. Agents cannot be configured to delegate more deeply.
+/// Maximum number of levels of delegated sessions that are cancelled. A configuration cannot allow agents to delegate
+/// through more levels.
 const MAX_LEVELS: usize = 16;
 
 /// Ends the open turn. Each call that still waits gets an error as its result. The error states that the call

@@ -104,7 +104,7 @@ fn added(Candidate { locked, plugin, .. }: &Candidate, path: &Path) -> String {
     format!("{}\n  file      {}\n  asks      {requests}{signer}", summary(locked), path.display())
 }
 
-/// State of one `plugin add` command.
+/// Values that all steps of one `plugin add` command use.
 struct PluginAddition<'t> {
     registry: Registry,
     component_cache: ComponentCache,
@@ -145,9 +145,10 @@ impl PluginAddition<'_> {
         print(self.terminal, added(&candidate, &path))
     }
 
-    /// Checks that the new plugin may replace the locked plugin. The check is needed because grants belong to the
-    /// plugin's name, so the new plugin gets all grants of the locked plugin. The user must explicitly allow a plugin
-    /// from another source, and an older version, which may have a known vulnerability.
+    /// Checks that the new plugin may replace the locked plugin. The check is needed because grants belong to a plugin
+    /// name, so the new plugin gets all grants of the locked plugin. The user must explicitly allow the replacement if
+    /// the new plugin comes from another source, or if it is an older version, because an older version may have a
+    /// known vulnerability.
     fn check_successor(&self, before: &LockedPlugin, new: &LockedPlugin, source: &Source) -> Result<(), Failure> {
         if !is_same_source(before, source) {
             return match self.replace {
@@ -194,7 +195,8 @@ impl PluginAddition<'_> {
         Ok(exit)
     }
 
-    /// Restores the component that has the digest in the lock file, from the plugin store or else from its source.
+    /// Restores the component whose digest is in the lock file. Takes the component from the plugin store or, if the
+    /// store does not contain it, from its source.
     async fn restore_one(&self, plugin: &LockedPlugin) -> Result<(), Failure> {
         let bytes = match self.component_cache.store.get(&plugin.component) {
             Ok(bytes) => bytes,

@@ -1,5 +1,5 @@
-//! A downloaded plugin before it is installed. The plugin is fetched, then its signature is checked, and then it is
-//! loaded.
+//! The steps between the download of a plugin and its installation: the plugin is fetched, its signature is checked,
+//! and then it is loaded.
 
 use super::failed;
 use crate::exit::Failure;
@@ -16,15 +16,15 @@ use std::sync::Arc;
 pub(super) struct TrustedDownload {
     /// The downloaded component.
     pub(super) fetched: FetchedPlugin,
-    /// The entry for the lock file.
+    /// The entry to write into the lock file for the component.
     pub(super) locked: LockedPlugin,
 }
 
-/// A trusted download that was loaded and is a plugin for this host.
+/// A trusted download that the host has loaded and that is a plugin for this host.
 pub(super) struct Candidate {
     /// The downloaded component.
     pub(super) fetched: FetchedPlugin,
-    /// The entry for the lock file.
+    /// The entry to write into the lock file for the component.
     pub(super) locked: LockedPlugin,
     /// The loaded component.
     pub(super) plugin: Arc<LoadedPlugin>,
@@ -91,7 +91,7 @@ pub(super) fn check_signatures(
             if !reason.is_empty() {
                 terminal.note(format!("{YELLOW}!{YELLOW:#} {source}: {}", text::one_line(&reason, 1000)));
             }
-            // Keep the signature, because its key may be trusted later.
+            // Keep the untrusted signature, because the user may trust its key later.
             (None, fetched.signatures.iter().find(|text| agent_registry::is_signature(text)).cloned())
         }
     };
