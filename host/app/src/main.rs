@@ -111,7 +111,7 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
         Some(Command::Memory(command)) => commands::memory::run(command, &open_data()?, terminal).await,
         Some(Command::Approvals(command)) => commands::approvals::run(command, &open_data()?, terminal).await,
         Some(Command::Session(ForUser { command: SessionCommand::Resume(resumed), user })) => {
-            // If the session is missing, report this before any problem with the agent.
+            // Check that the session exists before the agent is loaded, so that a missing session is reported first.
             let user_data = open_data()?.for_user(user.clone());
             commands::session::check(resumed.session.as_deref(), &user_data).await?;
             commands::run::run(&RunArguments { user, ..resumed.into() }, data, terminal).await

@@ -14,8 +14,8 @@ const STACK_BYTES: usize = 8 << 20;
 const PROBE_FILES: usize = 16;
 /// Interval between checks of the remaining processor time.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// The process exits by itself when only this much processor time remains. The value is larger than the time that all
-/// processors together can use between two checks.
+/// Remaining processor time at which the process exits by itself. The value is larger than the time that all processors
+/// together can use between two checks.
 const RESERVE: Duration = Duration::from_millis(250);
 /// Number of the signal that Linux and the BSDs send when a process reaches its limit of processor time.
 const SIGXCPU: i32 = 24;

@@ -97,7 +97,7 @@ pub(crate) async fn chat(
     chat.greet();
     let ended = chat.handle_inputs(&mut editor).await;
     let servers = chat.agent.current().servers().clone();
-    let is_terminated = chat.interrupts.is_leaving();
+    let is_terminated = chat.interrupts.is_exiting();
     let store = chat.host.store.clone();
     let closed = chat.close().await;
     agents.record_trials(&*store, terminal).await;
@@ -155,7 +155,7 @@ impl Chat<'_> {
         }
         self.run_queued_prompts().await?;
         let mut has_warned = false;
-        while !self.interrupts.is_leaving() {
+        while !self.interrupts.is_exiting() {
             self.show_changes();
             self.terminal.note("");
             let lease = self.release_lease_while_waiting().await?;
@@ -291,7 +291,7 @@ impl Chat<'_> {
 
     /// Runs the prompts that were typed while a turn waited.
     async fn run_queued_prompts(&mut self) -> Result<(), Failure> {
-        while !self.interrupts.is_leaving()
+        while !self.interrupts.is_exiting()
             && let Some(prompt) = self.session.next_queued_prompt()
         {
             let queued_before = self.session.state().queued_prompts.len();

@@ -158,7 +158,7 @@ impl DevSession {
             terminal.idle();
             match result {
                 Err(failure) if !failure.message.is_empty() => terminal.failure(&failure.message),
-                _ if interrupts.is_leaving() => return Ok(Exit::Cancelled),
+                _ if interrupts.is_exiting() => return Ok(Exit::Cancelled),
                 _ => {}
             }
             terminal.note("waiting for a change; Ctrl-C quits");

@@ -94,7 +94,7 @@ pub(crate) async fn open_in(
         checkpoint: checkpoint(),
         first_uses: Some(sender),
         http: None,
-        leaving: terminal.leaving(),
+        leaving: terminal.exiting(),
     };
     let timeout = if opened_for == OpenedFor::AnAnswer { BUSY_TIMEOUT } else { Duration::ZERO };
     let session = open_when_free(&host, &agents.agent, target, timeout).await?;

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Maximum number of items that one query reads.
 const PAGE: usize = 200;
-/// Maximum number of characters of a name or of an event's data that are shown.
+/// Maximum number of characters that are shown of a name or of an event's data.
 const MAX_CHARACTERS: usize = 120;
 
 /// Runs a subcommand of `outbox`.

@@ -18,8 +18,8 @@ pub(crate) async fn find(store: &dyn Store, data: &DataDirectory, id: Option<&st
         return Ok(all.swap_remove(exact));
     }
     all.retain(|session| session.subject.starts_with(id));
-    // The full name of an agent selects only that agent's sessions, even if the names of other agents begin with this
-    // name.
+    // If `id` is the full name of an agent, it selects only that agent's sessions, even if the names of other agents
+    // begin with this name.
     if all.iter().any(|session| session.agent == id) {
         all.retain(|session| session.agent == id);
     }
@@ -46,8 +46,8 @@ async fn missing(store: &dyn Store, id: &str) -> Result<Failure, Failure> {
     }))
 }
 
-/// Finds a session like [`find`]. If the prefix is ambiguous but exactly one of the matching sessions has an open turn,
-/// returns that session.
+/// Finds a session as [`find`] does. If the prefix is ambiguous but exactly one of the matching sessions has an open
+/// turn, returns that session.
 pub(crate) async fn find_open(store: &dyn Store, data: &DataDirectory, id: &str) -> Result<SessionSummary, Failure> {
     let mut open = sessions(store, data, SessionFilter::default(), MAX_PAGE).await?;
     open.retain(|session| session.subject.starts_with(id) && session.state.is_open());
@@ -74,7 +74,7 @@ pub(crate) async fn sessions(
     Ok(found)
 }
 
-/// Formats a session for a list.
+/// Formats a session as an entry of a list.
 pub(crate) fn summary(session: &SessionSummary) -> String {
     let title = session.title.as_deref().map(|title| text::one_line(title, 80)).unwrap_or_default();
     let turns = text::count(session.turns as usize, "turn");

@@ -69,7 +69,7 @@ pub(crate) async fn run(arguments: TestArguments, data: Option<&Path>, terminal:
     }
 }
 
-/// Creates a report with the reason why scenarios did not run.
+/// Creates a report that contains the reason why scenarios did not run.
 fn placeholder(arguments: &TestArguments, reason: &str) -> Report {
     Report {
         name: "agent-host test".to_owned(),
@@ -201,7 +201,7 @@ impl ScenarioRun {
     async fn report(self) -> Report {
         match self {
             ScenarioRun::Refused(report) => report,
-            // Nobody has aborted the task, so the only possible error is a panic.
+            // This program never aborts the task, so the only possible error is a panic.
             ScenarioRun::Started(handle) => {
                 handle.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
             }

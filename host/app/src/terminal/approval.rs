@@ -9,7 +9,7 @@ use agent_core::tool::Traits;
 use agent_core::visible::is_invisible;
 use serde_json::Value;
 
-/// Maximum number of characters of an argument that are shown. The answer `v` shows the complete argument.
+/// Maximum number of characters that are shown of an argument. The answer `v` shows the complete argument.
 const MAX_CHARACTERS: usize = 400;
 /// Maximum number of arguments that are shown. The answer `v` shows all arguments.
 const MAX_FIELDS: usize = 16;
@@ -29,10 +29,10 @@ pub(crate) enum Answer {
     Help,
 }
 
-/// The calls that an answer applies to.
+/// Which calls of an approval request an answer applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerScope {
-    /// The call that is shown.
+    /// Only the call that is shown.
     ThisCall,
     /// The call that is shown and all later calls of the request.
     RemainingCalls,
@@ -131,16 +131,17 @@ fn declared_effects(details: &ApprovalDetails) -> String {
     let effects = [
         (read_only, "changes nothing"),
         (destructive, "may delete or overwrite"),
-        (idempotent, "repeating it has no further effect"),
+        (idempotent, "repeating the call has no further effect"),
         (open_world, "accesses external systems"),
     ];
     let effects: Vec<_> = effects.into_iter().filter(|(applies, _)| *applies).map(|(_, words)| words).collect();
-    let effects = if effects.is_empty() { "unknown, the tool declares none".to_owned() } else { effects.join(", ") };
+    let effects =
+        if effects.is_empty() { "unknown, because the tool declares none".to_owned() } else { effects.join(", ") };
     format!("declared effects: {effects}; approval required by {}", escaped(&details.because))
 }
 
 /// Formats each argument on its own line. If part of the arguments is omitted, the last line explains how to see all
-/// arguments. That line contains `showing`, which is a subject with its verb, such as `v shows`.
+/// arguments. The last line contains `showing`, which is the subject and the verb of its sentence, such as `v shows`.
 pub(crate) fn arguments(arguments: &Value, showing: &str) -> Vec<String> {
     let fields: Vec<String> = match arguments {
         Value::Object(fields) if fields.is_empty() => return vec!["  without arguments".to_owned()],

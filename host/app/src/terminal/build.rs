@@ -5,8 +5,8 @@ use agent_devkit::build::{BuildEvent, BuiltPlugin, Written};
 use agent_devkit::renew::{Age, VersionMismatch};
 use agent_plugins::{CodeSource, LoadEvent};
 
-/// Shows a build event. On a terminal, the toolchain's output appears in the spinner. Elsewhere, it is printed as
-/// lines.
+/// Shows a build event. On a terminal, the toolchain's output appears in the spinner. On other outputs, the toolchain's
+/// output is printed as lines.
 pub(crate) fn show_build(terminal: &Terminal, event: &BuildEvent<'_>) {
     match event {
         BuildEvent::Building { tool, plugins } => {
@@ -63,7 +63,7 @@ pub(crate) fn show_load(terminal: &Terminal, event: &LoadEvent) {
 pub(super) struct Compiling {
     /// Name and size in bytes of each component, in the order in which the compilations started.
     running: Vec<(String, u64)>,
-    /// Number of compilations that have ended since no compilation was running.
+    /// Number of compilations that have ended since the last time that no compilation was running.
     done: usize,
 }
 
@@ -123,8 +123,8 @@ pub(crate) fn built(plugin: &BuiltPlugin) -> String {
 mod tests {
     use super::*;
 
-    /// P9: the spinner names the component that is being compiled. If several are being compiled, the spinner also
-    /// shows a count.
+    /// P9: the spinner names the component that is being compiled. If several components are being compiled, the
+    /// spinner also shows a count.
     #[test]
     fn p9_shows_and_counts_compilations() {
         let mut compiling = Compiling::default();

@@ -9,9 +9,9 @@ use agent_core::run::FALLBACK_TEXT;
 use agent_core::tool::Violation;
 use agent_runtime::summary::EXTRACT;
 
-/// Maximum number of characters of a name or message that are shown.
+/// Maximum number of characters that are shown of a name or message.
 const MAX_CHARACTERS: usize = 100;
-/// Maximum number of characters of a provider's message that are shown. This limit is larger than the limit for other
+/// Maximum number of characters that are shown of a provider's message. This limit is larger than the limit for other
 /// messages, because a provider's message often explains what to do.
 const MAX_REASON: usize = 600;
 

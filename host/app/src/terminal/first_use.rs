@@ -5,9 +5,9 @@ use super::{BOLD, DIM, YELLOW};
 use agent_config::first_use::{FirstUseQuestion, GrantOffers, Keeping};
 use agent_plugins::PluginIdentity;
 
-/// Maximum number of shown grants that the plugin requests but no answer can give.
+/// Maximum number of entries in the list of grants that the plugin requests but that no answer can give.
 const MAX_NOT_OFFERED: usize = 12;
-/// Maximum number of characters of a plugin's text that are shown.
+/// Maximum number of characters that are shown of a plugin's text.
 const MAX_CHARACTERS: usize = 200;
 
 /// The user's answer to the question about a plugin's grants.
@@ -116,10 +116,10 @@ pub(crate) fn card(plugin: &RequestingPlugin<'_>, offers: &GrantOffers) -> Strin
         lines.push(format!("  {}  {DIM}{}{DIM:#}", escaped(&offer.meaning), escaped(&offer.line())));
     }
     for refused in offers.not_offered.iter().take(MAX_NOT_OFFERED) {
-        let (thing, why) = (shortened(&refused.unmet.thing), shortened(&refused.why));
+        let (permission, why) = (shortened(&refused.unmet.thing), shortened(&refused.why));
         let advice = &refused.unmet.advice;
         lines.push(format!(
-            "  {DIM}cannot be granted here: {thing}, {why}: {} {}{DIM:#}",
+            "  {DIM}cannot be granted here: {permission}, {why}: {} {}{DIM:#}",
             shortened(&advice.table),
             shortened(&advice.line)
         ));

@@ -17,12 +17,12 @@ pub(crate) struct Prefix {
 }
 
 impl Prefix {
-    /// A prefix of `number` spaces.
+    /// Creates a prefix of `number` spaces.
     pub(crate) fn spaces(number: usize) -> Self {
         Self { text: " ".repeat(number), width: number }
     }
 
-    /// Width of the prefix in columns.
+    /// Returns the width of the prefix in columns.
     pub(crate) fn width(&self) -> usize {
         self.width
     }
@@ -87,7 +87,7 @@ impl Flow {
         self.width = width.max(1);
     }
 
-    /// Width of a line in columns.
+    /// Returns the width of a line in columns.
     pub(crate) fn width(&self) -> usize {
         self.width
     }
@@ -99,7 +99,7 @@ impl Flow {
         self.hanging = if hanging.width + MIN_COLUMNS <= self.width { hanging } else { Prefix::default() };
     }
 
-    /// Adds text in one style. White space separates words. It is written unchanged, except at a place where a line
+    /// Adds text in one style. White space separates words. White space is written unchanged, except where a line
     /// is wrapped.
     pub(crate) fn put(&mut self, style: Style, text: &str) {
         for character in text.chars() {
@@ -210,7 +210,7 @@ fn between(last: Style, next: Style) -> Style {
     if last == next && is_lined { last } else { Style::new() }
 }
 
-/// Length in bytes of the longest prefix of a text that fits into `columns`.
+/// Returns the length, in bytes, of the longest prefix of `text` that fits into `columns` columns.
 pub(crate) fn fitting(text: &str, columns: usize) -> usize {
     let mut used = 0;
     let over = text.char_indices().find(|(_, character)| {

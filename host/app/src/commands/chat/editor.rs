@@ -155,7 +155,7 @@ impl Editor {
                 line = &mut line => line.map_err(Failure::failed)?,
                 () = token.cancelled() => {
                     self.reader = LineReader::Plain(Some(line));
-                    break if self.interrupts.is_leaving() { Typed::Leave } else { Typed::Interrupted };
+                    break if self.interrupts.is_exiting() { Typed::Leave } else { Typed::Interrupted };
                 }
             };
             match line.map_err(|error| Failure::refused(format!("stdin cannot be read: {error}")))? {

@@ -81,9 +81,9 @@ async fn end_turn(
     Ok(was_open.then_some(ended))
 }
 
-/// A cancelled turn may have delegated work to sessions, which may have delegated work to further sessions. Ends the
-/// open turns of all these sessions. No session needs the answers of these turns any more. Returns one line of output
-/// for each session.
+/// Ends the open turns of all sessions to which a cancelled turn has delegated work, directly or through other
+/// sessions, because no session needs the answers of these turns any more. Returns one line of output for each session
+/// that it has ended or could not end.
 fn cancel_delegates<'c>(
     store: &'c Arc<dyn Store>,
     waits: Vec<Wait>,

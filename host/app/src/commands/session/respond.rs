@@ -29,17 +29,17 @@ use tokio_util::sync::CancellationToken;
 pub(super) struct RespondOptions {
     /// Id or id prefix of the session.
     pub(super) session: String,
-    /// File with the event. `-` means stdin.
+    /// File that contains the event; `-` means stdin.
     pub(super) event: std::path::PathBuf,
-    /// The session's agent. The agent is needed to continue the turn.
+    /// Options that configure the session's agent, which is needed to continue the turn.
     pub(super) agent: AgentArguments,
-    /// What to do after the answer is stored.
+    /// What the command does after it has stored the answer.
     pub(super) then: AfterAnswer,
     /// Output format.
     pub(super) format: Format,
 }
 
-/// What to do when all answers that the turn waits for are stored.
+/// What the command does when all answers that the turn waits for are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AfterAnswer {
     /// Continue the turn.

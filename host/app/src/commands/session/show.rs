@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of messages that one query reads.
 const PAGE: usize = 200;
-/// Maximum number of characters of arguments and results that are shown.
+/// Maximum number of characters that are shown of arguments and results.
 const MAX_CHARACTERS: usize = 160;
 
 /// Prints a session, its messages and its open calls.
@@ -222,7 +222,9 @@ fn describe_message(message: &StoredMessage, (hide_reason, costs): (Option<HideR
     let note = match hide_reason {
         None => String::new(),
         Some(HideReason::Undone) => format!(" {YELLOW}undone{YELLOW:#}"),
-        Some(HideReason::Evicted) => format!(" {YELLOW}no longer in the prompt, but in its summary{YELLOW:#}"),
+        Some(HideReason::Evicted) => {
+            format!(" {YELLOW}no longer in the prompt, but in the summary of removed messages{YELLOW:#}")
+        }
         Some(HideReason::Superseded) => format!(" {YELLOW}no longer in the prompt{YELLOW:#}"),
     };
     format!("{BOLD}{role}{BOLD:#} {DIM}{id}{DIM:#}{note}\n  {}", parts.join("\n  "))

@@ -38,7 +38,7 @@ fn push(
     }
 }
 
-/// Formats a session for a list.
+/// Formats a session as an entry of a list.
 pub(super) fn line(depth: usize, session: &SessionSummary) -> String {
     let shown = summary(session);
     match (depth, &session.delegated_by) {

@@ -1,4 +1,5 @@
-//! Creates the agents of a scenario from the scenario's keys of agent.toml, folders and variables (S4).
+//! Creates the agents of a scenario. The scenario contains the keys of agent.toml, the folders and the variables for
+//! these agents (S4).
 
 use super::components::Components;
 use crate::environment;
@@ -70,8 +71,9 @@ impl ScenarioAgents {
         Ok(ScenarioAgent { agent, servers, delegate_servers })
     }
 
-    /// Loads the plugins that the scenario names. If it names none, loads the plugin of the scenario's project. If
-    /// there is no such project, loads the plugins in the agent's plugin folder.
+    /// Loads the plugins that the scenario names. If the scenario names no plugin, loads the plugin of the project that
+    /// contains the scenario. If the scenario uses an agent file, or if no project contains the scenario, loads the
+    /// plugins in the agent's plugin folder instead of the project's plugin.
     async fn generation(&self, scenario: &Scenario, settings: &Settings) -> Result<Generation, Failure> {
         let components = self.components.of(scenario)?;
         if let (true, Some(folder)) = (components.is_empty(), settings.plugins.as_deref()) {
@@ -96,7 +98,7 @@ impl ScenarioAgents {
 struct ScenarioReader<'s> {
     scenario: &'s Scenario,
     setup: &'s AgentSetup,
-    /// Environment of the host, to which the variables of the scenario are added.
+    /// Environment of the host, extended by the variables of the scenario.
     environment: HostEnvironment,
     /// Unmodified environment of the host.
     host: HostEnvironment,
@@ -131,7 +133,7 @@ impl<'s> ScenarioReader<'s> {
         self.settings_of_file(path, file)
     }
 
-    /// Converts a file to settings, without settings that would have effects outside the scenario.
+    /// Converts an agent file to settings, and removes the settings that would have effects outside the scenario.
     fn settings_of_file(&self, path: Option<PathBuf>, mut file: AgentFile) -> Result<Settings, ConfigError> {
         file.outbox.directory = None;
         move_trees(&mut file, &self.setup.folder)?;
@@ -179,7 +181,7 @@ fn move_trees(file: &mut AgentFile, folder: &Path) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Creates the models of an agent whose replies the scenario contains.
+/// Creates an agent's models. The scenario contains the replies of these models.
 fn scripted(model: &Arc<dyn Provider>, settings: &Settings) -> Models {
     let mut models = Models::new(model.clone(), []);
     models.retry = retry_policy(settings);
