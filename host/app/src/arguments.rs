@@ -62,7 +62,7 @@ pub(crate) struct CommonArguments {
     pub(crate) verbose: u8,
 }
 
-/// Options that configure an agent. All commands that need an agent accept them.
+/// Options that configure an agent. All commands that need an agent accept these options.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub(crate) struct AgentArguments {
     /// Folder that contains the plugins (*.wasm)
@@ -87,7 +87,7 @@ pub(crate) struct AgentArguments {
 }
 
 impl AgentArguments {
-    /// Converts these options to the options type of `agent_config`, which has no field `build`.
+    /// Converts these options to the corresponding type of the crate `agent_config`, which has no field `build`.
     pub(crate) fn options(&self) -> AgentOptions {
         let Self { plugins, agent, model, base_url, grant, build: _ } = self.clone();
         AgentOptions { plugins, agent, model, base_url, grants: grant }
@@ -181,7 +181,7 @@ pub(crate) struct ForUser<C: Subcommand> {
 /// Commands on the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Check that the database file is intact and its indexes match the stored data; changes nothing
+    /// Check, without changing anything, that the database file is intact and its indexes match the stored data
     Check {
         /// Print one JSON line per comparison
         #[arg(long)]
@@ -274,7 +274,7 @@ pub(crate) enum PluginCommand {
         #[arg(long)]
         json: bool,
     },
-    /// List the plugins in a folder, and the grants that each one still needs
+    /// List the plugins in a folder, and the grants that each plugin still needs
     List {
         /// Plugin folder, if --plugins and --agent don't name one
         #[arg(value_name = "DIR", conflicts_with = "plugins")]
@@ -430,7 +430,7 @@ pub(crate) enum SessionCommand {
     Approve(ApproveArguments),
     /// Deny calls that wait for an approval, and continue the turn
     Deny(DenyArguments),
-    /// Decide about a call whose outcome is unknown; then continue with --continue
+    /// Decide about a call whose outcome is unknown; --continue then continues the turn
     Resolve {
         /// Id of the call, or SESSION/CALL
         call: String,
@@ -461,7 +461,7 @@ pub(crate) enum SessionCommand {
         #[command(flatten)]
         agent: AgentArguments,
     },
-    /// Answer the question that a session waits for; then continue with --session
+    /// Answer the question that a session waits for; --session then continues the turn
     Answer {
         /// Session id, or a unique prefix of it
         #[arg(value_parser = session_id)]

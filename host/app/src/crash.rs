@@ -1,5 +1,5 @@
-//! Crash tests, in debug builds only: `AGENT_HOST_KILL_AT=NAME[:N]` kills the process when it passes the checkpoint
-//! NAME for the N-th time (row 27 of `host/docs/threats.md`).
+//! Crash tests, in debug builds only: `AGENT_HOST_KILL_AT=NAME[:N]` kills the process when the process passes the
+//! checkpoint NAME for the N-th time (row 27 of `host/docs/threats.md`).
 
 use crate::environment;
 use agent_core::message::CallId;

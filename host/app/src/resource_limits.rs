@@ -25,9 +25,9 @@ const SIGXFSZ: i32 = 25;
 const THREAD_PANICS: [&str; 2] = ["failed to spawn thread", "spawn worker thread"];
 
 /// Maximum number of arenas of glibc's allocator. By default, glibc creates one arena per thread, up to eight arenas
-/// per processor. If one thread allocates memory and another thread frees it, the memory stays in its arena. For
-/// example, the host uses 537 MB to fork a session of 100,000 messages with the default number of arenas, and 179 MB
-/// with two arenas.
+/// per processor. If one thread allocates memory and another thread frees it, the memory stays in the arena of the
+/// first thread. For example, the host uses 537 MB to fork a session of 100,000 messages with the default number of
+/// arenas, and 179 MB with two arenas.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const ARENAS: i32 = 2;
 

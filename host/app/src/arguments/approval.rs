@@ -45,7 +45,7 @@ pub(crate) struct DenyArguments {
     /// Options that select the session and the calls to answer.
     #[command(flatten)]
     pub(crate) answer: AnswerArguments,
-    /// Reason, which the model gets
+    /// Reason for the denial, which the model gets
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
 }

@@ -21,7 +21,7 @@ pub(crate) struct TestArguments {
     /// Update golden transcripts that differ, and show the changes
     #[arg(long)]
     pub(crate) update: bool,
-    /// Also write a JUnit XML report
+    /// Write a JUnit XML report to FILE, in addition to the normal output
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
     /// Print one JSON document instead of text

@@ -77,7 +77,7 @@ pub(crate) async fn chat(
     Interrupts::restore_keyboard_on_suspend(terminal.clone());
     let OpenedSession { settings, host, agents, first_uses, session, storage } = opened;
     let agent = agents.agent.clone();
-    let watch = if run.no_watch { ChatWatch::nothing() } else { ChatWatch::begin(&host, &agents) };
+    let watch = if run.no_watch { ChatWatch::inactive() } else { ChatWatch::begin(&host, &agents) };
     let watch = watch.with_sources(sources);
     let names = Names {
         models: lists::models(&agent.current()),
@@ -231,7 +231,7 @@ impl Chat<'_> {
             }
             ChatNews::Built(news) => build_news::describe(&news),
             ChatNews::Agents(WatchEvent::Misconfigured { reason }) => {
-                warning(format!("{reason}\n  the previous configuration stays in effect until this is fixed"))
+                warning(format!("{reason}\n  the previous configuration stays in effect until the problem is fixed"))
             }
             ChatNews::Agents(WatchEvent::Configured { path, settings, later }) => {
                 let later = match later.as_slice() {

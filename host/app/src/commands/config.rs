@@ -197,8 +197,8 @@ fn models(settings: &Settings) -> Result<Vec<String>, Failure> {
         let prefix = if index == 0 { "" } else { "then " };
         lines.push(format!("{prefix}{}{}", model.name, address.unwrap_or_default()));
     }
-    lines
-        .extend(settings.file.fallback_text.as_ref().map(|text| format!("then the text {}", text::one_line(text, 60))));
+    let fallback_text = settings.file.fallback_text.as_ref();
+    lines.extend(fallback_text.map(|text| format!("then the fallback text {}", text::one_line(text, 60))));
     let Helpers { planner, executor, embedding } = &settings.models.helpers;
     for (what, named) in [("plans", planner), ("executes plans", executor), ("chooses tools", embedding)] {
         lines.extend(named.as_ref().map(|named| format!("{} {what}", named.name)));
@@ -251,7 +251,7 @@ fn excluded(settings: &Settings, sandbox: &Sandbox) -> Vec<String> {
     let lines = trees.filter_map(|(plugin, tree)| {
         let excluded = protection::excluded_from_writing(&protected, &tree.host);
         let paths = excluded.join(", ");
-        (!paths.is_empty()).then(|| format!("{plugin}: write {} without {paths}", tree.guest))
+        (!paths.is_empty()).then(|| format!("{plugin}: write {} except {paths}", tree.guest))
     });
     lines.collect()
 }

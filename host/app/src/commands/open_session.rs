@@ -32,7 +32,7 @@ pub(crate) struct OpenedSession {
     pub(crate) agents: AssembledAgents,
     /// Receives the questions that are asked before a plugin with missing grants is used for the first time.
     pub(crate) first_uses: Receiver<FirstUse>,
-    /// The open session.
+    /// The session, whose lease this process has.
     pub(crate) session: Session,
     /// Store and data folder of the session.
     pub(crate) storage: Storage,

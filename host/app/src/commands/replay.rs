@@ -86,9 +86,9 @@ fn configured(arguments: &ReplayArguments) -> Result<Option<Settings>, Failure> 
 }
 
 /// Returns a map from plugin names to allowances, and the allowance of all plugins that are not in the map. The map
-/// contains the plugins that the agent's settings name and the plugins that have grants on the command line. An
-/// allowance contains the grants from the command line for this plugin. The allowances also contain the agent's limits,
-/// variables and configuration values, because these values are not recorded.
+/// contains the plugins that the agent's settings name and the plugins that have grants on the command line. The
+/// allowance of a plugin contains the grants that the command line gives to the plugin. It also contains the agent's
+/// limits, variables and configuration values, because these values are not recorded.
 fn allowances(
     agent: Option<&Settings>,
     granted: BTreeMap<String, Grants>,
@@ -121,7 +121,7 @@ async fn replacements(
         if plugin.name() != name {
             let (file, actual) = (file.display(), plugin.name());
             return Err(Failure::refused(format!(
-                "--with {name}={file}: this is the plugin `{actual}`; write --with {actual}={file}"
+                "--with {name}={file}: the file contains the plugin `{actual}`; write --with {actual}={file}"
             )));
         }
         if plugins.insert(name.clone(), plugin).is_some() {
@@ -175,7 +175,8 @@ fn show(replay: &Replay, found: &ReplayReport, terminal: &Terminal) -> Result<()
             "{session} has no calls of {plugins} that can be replayed; `agent-host session show {session}` shows its contents"
         )),
         (0, _) if found.not_replayed > 0 => print(format!(
-            "{YELLOW}!{YELLOW:#} {same} of {plugins} in {session} gave the recorded result; the others were not replayed"
+            "{YELLOW}!{YELLOW:#} {same} of {plugins} in {session} gave the recorded result; the other calls were not \
+             replayed"
         ))?,
         (0, _) => print(format!("{GREEN}✓{GREEN:#} {same} of {plugins} in {session} gave the recorded result"))?,
         (1, _) => print(format!("{same} gave the recorded result, and one did not"))?,

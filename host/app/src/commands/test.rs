@@ -27,11 +27,11 @@ use tokio::task::JoinHandle;
 /// Maximum number of scenarios that run at the same time, if the number of processors is unknown.
 const DEFAULT_PARALLELISM: usize = 4;
 
-/// Text in the report file until the run has finished.
+/// Text that the report file contains until the run has finished.
 const UNFINISHED: &str = "the run did not finish";
 
-/// The result of running the scenarios.
-struct Played {
+/// The reports of the scenarios, and how the run ended.
+struct RunResult {
     reports: Vec<Report>,
     /// Number of scenarios that were selected, including those that did not run.
     selected: usize,
@@ -81,7 +81,7 @@ fn placeholder(arguments: &TestArguments, reason: &str) -> Report {
     }
 }
 
-async fn play(arguments: &TestArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Played, Failure> {
+async fn play(arguments: &TestArguments, data: Option<&Path>, terminal: &Terminal) -> Result<RunResult, Failure> {
     let found = discover_scenarios(arguments)?;
     let cancel = Interrupts::listen(terminal.clone()).begin(Activity::Turn);
     let read: Vec<_> = found.iter().map(|found| (found, Scenario::read(&found.path, &found.name))).collect();
@@ -93,7 +93,7 @@ async fn play(arguments: &TestArguments, data: Option<&Path>, terminal: &Termina
         tokio::select! {
             () = build(groups, &mut components, terminal) => {}
             () = cancel.cancelled() => {
-                return Ok(Played { reports: Vec::new(), selected, time: began.elapsed(), end: End::Stopped });
+                return Ok(RunResult { reports: Vec::new(), selected, time: began.elapsed(), end: End::Stopped });
             }
         }
     }
@@ -122,7 +122,7 @@ async fn play(arguments: &TestArguments, data: Option<&Path>, terminal: &Termina
     }
     terminal.idle();
     let end = if cancel.is_cancelled() { End::Stopped } else { End::Complete };
-    Ok(Played { reports, selected, time: began.elapsed(), end })
+    Ok(RunResult { reports, selected, time: began.elapsed(), end })
 }
 
 fn discover_scenarios(arguments: &TestArguments) -> Result<Vec<DiscoveredScenario>, Failure> {
@@ -244,8 +244,8 @@ fn start_all(
     read.into_iter().map(start).collect()
 }
 
-fn finish(arguments: &TestArguments, played: Played, terminal: &Terminal) -> Result<Exit, Failure> {
-    let Played { mut reports, selected, time, end } = played;
+fn finish(arguments: &TestArguments, played: RunResult, terminal: &Terminal) -> Result<Exit, Failure> {
+    let RunResult { mut reports, selected, time, end } = played;
     let totals = Totals::of(&reports);
     match (arguments.json, end) {
         (true, _) => terminal.print(json(&reports).to_string()).map_err(Failure::output)?,

@@ -74,7 +74,7 @@ impl Answer {
             "?" | "h" | "help" if rest.is_empty() => return Some(Self::Help),
             _ => return None,
         };
-        // If more text follows the yes, the text may restrict the approval, so the answer is not a clear yes.
+        // If more text follows the word yes, that text may restrict the approval, so the answer is not a clear yes.
         reason.is_empty().then_some(Self::Allow(scope, answer_scope))
     }
 }
@@ -160,7 +160,8 @@ pub(crate) fn arguments(arguments: &Value, showing: &str) -> Vec<String> {
     let mut lines: Vec<String> = shown.collect();
     if is_cut {
         let fields = count(fields.len(), "argument");
-        lines.push(format!("  {YELLOW}… not all is shown: {showing} all ({fields}, {}){YELLOW:#}", size(total as u64)));
+        let size = size(total as u64);
+        lines.push(format!("  {YELLOW}… not everything is shown: {showing} all ({fields}, {size}){YELLOW:#}"));
     }
     lines
 }
@@ -206,7 +207,7 @@ mod tests {
           "to": "Ann\u001b[2J\u{202e}"
           "amount": 5
           "note": "…300…xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
-          … not all is shown: v shows all (3 arguments, 545 bytes)
+          … not everything is shown: v shows all (3 arguments, 545 bytes)
         "#);
         let edited = shown(&item(json!({"amount": 5})), Some(&json!({"amount": 1})));
         assert!(edited.ends_with("with the arguments that you changed:\n  \"amount\": 1"), "{edited}");

@@ -46,7 +46,7 @@ pub(crate) enum Outcome {
 
 impl Card<'_> {
     /// Formats the card for a terminal with `width` columns. If lines are omitted, `hint` is appended to the line that
-    /// reports this. `hint` names the command that shows all lines.
+    /// reports how much is omitted. `hint` names the command that shows all lines.
     pub(crate) fn render(&self, width: usize, hint: &str) -> String {
         let mark = match self.outcome {
             Outcome::Error(..) => format!("{RED}✗{RED:#}"),

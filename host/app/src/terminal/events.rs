@@ -30,8 +30,8 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
         }
         EventKind::Denied { denial: Denial { plugin, thing, grant }, .. } => {
             let grant = harmless(grant).replace('\n', "\n    ");
-            let thing = one_line(thing, MAX_CHARACTERS);
-            format!("{YELLOW}!{YELLOW:#} {BOLD}{plugin}{BOLD:#} was denied {thing}; to allow it, {grant}")
+            let permission = one_line(thing, MAX_CHARACTERS);
+            format!("{YELLOW}!{YELLOW:#} {BOLD}{plugin}{BOLD:#} was denied {permission}; to allow it, {grant}")
         }
         EventKind::PluginSwapped { plugin, from, to } => {
             let plugin = one_line(plugin, MAX_CHARACTERS);

@@ -27,14 +27,14 @@ impl Prefix {
         self.width
     }
 
-    /// Appends a styled text.
+    /// Appends text in this style to the prefix.
     pub(crate) fn with(mut self, style: Style, text: &str) -> Self {
         write_styled(&mut self.text, style, text);
         self.width += text.width();
         self
     }
 
-    /// Appends another prefix.
+    /// Appends another prefix to this prefix.
     pub(crate) fn followed_by(mut self, other: Prefix) -> Self {
         self.text.push_str(&other.text);
         self.width += other.width;
@@ -137,7 +137,7 @@ impl Flow {
 
     fn put_character(&mut self, style: Style, character: char) {
         let width = character.width().unwrap_or(0);
-        // A line may break between wide characters, such as Chinese ones, but not within a joined emoji.
+        // A line may break between wide characters, such as Chinese characters, but not within a joined emoji.
         if width == 2 && !self.joins(character) {
             self.end_word();
         }

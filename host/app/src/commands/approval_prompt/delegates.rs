@@ -1,5 +1,5 @@
-//! Asks the user at the terminal for what delegates need: approvals of their calls, answers to their questions, and
-//! decisions about their calls whose outcome is unknown (L16, L17, D3).
+//! Asks the user at the terminal for the input that delegates need: approvals of their calls, answers to their
+//! questions, and decisions about their calls whose outcome is unknown (L16, L17, D3).
 
 use super::{AfterQuestions, ApprovalPrompter};
 use crate::arguments::Verdict;

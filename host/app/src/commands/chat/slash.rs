@@ -39,7 +39,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arguments: "CALL retry|failed|result [TEXT]",
         description: "decides about a call whose outcome is unknown",
     },
-    Command { name: "/respond", arguments: "FILE", description: "records a service's answer, a CloudEvent in a file" },
+    Command { name: "/respond", arguments: "FILE", description: "records a service's answer from a CloudEvent file" },
     Command { name: "/cancel", arguments: "", description: "ends a waiting turn" },
     Command { name: "/quit", arguments: "", description: "quits, as Ctrl-D does" },
 ];
@@ -55,7 +55,7 @@ pub(super) enum SlashCommand {
     Plugins,
     /// List the models.
     Models,
-    /// Switch to the model of this name.
+    /// Switch to the model with this name.
     Model(String),
     /// Show this session.
     Session,
@@ -75,7 +75,7 @@ pub(super) enum SlashCommand {
     Continue,
     /// Decide about a call whose outcome is unknown: call id, verdict and text.
     Resolve(String, String, Option<String>),
-    /// Record the service's answer in this file.
+    /// Record the service's answer that this file contains.
     Respond(String),
     /// End a suspended turn.
     Cancel,

@@ -33,7 +33,7 @@ impl ChatWatch {
     }
 
     /// Creates a watch that never reports a change.
-    pub(super) fn nothing() -> Self {
+    pub(super) fn inactive() -> Self {
         Self { agents: None, sources: None }
     }
 

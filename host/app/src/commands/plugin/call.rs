@@ -31,7 +31,7 @@ pub(super) struct CallOptions {
     pub(super) tool: String,
     /// Arguments of the tool call, as JSON text.
     pub(super) arguments: String,
-    /// Source of the grants and limits.
+    /// Where the grants and limits of the call come from.
     pub(super) grant_source: GrantSource,
     /// Format in which the outcome is shown.
     pub(super) format: Format,
@@ -51,7 +51,7 @@ impl CallOptions {
 /// Output format of the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// Text for users: the content goes to stdout, and everything else goes to stderr.
+    /// Text for users: the content of the result goes to stdout, and all other output goes to stderr.
     Text,
     /// One JSON document for programs, on stdout.
     Json,
@@ -164,7 +164,8 @@ fn show(
         Ok(ToolOutcome::Pending(request)) => {
             let event = text::one_line(request.event_type.as_str(), 200);
             terminal.note(format!(
-                "the tool asks for the service `{event}`: its answer can only be delivered in a turn of a session"
+                "the tool asks for the service `{event}`: the answer of a service can only be delivered in a turn of a \
+                 session"
             ));
         }
         Err(error) => {

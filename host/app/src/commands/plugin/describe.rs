@@ -116,7 +116,7 @@ pub(super) fn heading(plugin: &LoadedPlugin) -> String {
 
 fn asks(plugin: &LoadedPlugin) -> String {
     match requested_grants(plugin) {
-        None => "it has no manifest, so it may use everything that it is granted".to_owned(),
+        None => "the plugin has no manifest, so it may use everything that it is granted".to_owned(),
         Some(requests) if requests.is_empty() => "nothing".to_owned(),
         Some(requests) => requests.join(", "),
     }

@@ -16,7 +16,7 @@ pub(super) fn explained(plugin: &Arc<LoadedPlugin>, grants: Grants) -> String {
     let setup = PluginSetup::new(plugin.clone(), grants, CallLimits::default());
     let mut lines = vec![format!("{BOLD}{}{BOLD:#} {DIM}{}{DIM:#}", plugin.name(), plugin.digest().short())];
     if plugin.manifest().is_none() {
-        lines.push("  it has no manifest, so it gets everything that it is granted".to_owned());
+        lines.push("  the plugin has no manifest, so it gets everything that it is granted".to_owned());
     }
     lines.extend(always_available(plugin.kinds()));
     for permission in effective_grants(setup.grants()) {
@@ -25,7 +25,7 @@ pub(super) fn explained(plugin: &Arc<LoadedPlugin>, grants: Grants) -> String {
     for part in &partial {
         let requested = text::one_line(&part.thing, MAX_CHARACTERS);
         let granted = text::one_line(&part.part, MAX_CHARACTERS);
-        lines.push(format!("  {YELLOW}partly{YELLOW:#}    {requested}; it gets {granted}"));
+        lines.push(format!("  {YELLOW}partly{YELLOW:#}    {requested}; the plugin gets {granted}"));
         lines.push(advised("to allow all of it", &part.advice));
     }
     for unmet in setup.unmet().iter().filter(|unmet| !partial.iter().any(|part| part.need == unmet.need)) {
@@ -34,7 +34,7 @@ pub(super) fn explained(plugin: &Arc<LoadedPlugin>, grants: Grants) -> String {
     }
     lines.extend(unused.iter().map(|grant| format!("  {YELLOW}unused{YELLOW:#}    `{}` {grant}", plugin.name())));
     if setup.unmet().is_empty() && effective_grants(setup.grants()).is_empty() && plugin.manifest().is_some() {
-        lines.push("  it asks for nothing, and gets nothing".to_owned());
+        lines.push("  the plugin asks for nothing, and gets nothing".to_owned());
     }
     lines.join("\n")
 }

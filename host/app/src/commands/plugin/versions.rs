@@ -158,9 +158,9 @@ fn describe(version: &PluginVersion) -> String {
     let until = match (&version.ended, version.why) {
         (Some(ended), why) => {
             let why = match why {
-                Some(VersionEndReason::Replaced) | None => "its file changed",
-                Some(VersionEndReason::Removed) => "its file was removed",
-                Some(VersionEndReason::Trapped) => "it crashed too often",
+                Some(VersionEndReason::Replaced) | None => "the file of the plugin changed",
+                Some(VersionEndReason::Removed) => "the file of the plugin was removed",
+                Some(VersionEndReason::Trapped) => "the version crashed too often",
                 Some(VersionEndReason::Requested) => "another version was requested",
             };
             format!("until {}: {why}", time(ended))

@@ -63,7 +63,8 @@ impl Destination {
         }
     }
 
-    /// Opens the destination. Returns the file to write to, and a value whose method completes the export.
+    /// Opens the destination. Returns the file to write to, and a value whose method [`Writing::finish`] completes
+    /// the export.
     pub(super) async fn open(self) -> Result<(File, Writing), Failure> {
         match self {
             Self::File(path, existing) => {

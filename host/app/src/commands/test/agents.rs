@@ -93,8 +93,8 @@ impl ScenarioAgents {
     }
 }
 
-/// Reads agent files with the variables of a scenario and without MCP servers. All grants for files are inside the
-/// scenario's folder.
+/// Reads agent files for a scenario. Uses the variables of the scenario, and ignores MCP servers. All grants for files
+/// are inside the scenario's folder.
 struct ScenarioReader<'s> {
     scenario: &'s Scenario,
     setup: &'s AgentSetup,
@@ -160,7 +160,8 @@ impl DelegateReader for ScenarioReader<'_> {
     }
 }
 
-/// Makes the paths of granted folders relative to the scenario's own folder, and creates the missing folders.
+/// Resolves the relative paths of granted folders in the scenario's own folder, and creates the folders that
+/// are missing.
 fn move_trees(file: &mut AgentFile, folder: &Path) -> Result<(), ConfigError> {
     for grant in file.grants.iter_mut().filter(|grant| matches!(grant.kind, Kind::Read | Kind::Write)) {
         if Path::new(&grant.value).is_absolute() {
@@ -201,8 +202,8 @@ fn refuse_remote_models(settings: &Settings) -> Result<(), ConfigError> {
     match settings.models.all_named().iter().find(|model| !is_built_in(model)) {
         None => Ok(()),
         Some(model) => Err(ConfigError::settings(format!(
-            "{}: `{}` would be called over the network, which a scenario must not do: give its turns `replies`, or name a \
-             file with replies, `scripted:FILE`",
+            "{}: `{}` would be called over the network, but scenarios cannot use the network: give the scenario's \
+             turns `replies`, or name a file with replies, `scripted:FILE`",
             model.place, model.name
         ))),
     }

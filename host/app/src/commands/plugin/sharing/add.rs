@@ -97,7 +97,7 @@ fn added(Candidate { locked, plugin, .. }: &Candidate, path: &Path) -> String {
     let signer = locked.signer.as_ref().map(|signer| format!("\n  signed    {signer}")).unwrap_or_default();
     let requests = describe::requested_grants(plugin);
     let requests = match &requests {
-        None => "it has no manifest, so it may use everything that it is granted".to_owned(),
+        None => "the plugin has no manifest, so it may use everything that it is granted".to_owned(),
         Some(requests) if requests.is_empty() => "nothing".to_owned(),
         Some(requests) => requests.join(", "),
     };

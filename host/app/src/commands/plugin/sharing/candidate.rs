@@ -112,8 +112,8 @@ pub(super) fn check_signatures(
     Ok(TrustedDownload { fetched, locked })
 }
 
-/// If a download has no trusted signature, adds `stopped` to the message. `stopped` is the reason why the host did not
-/// read all signatures.
+/// Adds `stopped` to the message about a download that has no trusted signature. `stopped` is the reason why the host
+/// did not read all signatures.
 fn with_stopped_search(verdict: Result<Signer, RegistryError>, stopped: Option<&str>) -> Result<Signer, RegistryError> {
     let Some(stopped) = stopped else { return verdict };
     match verdict {
