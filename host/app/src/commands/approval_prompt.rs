@@ -49,7 +49,7 @@ impl AfterQuestions {
     }
 
     /// Combines the results of two groups of questions.
-    fn then(self, other: AfterQuestions) -> AfterQuestions {
+    fn combine(self, other: AfterQuestions) -> AfterQuestions {
         match (self, other) {
             (AfterQuestions::StopAsking, _) | (_, AfterQuestions::StopAsking) => AfterQuestions::StopAsking,
             (AfterQuestions::Continue, _) | (_, AfterQuestions::Continue) => AfterQuestions::Continue,

@@ -97,14 +97,14 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     let mcp = settings.servers()?;
     let agent = assembly::make_agent(&settings, (generation, delegates), mcp, terminal)?;
     print(terminal, &format!("{BOLD}{}{BOLD:#}: ok", path.display()))?;
-    row("agent", std::slice::from_ref(&settings.name), terminal)?;
-    row("model", &models, terminal)?;
-    row("plugins", &plugins, terminal)?;
-    row("agents", &agents, terminal)?;
-    row("grants", &grants(&settings), terminal)?;
-    row("excluded", &excluded(&settings, &sandbox), terminal)?;
-    row("mcp", &servers(&agent.config().mcp), terminal)?;
-    row("services", &services(&settings), terminal)?;
+    print_row("agent", std::slice::from_ref(&settings.name), terminal)?;
+    print_row("model", &models, terminal)?;
+    print_row("plugins", &plugins, terminal)?;
+    print_row("agents", &agents, terminal)?;
+    print_row("grants", &grants(&settings), terminal)?;
+    print_row("excluded", &excluded(&settings, &sandbox), terminal)?;
+    print_row("mcp", &servers(&agent.config().mcp), terminal)?;
+    print_row("services", &services(&settings), terminal)?;
     let overlaps = protection::overlapping_trees(&protection::granted_trees(&settings));
     let exposed = protection::exposed_servers(&settings);
     let missing = missing_programs(&settings, &agent.config().mcp);
@@ -174,7 +174,7 @@ fn longest_chain(delegates: &BTreeMap<String, Delegate>) -> Vec<String> {
     chains.max_by_key(Vec::len).unwrap_or_default()
 }
 
-fn row(name: &str, values: &[String], terminal: &Terminal) -> Result<(), Failure> {
+fn print_row(name: &str, values: &[String], terminal: &Terminal) -> Result<(), Failure> {
     for (index, value) in values.iter().enumerate() {
         let name = if index == 0 { name } else { "" };
         print(terminal, &format!("  {DIM}{name:<9}{DIM:#}{}", text::harmless(value)))?;

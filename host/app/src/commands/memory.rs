@@ -33,7 +33,7 @@ pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: 
             let user = user_or_current(user)?;
             let found = store.list(&user, "", limit as usize).await.map_err(Failure::refused)?;
             for memory in &found {
-                if json { print_json(terminal, memory)? } else { print(terminal, listed(memory))? }
+                if json { print_json(terminal, memory)? } else { print(terminal, list_entry(memory))? }
             }
             if found.is_empty() && !json {
                 terminal.note(format!("there are no memories about `{user}`"));
@@ -67,7 +67,7 @@ fn user_or_current(named: Option<String>) -> Result<String, Failure> {
     named.or_else(environment::user).ok_or_else(unknown)
 }
 
-fn listed(stored: &StoredMemory) -> String {
+fn list_entry(stored: &StoredMemory) -> String {
     let written = stored.memory.written.as_deref().map(date).unwrap_or_default();
     describe(&stored.id, &[&written, stored.memory.kind.as_str()], &stored.memory.text)
 }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub(crate) async fn run(arguments: ReplayArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     let data = DataDirectory::open(data, &environment::host())?.for_user(arguments.user.clone());
     let granted = granted(&arguments)?;
-    let agent = configured(&arguments)?;
+    let agent = agent_settings(&arguments)?;
     let sandbox = match &agent {
         Some(settings) => assembly::open_sandbox(settings, &data)?,
         None => assembly::open_default_sandbox(&data, &environment::host())?,
@@ -73,7 +73,7 @@ fn granted(arguments: &ReplayArguments) -> Result<BTreeMap<String, Grants>, Fail
 
 /// Reads the settings of the agent that `--agent` names. The replay uses the limits, variables and configuration values
 /// of this agent.
-fn configured(arguments: &ReplayArguments) -> Result<Option<Settings>, Failure> {
+fn agent_settings(arguments: &ReplayArguments) -> Result<Option<Settings>, Failure> {
     let Some(agent) = &arguments.agent else { return Ok(None) };
     let path = agent_lookup::find_agent(agent, Path::new("."))?;
     let mut file = AgentFile::read(&path).map_err(Failure::refused)?;

@@ -93,9 +93,9 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
             return approve::deny(options, data, terminal).await;
         }
         SessionCommand::Respond { session, event, no_run, json, agent } => {
-            let then = if no_run { respond::AfterAnswer::Record } else { respond::AfterAnswer::Continue };
+            let after_answer = if no_run { respond::AfterAnswer::Record } else { respond::AfterAnswer::Continue };
             let format = if json { Format::Json } else { Format::Lines };
-            let options = respond::RespondOptions { session, event, agent, then, format };
+            let options = respond::RespondOptions { session, event, agent, after_answer, format };
             return respond::respond(options, store, data, terminal).await;
         }
         SessionCommand::Answer { session, text } => {

@@ -36,12 +36,12 @@ struct RunResult {
     /// Number of scenarios that were selected, including those that did not run.
     selected: usize,
     time: Duration,
-    end: End,
+    end: RunEnd,
 }
 
 /// Whether all scenarios ran.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum RunEnd {
     /// All scenarios ran.
     Complete,
     /// The user stopped the run.
@@ -93,7 +93,7 @@ async fn play(arguments: &TestArguments, data: Option<&Path>, terminal: &Termina
         tokio::select! {
             () = build(groups, &mut components, terminal) => {}
             () = cancel.cancelled() => {
-                return Ok(RunResult { reports: Vec::new(), selected, time: began.elapsed(), end: End::Stopped });
+                return Ok(RunResult { reports: Vec::new(), selected, time: began.elapsed(), end: RunEnd::Stopped });
             }
         }
     }
@@ -121,7 +121,7 @@ async fn play(arguments: &TestArguments, data: Option<&Path>, terminal: &Termina
         terminal.busy(format!("{} of {selected} scenarios", reports.len()));
     }
     terminal.idle();
-    let end = if cancel.is_cancelled() { End::Stopped } else { End::Complete };
+    let end = if cancel.is_cancelled() { RunEnd::Stopped } else { RunEnd::Complete };
     Ok(RunResult { reports, selected, time: began.elapsed(), end })
 }
 
@@ -249,17 +249,17 @@ fn finish(arguments: &TestArguments, played: RunResult, terminal: &Terminal) -> 
     let totals = Totals::of(&reports);
     match (arguments.json, end) {
         (true, _) => terminal.print(json(&reports).to_string()).map_err(Failure::output)?,
-        (false, End::Stopped) => show::stopped(reports.len(), selected, terminal),
-        (false, End::Complete) => show::totals(totals, time, terminal)?,
+        (false, RunEnd::Stopped) => show::stopped(reports.len(), selected, terminal),
+        (false, RunEnd::Complete) => show::totals(totals, time, terminal)?,
     }
     if let Some(file) = &arguments.junit {
-        if end == End::Stopped {
+        if end == RunEnd::Stopped {
             reports.push(placeholder(arguments, &format!("stopped: {} of {selected} scenarios ran", reports.len())));
         }
         write_junit(file, &reports)?;
     }
     Ok(match totals {
-        _ if end == End::Stopped => Exit::Cancelled,
+        _ if end == RunEnd::Stopped => Exit::Cancelled,
         Totals { passed: 0, failed: 0, .. } => Exit::Refused,
         Totals { failed: 0, not_played: 0, .. } => Exit::Done,
         _ => Exit::Failed,

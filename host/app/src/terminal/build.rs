@@ -64,7 +64,7 @@ pub(super) struct Compiling {
     /// Name and size in bytes of each component, in the order in which the compilations started.
     running: Vec<(String, u64)>,
     /// Number of compilations that have ended since the last time that no compilation was running.
-    done: usize,
+    ended: usize,
 }
 
 impl Compiling {
@@ -77,14 +77,14 @@ impl Compiling {
     pub(super) fn end(&mut self, name: &str) {
         if let Some(index) = self.running.iter().position(|(other, _)| other == name) {
             self.running.remove(index);
-            self.done += 1;
+            self.ended += 1;
         }
     }
 
     /// Starts counting from zero again if no compilation is running.
     pub(super) fn reset_if_idle(&mut self) {
         if self.running.is_empty() {
-            self.done = 0;
+            self.ended = 0;
         }
     }
 
@@ -92,9 +92,9 @@ impl Compiling {
     /// compilation is running.
     pub(super) fn line(&self) -> Option<String> {
         let (name, size) = self.running.first()?;
-        let count = match self.done + self.running.len() {
+        let count = match self.ended + self.running.len() {
             1 => String::new(),
-            total => format!(" {} of {total}:", self.done + 1),
+            total => format!(" {} of {total}:", self.ended + 1),
         };
         let name = text::one_line(name, 100);
         Some(format!("compiling{count} {name} ({}); this happens once, then the code is cached", text::size(*size)))

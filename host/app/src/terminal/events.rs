@@ -283,8 +283,8 @@ mod tests {
         let rejected = EventKind::OutputRejected {
             by: "output schema".into(),
             attempt: 1,
-            problems: vec![problem("", "is no JSON"), problem("/total", "is missing")],
+            problems: vec![problem("", "is not JSON"), problem("/total", "is missing")],
         };
-        insta::assert_snapshot!(shown(rejected), @"! answer 1 was rejected by output schema: is no JSON; /total is missing");
+        insta::assert_snapshot!(shown(rejected), @"! answer 1 was rejected by output schema: is not JSON; /total is missing");
     }
 }

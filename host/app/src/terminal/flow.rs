@@ -170,7 +170,7 @@ impl Flow {
             self.wrap();
         } else {
             let next = word.first().map(|(style, _)| *style).unwrap_or_default();
-            write_styled(&mut self.out, between(self.last, next), &" ".repeat(spaces));
+            write_styled(&mut self.out, space_style(self.last, next), &" ".repeat(spaces));
             self.column += spaces;
         }
         for (style, run) in word {
@@ -204,7 +204,7 @@ impl Flow {
 
 /// Returns the style of spaces between two words. An underline or strikethrough continues between words of the same
 /// style.
-fn between(last: Style, next: Style) -> Style {
+fn space_style(last: Style, next: Style) -> Style {
     let effects = last.get_effects();
     let is_lined = effects.contains(Effects::UNDERLINE) || effects.contains(Effects::STRIKETHROUGH);
     if last == next && is_lined { last } else { Style::new() }

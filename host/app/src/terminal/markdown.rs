@@ -279,8 +279,8 @@ impl Markdown {
     /// in bytes.
     fn begin_words(&mut self, quotes: usize, first: Prefix, (style, marks): (Style, usize)) {
         self.write_gap();
-        let hanging = self.quoted(quotes).with(Style::new(), &" ".repeat(first.width()));
-        let first = self.quoted(quotes).followed_by(first);
+        let hanging = self.quote_prefix(quotes).with(Style::new(), &" ".repeat(first.width()));
+        let first = self.quote_prefix(quotes).followed_by(first);
         self.flow.begin(&first, hanging);
         self.unrendered.drain(..marks);
         self.state = State::Words(Inline::new(self.rendering, style));
@@ -297,7 +297,7 @@ impl Markdown {
 
     fn show_line(&mut self, quotes: usize, indent: usize, style: Style, text: &str) {
         self.write_gap();
-        let prefix = self.quoted(quotes).with(Style::new(), &" ".repeat(indent));
+        let prefix = self.quote_prefix(quotes).with(Style::new(), &" ".repeat(indent));
         if text.trim().is_empty() {
             self.flow.line(prefix.trimmed());
         } else {
@@ -311,7 +311,7 @@ impl Markdown {
     /// Handles a complete line that starts with `|`. The line belongs to the current table or starts a new table.
     fn row(&mut self, quotes: usize, indent: usize) {
         let line = self.unrendered.trim().to_owned();
-        let prefix = self.quoted(quotes).with(Style::new(), &" ".repeat(indent.min(self.flow.width() / 2)));
+        let prefix = self.quote_prefix(quotes).with(Style::new(), &" ".repeat(indent.min(self.flow.width() / 2)));
         let current_table = self.table.as_mut().filter(|table| table.prefix() == &prefix);
         let is_added = current_table.is_some_and(|table| table.add(&line));
         if !is_added {
@@ -339,7 +339,7 @@ impl Markdown {
         }
     }
 
-    fn quoted(&self, quotes: usize) -> Prefix {
+    fn quote_prefix(&self, quotes: usize) -> Prefix {
         let (style, mark) = if self.rendering == Rendering::Styled { (DIM, "│ ") } else { (Style::new(), "> ") };
         (0..quotes).fold(Prefix::default(), |prefix, _| prefix.with(style, mark))
     }

@@ -40,17 +40,17 @@ impl ApprovalPrompter {
             let mut next = self.answer(session, cancel).await?;
             if owner == TurnOwner::Delegate && self.user == UserPresence::AtTerminal {
                 if next.asks_more() {
-                    next = next.then(self.decide(session, cancel).await?);
+                    next = next.combine(self.decide(session, cancel).await?);
                 }
                 if next.asks_more() {
-                    next = next.then(self.reply(session, cancel).await?);
+                    next = next.combine(self.reply(session, cancel).await?);
                 }
             }
             for call in session.delegated_calls() {
                 if !next.asks_more() || cancel.is_cancelled() {
                     break;
                 }
-                next = next.then(self.settle_delegate(session, &call, cancel).await?);
+                next = next.combine(self.settle_delegate(session, &call, cancel).await?);
             }
             Ok(next)
         })
@@ -82,7 +82,7 @@ impl ApprovalPrompter {
             self.terminal.note(approval::unknown(&call));
             let decision = match self.ask_until(QUESTION_OF_UNKNOWN, parse_decision, cancel).await? {
                 Ok(decision) => decision,
-                Err(unanswered) => return Ok(next.then(unanswered)),
+                Err(unanswered) => return Ok(next.combine(unanswered)),
             };
             session.resolve(call.id, decision).await.map_err(Failure::refused)?;
             next = AfterQuestions::Continue;

@@ -49,7 +49,7 @@ pub(super) fn full(plugin: &LoadedPlugin, (file, exports): (&Path, &[String])) -
     lines.push(format!("  file     {}", file.display()));
     lines.push(format!("  digest   {}", plugin.digest()));
     lines.push(format!("  size     {}", text::size(plugin.size())));
-    lines.push(format!("  asks     {}", asks(plugin)));
+    lines.push(format!("  asks     {}", describe_requests(plugin)));
     let imports = text::imports(plugin.imports()).join("\n           ");
     let worlds = worlds(exports);
     if !worlds.is_empty() {
@@ -114,7 +114,7 @@ pub(super) fn heading(plugin: &LoadedPlugin) -> String {
     format!("{BOLD}{name}{BOLD:#} {version}  {} {DIM}{digest}{DIM:#}", plugin.kind_labels().join(", "))
 }
 
-fn asks(plugin: &LoadedPlugin) -> String {
+fn describe_requests(plugin: &LoadedPlugin) -> String {
     match requested_grants(plugin) {
         None => "the plugin has no manifest, so it may use everything that it is granted".to_owned(),
         Some(requests) if requests.is_empty() => "nothing".to_owned(),

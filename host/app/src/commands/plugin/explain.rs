@@ -26,11 +26,11 @@ pub(super) fn explained(plugin: &Arc<LoadedPlugin>, grants: Grants) -> String {
         let requested = text::one_line(&part.thing, MAX_CHARACTERS);
         let granted = text::one_line(&part.part, MAX_CHARACTERS);
         lines.push(format!("  {YELLOW}partly{YELLOW:#}    {requested}; the plugin gets {granted}"));
-        lines.push(advised("to allow all of it", &part.advice));
+        lines.push(advice_line("to allow all of it", &part.advice));
     }
     for unmet in setup.unmet().iter().filter(|unmet| !partial.iter().any(|part| part.need == unmet.need)) {
         lines.push(format!("  {YELLOW}denied{YELLOW:#}    {}", text::one_line(&unmet.thing, MAX_CHARACTERS)));
-        lines.push(advised("to allow it", &unmet.advice));
+        lines.push(advice_line("to allow it", &unmet.advice));
     }
     lines.extend(unused.iter().map(|grant| format!("  {YELLOW}unused{YELLOW:#}    `{}` {grant}", plugin.name())));
     if setup.unmet().is_empty() && effective_grants(setup.grants()).is_empty() && plugin.manifest().is_some() {
@@ -39,7 +39,7 @@ pub(super) fn explained(plugin: &Arc<LoadedPlugin>, grants: Grants) -> String {
     lines.join("\n")
 }
 
-fn advised(purpose: &str, advice: &GrantAdvice) -> String {
+fn advice_line(purpose: &str, advice: &GrantAdvice) -> String {
     let (table, line) = (text::one_line(&advice.table, MAX_CHARACTERS), text::one_line(&advice.line, MAX_CHARACTERS));
     format!("            {DIM}{purpose}:{DIM:#} {table} {line}")
 }

@@ -74,7 +74,7 @@ pub(super) async fn rollback(
     let Some(in_file) = current.as_ref().map(|rollback| &rollback.from).or(serving) else {
         return Err(Failure::refused(format!("`{plugin}` is no longer in {directory}: put its file back there first")));
     };
-    let to = target(&versions, (in_file, serving), arguments.to.as_deref())
+    let to = rollback_target(&versions, (in_file, serving), arguments.to.as_deref())
         .map_err(|problem| Failure::refused(format!("`{plugin}`: {problem}")))?;
     PluginStore::new(data.plugins()).get(&to).map_err(|error| Failure::refused(format!("`{plugin}`: {error}")))?;
     let (from, name) = (in_file.clone(), plugin.clone());
@@ -130,7 +130,7 @@ async fn versions_of(
 
 /// Finds the version to roll back to. If `digest_prefix` is given, this is the version whose digest begins with the
 /// prefix. Otherwise, it is the latest version that is neither in the plugin's file nor in use.
-fn target(
+fn rollback_target(
     versions: &[PluginVersion],
     (in_file, serving): (&Digest, Option<&Digest>),
     digest_prefix: Option<&str>,
@@ -208,10 +208,10 @@ mod tests {
     fn p10_rollback_target_is_the_previous_or_the_named_version() {
         let versions = [version(3), version(2), version(3), version(1)];
         let digest = |byte: u8| Digest::from_sha256([byte; 32]);
-        let target_of = |prefix| target(&versions, (&digest(3), Some(&digest(3))), prefix);
+        let target_of = |prefix| rollback_target(&versions, (&digest(3), Some(&digest(3))), prefix);
         assert_eq!(target_of(None), Ok(digest(2)));
         assert_eq!(
-            target(&versions, (&digest(3), Some(&digest(2))), None),
+            rollback_target(&versions, (&digest(3), Some(&digest(2))), None),
             Ok(digest(1)),
             "the version before the previous version"
         );
@@ -222,6 +222,6 @@ mod tests {
         assert!(target_of(Some("0")).unwrap_err().contains("several"));
         assert!(target_of(Some("")).unwrap_err().contains("several"));
         assert!(target_of(Some("ff")).unwrap_err().contains("plugin history"));
-        assert!(target(&versions[..1], (&digest(3), None), None).is_err());
+        assert!(rollback_target(&versions[..1], (&digest(3), None), None).is_err());
     }
 }

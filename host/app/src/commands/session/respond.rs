@@ -34,7 +34,7 @@ pub(super) struct RespondOptions {
     /// Options that configure the session's agent, which is needed to continue the turn.
     pub(super) agent: AgentArguments,
     /// What the command does after it has stored the answer.
-    pub(super) then: AfterAnswer,
+    pub(super) after_answer: AfterAnswer,
     /// Output format.
     pub(super) format: Format,
 }
@@ -65,7 +65,7 @@ pub(super) async fn respond(
                       --plugins, --model and --grant";
         return Err(Failure::refused(advice));
     }
-    let continues = options.then == AfterAnswer::Continue && names_agent;
+    let continues = options.after_answer == AfterAnswer::Continue && names_agent;
     let to_answer = SessionToAnswer { options: &options, subject: &found.subject, data };
     // The stored state is sufficient to record an answer (L1), so the answer is not lost if the agent's files have
     // errors.

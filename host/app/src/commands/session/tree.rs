@@ -15,7 +15,7 @@ pub(super) fn in_order(sessions: Vec<SessionSummary>) -> Vec<(usize, SessionSumm
     let (mut below, top): (Vec<_>, Vec<_>) = sessions.into_iter().partition(has_parent);
     let mut ordered = Vec::with_capacity(subjects.len());
     for session in top {
-        push(session, 0, &mut below, &mut ordered);
+        push_with_children(session, 0, &mut below, &mut ordered);
     }
     // A damaged import can contain a cycle of parents. The sessions of a cycle are listed at the top level, so that no
     // session is missing.
@@ -23,7 +23,7 @@ pub(super) fn in_order(sessions: Vec<SessionSummary>) -> Vec<(usize, SessionSumm
     ordered
 }
 
-fn push(
+fn push_with_children(
     session: SessionSummary,
     depth: usize,
     below: &mut Vec<SessionSummary>,
@@ -34,7 +34,7 @@ fn push(
     *below = others;
     ordered.push((depth, session));
     for child in children {
-        push(child, depth + 1, below, ordered);
+        push_with_children(child, depth + 1, below, ordered);
     }
 }
 

@@ -42,12 +42,12 @@ pub(super) struct ScenarioAgents {
 #[async_trait]
 impl AgentFactory for ScenarioAgents {
     async fn agent(&self, scenario: &Scenario, setup: &AgentSetup) -> Result<ScenarioAgent, String> {
-        self.make(scenario, setup).await.map_err(|failure| failure.message)
+        self.create_agent(scenario, setup).await.map_err(|failure| failure.message)
     }
 }
 
 impl ScenarioAgents {
-    async fn make(&self, scenario: &Scenario, setup: &AgentSetup) -> Result<ScenarioAgent, Failure> {
+    async fn create_agent(&self, scenario: &Scenario, setup: &AgentSetup) -> Result<ScenarioAgent, Failure> {
         let reader = ScenarioReader::new(scenario, setup);
         let settings = reader.first_agent()?;
         let generation = self.generation(scenario, &settings).await?;

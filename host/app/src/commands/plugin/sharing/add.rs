@@ -93,7 +93,7 @@ fn is_same_source(locked: &LockedPlugin, source: &Source) -> bool {
     }
 }
 
-fn added(Candidate { locked, plugin, .. }: &Candidate, path: &Path) -> String {
+fn describe_added(Candidate { locked, plugin, .. }: &Candidate, path: &Path) -> String {
     let signer = locked.signer.as_ref().map(|signer| format!("\n  signed    {signer}")).unwrap_or_default();
     let requests = describe::requested_grants(plugin);
     let requests = match &requests {
@@ -142,7 +142,7 @@ impl PluginAddition<'_> {
         let candidate = trusted.load((&self.sandbox, &self.component_cache), self.terminal).await?;
         let Candidate { fetched, locked, .. } = &candidate;
         let path = self.target.folder.install(locked.clone(), &fetched.bytes, self.replace).map_err(failed)?;
-        print(self.terminal, added(&candidate, &path))
+        print(self.terminal, describe_added(&candidate, &path))
     }
 
     /// Checks that the new plugin may replace the locked plugin. The check is needed because grants belong to a plugin
