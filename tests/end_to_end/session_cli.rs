@@ -129,7 +129,7 @@ fn l16_cancelling_a_turn_cancels_its_children() {
     let (code, _, stderr) = cli.run(&[&AGENT[..], &["Pay."]].concat());
     assert_eq!(code, Some(3), "{stderr}");
     let (code, _, stderr) = cli.run(&["session", "cancel", "desk"]);
-    assert!(code == Some(0) && stderr.contains("was cancelled, too"), "{stderr}");
+    assert!(code == Some(0) && stderr.contains("was also cancelled"), "{stderr}");
     let (_, listed, _) = cli.run(&["session", "list", "--json"]);
     let check_state: Vec<_> =
         listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["state"].clone()).collect();

@@ -232,7 +232,8 @@ impl ApprovalPrompter {
                 }
             }
         };
-        serde_json::from_str(&text).map_err(|error| format!("that is not valid JSON, so nothing was changed: {error}"))
+        serde_json::from_str(&text)
+            .map_err(|error| format!("the text is not valid JSON, so nothing was changed: {error}"))
     }
 
     async fn in_editor(&self, editor: &[String], arguments: &Value) -> Result<String, String> {

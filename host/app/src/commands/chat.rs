@@ -446,8 +446,8 @@ impl Chat<'_> {
         self.session.undo().await.map_err(Failure::refused)?;
         if let Some(turn) = turn {
             self.prose(format!(
-                "turn {turn} was undone: the model no longer sees it, and it is not remembered; the changes that its \
-                 tools made are not undone"
+                "turn {turn} was undone: the model no longer sees the turn, and the turn is not remembered; the \
+                 changes that its tools made are not undone"
             ));
         }
         Ok(())

@@ -79,7 +79,7 @@ async fn first_build(news: &mut Receiver<DevEvent>, terminal: &Terminal) -> Resu
     loop {
         let event = news.recv().await.ok_or_else(|| Failure::failed("the background build has stopped"))?;
         match event {
-            DevEvent::Building { .. } => terminal.busy("building; the first build takes longest"),
+            DevEvent::Building { .. } => terminal.busy("building; the first build takes the longest time"),
             DevEvent::Superseded => {}
             DevEvent::Built(plugins) => {
                 terminal.idle();

@@ -48,7 +48,10 @@ impl FirstUsePrompt for Terminal {
             };
             match Answer::parse(&line) {
                 Some(Answer::ThisRun | Answer::Always) if request.offers().offered.is_empty() => {
-                    warn(self, "yes would grant nothing here: type `d DIR` to name an existing folder, or `n` for no");
+                    warn(
+                        self,
+                        "the answer yes would grant nothing here: `d DIR` names an existing folder, and `n` means no",
+                    );
                 }
                 Some(Answer::ThisRun) => return FirstUseAnswer::ThisRun,
                 Some(Answer::Always) => return FirstUseAnswer::Always,

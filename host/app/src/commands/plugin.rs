@@ -192,7 +192,7 @@ async fn list(
         assembly::warn_of_no_plugins(&settings, &generation, terminal);
         if settings.plugins.is_none() && settings.file.mcp.is_empty() {
             terminal.note(
-                "this agent has no plugins: name their folder with `plugin_directory` in its file, or with --plugins DIR",
+                "this agent has no plugins: name a folder with `plugin_directory` in its file, or with --plugins DIR",
             );
         }
     }

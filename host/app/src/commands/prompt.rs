@@ -57,7 +57,7 @@ fn event_input(file: &Path, event: CloudEvent) -> Result<TurnInput, Failure> {
         Some(Value::String(text)) if !text.trim().is_empty() => Ok(TurnInput::Text(text)),
         Some(data) if !matches!(data, Value::Null | Value::String(_)) => Ok(TurnInput::Json(data)),
         _ => Err(Failure::refused(format!(
-            "{}: the event has no `data`: put the prompt for the agent there",
+            "{}: the event has no `data`: put the prompt for the agent into `data`",
             file.display()
         ))),
     }

@@ -71,7 +71,7 @@ pub(crate) fn help(offers: &GrantOffers, keeping: Keeping) -> String {
     }
     .to_owned();
     if offers.has_folder() {
-        help.push_str("\n  d DIR  use another folder instead of the one that is shown");
+        help.push_str("\n  d DIR  use another folder instead of the folder that is shown");
     }
     if offers.has_requests() {
         help.push_str("\n  h HOST allow requests to this server only; `h *`: to all that the plugin asks for");

@@ -58,7 +58,7 @@ impl Chat<'_> {
                 self.turn(None).await
             }
             _ => {
-                self.hint("another process continued the turn, and it ended like this:");
+                self.hint("another process continued the turn, and the turn ended as follows:");
                 self.turn(None).await
             }
         }

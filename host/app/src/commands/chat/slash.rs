@@ -15,7 +15,7 @@ pub(super) struct Command {
 pub(super) const COMMANDS: &[Command] = &[
     Command { name: "/help", arguments: "", description: "this list" },
     Command { name: "/tools", arguments: "", description: "the tools that the model may call" },
-    Command { name: "/plugins", arguments: "", description: "the plugins, and what each of them is granted" },
+    Command { name: "/plugins", arguments: "", description: "the plugins, and the grants of each plugin" },
     Command { name: "/model", arguments: "[NAME]", description: "lists the models; with NAME, switches to that model" },
     Command {
         name: "/session",

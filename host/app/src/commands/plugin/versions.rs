@@ -72,7 +72,9 @@ pub(super) async fn rollback(
     }
     let serving = versions.iter().find(|version| version.ended.is_none()).map(|version| &version.digest);
     let Some(in_file) = current.as_ref().map(|rollback| &rollback.from).or(serving) else {
-        return Err(Failure::refused(format!("`{plugin}` is no longer in {directory}: put its file back there first")));
+        return Err(Failure::refused(format!(
+            "`{plugin}` is no longer in {directory}: put its file back into the folder first"
+        )));
     };
     let to = rollback_target(&versions, (in_file, serving), arguments.to.as_deref())
         .map_err(|problem| Failure::refused(format!("`{plugin}`: {problem}")))?;
@@ -145,11 +147,13 @@ fn rollback_target(
         versions.iter().map(|version| &version.digest).filter(|digest| digest.hex().starts_with(digits)).collect();
     match (digits.is_empty(), found.into_iter().collect::<Vec<_>>().as_slice()) {
         (false, [digest]) if *digest == in_file => {
-            Err(format!("{} is the version in its file; use `--undo` to return to it", in_file.short()))
+            Err(format!("{} is the version in the plugin's file; `--undo` returns to that version", in_file.short()))
         }
         (false, [digest]) => Ok((*digest).clone()),
-        (false, []) => Err(format!("no version begins with `{prefix}`; `agent-host plugin history` shows all")),
-        _ => Err(format!("several versions begin with `{prefix}`; write more of the digest")),
+        (false, []) => {
+            Err(format!("no version has a digest that begins with `{prefix}`; `agent-host plugin history` shows all"))
+        }
+        _ => Err(format!("the digests of several versions begin with `{prefix}`; write more characters")),
     }
 }
 

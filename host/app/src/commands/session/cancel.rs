@@ -100,12 +100,12 @@ fn cancel_delegates<'c>(
             let Some(child) = found.into_iter().next() else { continue };
             if let (Some(process), SessionState::Running) = (&child.open_in, child.state) {
                 lines.push(format!(
-                    "its delegate session {subject} runs in {process}, and only that process can cancel it"
+                    "the delegate session {subject} runs in {process}, and only that process can cancel it"
                 ));
                 continue;
             }
             let Some(ended) = end_turn(store, &child, data).await? else { continue };
-            lines.push(format!("its delegate session {subject} was cancelled, too"));
+            lines.push(format!("the delegate session {subject} was also cancelled"));
             if levels > 0 {
                 lines.extend(cancel_delegates(store, ended.waits, data, levels - 1).await?);
             }

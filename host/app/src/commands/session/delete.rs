@@ -42,9 +42,7 @@ pub(super) async fn delete(
             terminal.note(tree::line(0, session));
         }
         let what = text::count(selected.len(), "session");
-        terminal.note(format!(
-            "delete {what} with everything that is stored, memories included? This cannot be undone [y/N]"
-        ));
+        terminal.note(format!("delete {what} with all stored data, including memories? This cannot be undone [y/N]"));
         if !is_yes(&tokio::task::spawn_blocking(answer).await.unwrap_or_default()) {
             terminal.note("nothing was deleted");
             return Ok(Exit::Refused);

@@ -156,7 +156,7 @@ async fn report(
     let (status, message) = match responded {
         ResponseOutcome::Taken { .. } if violations.is_empty() => ("taken", "the answer was accepted"),
         ResponseOutcome::Taken { .. } => {
-            ("taken", "the answer does not match the agreed schema, so the model gets an error that says so")
+            ("taken", "the answer does not match the agreed schema, so the model gets an error instead of the answer")
         }
         ResponseOutcome::Duplicate => ("duplicate", "the call has this answer already; nothing was changed"),
         ResponseOutcome::Late => ("late", "the answer came too late: the call has another result; nothing was changed"),

@@ -196,7 +196,7 @@ fn open_call(call: &CallRecord, open_in: Option<&str>) -> String {
         }
         CallState::Outstanding => "waits for an answer",
         CallState::Started => {
-            "had started; it is repeated if that is safe, otherwise the turn will wait for your decision"
+            "had started; the host repeats it if that is safe, otherwise the turn will wait for your decision"
         }
         CallState::OutcomeUnknown => "waits for your decision",
         CallState::Finished => "has its result",
@@ -273,8 +273,8 @@ mod tests {
             result: None,
         };
         let shown = |state| anstream::adapter::strip_str(&open_call(&call(state), None)).to_string();
-        let started = "  files.write {\"path\":\"a\"}\n    had started; it is repeated if that is safe, otherwise the turn \
-                       will wait for your decision call_1_1_1";
+        let started = "  files.write {\"path\":\"a\"}\n    had started; the host repeats it if that is safe, otherwise \
+                       the turn will wait for your decision call_1_1_1";
         assert_eq!(shown(CallState::Started), started);
         assert!(shown(CallState::Waiting).contains("it runs when the turn continues"));
         let running = open_call(&call(CallState::Started), Some("process 7"));

@@ -75,7 +75,7 @@ fn missing_path(path: &Path) -> Failure {
         Ok(_) => format!("a name that ends in .wasm is read as a path; for a registry, write `oci://{what}`"),
         Err(_) => {
             "build plugin projects with `agent-host plugin build`; write a plugin in a registry as HOST/PATH[:TAG], \
-                   and one on a web server as https://…"
+                   and a plugin on a web server as https://…"
                 .to_owned()
         }
     };
@@ -155,7 +155,7 @@ impl PluginAddition<'_> {
                 ReplacePolicy::AnyFile => Ok(()),
                 ReplacePolicy::LockedFile => Err(Failure::refused(format!(
                     "`{}` was installed from {}, and {} is another source; --replace installs the new plugin, which \
-                     gets all grants to `{}`",
+                     then gets all grants that belong to the name `{}`",
                     before.name, before.reference, new.reference, before.name
                 ))),
             };
@@ -209,7 +209,10 @@ impl PluginAddition<'_> {
         let trusted = candidate::check_signatures(fetched, &self.target.trust, self.terminal)?;
         if trusted.locked.name != plugin.name {
             let name = text::one_line(&trusted.locked.name, 100);
-            return Err(Failure::failed(format!("{} is the plugin `{name}`, not `{}`", plugin.reference, plugin.name)));
+            return Err(Failure::failed(format!(
+                "{} contains the plugin `{name}`, not `{}`",
+                plugin.reference, plugin.name
+            )));
         }
         let candidate = trusted.load((&self.sandbox, &self.component_cache), self.terminal).await?;
         let path =
