@@ -8,7 +8,7 @@ use agent_config::{DataDirectory, assembly};
 use agent_runtime::approvals::{remember_grants, revoke};
 use agent_store::{Store, StoredGrant};
 
-/// Number of characters that are shown of an approval's id.
+/// Displayed length of an approval's id, in characters.
 const SHOWN_ID: usize = 12;
 
 /// Runs a subcommand of `approvals`.

@@ -8,7 +8,7 @@ use agent_config::{DataDirectory, assembly};
 use agent_store::{MemoryFilter, StoredMemory};
 use serde::Serialize;
 
-/// Maximum number of characters that are shown of each of the two parts of a memory.
+/// Maximum displayed length of each of the two parts of a memory, in characters.
 const MAX_CHARACTERS: usize = 200;
 /// Labels that can begin the second part of a memory. The second part is an answer or a tool call.
 const SECOND_PART: [&str; 2] = ["\nAnswered: ", "\nCalled: "];

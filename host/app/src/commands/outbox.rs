@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Maximum number of items that one query reads.
 const PAGE: usize = 200;
-/// Maximum number of characters that are shown of a name or of an event's data.
+/// Maximum displayed length of a name or of an event's data, in characters.
 const MAX_CHARACTERS: usize = 120;
 
 /// Runs a subcommand of `outbox`.

@@ -49,7 +49,7 @@ pub(crate) async fn run(arguments: ReplayArguments, data: Option<&Path>, termina
     Ok(match (found.differences.is_empty(), found.same, found.not_replayed == 0) {
         (false, _, _) => Exit::Failed,
         // If a call was not replayed, the replay does not count as a success, because the result of that call could
-        // have differed.
+        // have differed from the recorded result.
         (true, 0, _) | (true, _, false) => Exit::Refused,
         (true, _, true) => Exit::Done,
     })

@@ -139,7 +139,7 @@ async fn open_to_decide(
     let (sandbox, downscaler) = (assembly::open_default_sandbox(data, &environment::host())?, Downscaler::default());
     let (checkpoint, leaving) = (open_session::checkpoint(), Default::default());
     let host = Host { store, sandbox, downscaler, checkpoint, first_uses: None, http: None, leaving };
-    // No turn runs, so the agent needs only its name and no plugins. When the turn continues later, it finds its
+    // No turn runs, so the agent needs only its name and no plugins. When the turn continues later, the turn finds its
     // plugins by their digests.
     let generation = Generation::from_digests(&host.sandbox, &[]).await.map_err(Failure::refused)?;
     let model = provider("offline", Path::new("")).map_err(Failure::refused)?;

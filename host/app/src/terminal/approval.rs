@@ -9,7 +9,7 @@ use agent_core::tool::Traits;
 use agent_core::visible::is_invisible;
 use serde_json::Value;
 
-/// Maximum number of characters that are shown of an argument. The answer `v` shows the complete argument.
+/// Maximum displayed length of an argument, in characters. The answer `v` shows the complete argument.
 const MAX_CHARACTERS: usize = 400;
 /// Maximum number of arguments that are shown. The answer `v` shows all arguments.
 const MAX_FIELDS: usize = 16;

@@ -8,9 +8,9 @@ use agent_core::tool::{CallCost, errors_as_sentences};
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
-/// Maximum number of lines that are shown of a result.
+/// Maximum number of displayed lines of a result.
 const RESULT_LINES: usize = 6;
-/// Maximum number of lines that are shown of an error. This limit is larger than the limit for a result, because an
+/// Maximum number of displayed lines of an error. This limit is larger than the limit for a result, because an
 /// error explains what to do.
 const ERROR_LINES: usize = 12;
 /// Maximum number of lines for arguments that don't fit on the line of the name.

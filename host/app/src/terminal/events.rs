@@ -9,9 +9,9 @@ use agent_core::run::FALLBACK_TEXT;
 use agent_core::tool::Violation;
 use agent_runtime::summary::EXTRACT;
 
-/// Maximum number of characters that are shown of a name or message.
+/// Maximum displayed length of a name or message, in characters.
 const MAX_CHARACTERS: usize = 100;
-/// Maximum number of characters that are shown of a provider's message. This limit is larger than the limit for other
+/// Maximum displayed length of a provider's message, in characters. This limit is larger than the limit for other
 /// messages, because a provider's message often explains what to do.
 const MAX_REASON: usize = 600;
 

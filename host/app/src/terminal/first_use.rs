@@ -7,7 +7,7 @@ use agent_plugins::PluginIdentity;
 
 /// Maximum number of entries in the list of grants that the plugin requests but that no answer can give.
 const MAX_NOT_OFFERED: usize = 12;
-/// Maximum number of characters that are shown of a plugin's text.
+/// Maximum displayed length of a plugin's text, in characters.
 const MAX_CHARACTERS: usize = 200;
 
 /// The user's answer to the question about a plugin's grants.

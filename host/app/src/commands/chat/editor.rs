@@ -102,7 +102,7 @@ impl Editor {
         Self { terminal: terminal.clone(), interrupts: interrupts.clone(), reader }
     }
 
-    /// Returns the printer for texts above the line, or `None` if there is no line editor.
+    /// Returns the printer for texts above the input line, or `None` if there is no line editor.
     pub(super) fn above(&self) -> Option<PrinterAbove> {
         match &self.reader {
             LineReader::Full(full) => Some(full.above.clone()),
@@ -123,7 +123,8 @@ impl Editor {
         });
         let (mut full, signal) = tokio::select! {
             read = reading => read.map_err(|error| Failure::failed(format!("the line editor failed: {error}")))?,
-            // If the terminal was closed, reading again would return the end of input in an endless loop.
+            // If the terminal was closed, a loop that reads again would never end, because each read returns the end
+            // of input.
             () = self.terminal.hung_up() => return Ok(Typed::Leave),
         };
         match signal {

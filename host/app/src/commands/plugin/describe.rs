@@ -7,7 +7,7 @@ use agent_plugins::{Access, Asks, Grants, LoadedPlugin, SkippedExport};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Maximum number of characters that are shown of a name or description.
+/// Maximum displayed length of a name or description, in characters.
 const MAX_CHARACTERS: usize = 100;
 
 /// Formats a plugin as an entry of a list. The entry also shows the grants that the plugin requests but does not have.

@@ -6,7 +6,7 @@ use agent_config::grants;
 use agent_plugins::{Access, Authority, CallLimits, GrantAdvice, Grants, Kind, LoadedPlugin, PluginSetup};
 use std::sync::Arc;
 
-/// Maximum number of characters that are shown of a description.
+/// Maximum displayed length of a description, in characters.
 const MAX_CHARACTERS: usize = 200;
 
 /// Explains the plugin's grants, one per line.

@@ -24,7 +24,7 @@ use agent_registry::{
 use std::path::Path;
 use std::sync::Arc;
 
-/// Maximum number of characters that are shown of a name or description.
+/// Maximum displayed length of a name or description, in characters.
 const MAX_CHARACTERS: usize = 100;
 
 fn registry(connection: &ConnectionArguments, terminal: &Terminal) -> Result<Registry, Failure> {

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Number of digits that are shown of a digest.
+/// Displayed length of a digest, in hexadecimal digits.
 const DIGITS: usize = 12;
 
 /// Prints the plugin versions that were used, latest first.

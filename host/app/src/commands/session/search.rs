@@ -9,7 +9,7 @@ use agent_config::DataDirectory;
 use agent_store::{MAX_PAGE, SessionFilter, Store};
 use std::collections::BTreeSet;
 
-/// Maximum number of characters that are shown of a name or excerpt.
+/// Maximum displayed length of a name or excerpt, in characters.
 const MAX_CHARACTERS: usize = 200;
 
 /// Arguments of `session search`.

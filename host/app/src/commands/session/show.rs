@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of messages that one query reads.
 const PAGE: usize = 200;
-/// Maximum number of characters that are shown of arguments and results.
+/// Maximum displayed length of arguments and results, in characters.
 const MAX_CHARACTERS: usize = 160;
 
 /// Prints a session, its messages and its open calls.

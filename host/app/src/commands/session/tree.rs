@@ -78,8 +78,8 @@ pub(super) fn kept_children_note(children: &[SessionSummary], flag: &str) -> Opt
     };
     (!subjects.is_empty()).then(|| {
         format!(
-            "kept {number} that worked for the deleted session{open}; to delete them, too: agent-host session delete \
-             {ids}{flag}"
+            "kept {number} that worked for the deleted session{open}; to delete what was kept: agent-host session \
+             delete {ids}{flag}"
         )
     })
 }
@@ -112,7 +112,7 @@ mod tests {
         let child = |subject: &str, state| SessionSummary { state, ..session(subject, Some("lead")) };
         let note = |children: &[SessionSummary]| kept_children_note(children, " --data d").unwrap_or_default();
         assert_eq!(note(&[]), "");
-        let ended = "kept 1 session that worked for the deleted session; to delete them, too: agent-host session \
+        let ended = "kept 1 session that worked for the deleted session; to delete what was kept: agent-host session \
                      delete a --data d";
         assert_eq!(note(&[child("a", SessionState::Idle)]), ended);
         let shown = note(&[child("a", SessionState::Idle), child("b", SessionState::Suspended)]);

@@ -6,7 +6,7 @@ use agent_devkit::scenario::{Failure, GoldenResult, Report, Totals, Verdict};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Maximum number of lines that are shown of a diff.
+/// Maximum number of displayed lines of a diff.
 const DIFF_LINES: usize = 80;
 
 /// Prints reports, and remembers which reasons for scenarios that cannot run were already printed.

@@ -71,7 +71,7 @@ fn select_plugins<'l>(lock: &'l LockFile, names: &[String]) -> Result<Vec<&'l Lo
 enum Outcome {
     /// The version in the lock file is the newest version.
     Current,
-    /// A newer version exists. It was installed, unless the user wrote `--check`.
+    /// A newer version exists, and it was installed unless the user wrote `--check`.
     Newer,
 }
 
