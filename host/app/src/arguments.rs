@@ -311,8 +311,8 @@ pub(crate) enum PluginCommand {
         /// Arguments of the call, a JSON object
         #[arg(value_name = "JSON", default_value = "{}")]
         arguments: String,
-        /// Agent configuration whose grants and limits apply: a file (agent.toml), or the name of an agent in this
-        /// folder
+        /// Agent configuration whose grants and limits apply: a file (agent.toml), or the name of an agent in
+        /// this folder
         #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
         agent: Option<PathBuf>,
         /// Grant something to the plugin: PLUGIN:read=DIR, write=DIR, env=NAME, config=KEY=VALUE,

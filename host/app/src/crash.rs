@@ -17,8 +17,8 @@ pub(crate) fn observer() -> Option<CheckpointObserver> {
         // NAME may omit the suffix of a call id, because the suffix differs between sessions.
         let text = checkpoint.to_string();
         if (text == name || CallId(text).is_named(&name)) && passed.fetch_add(1, Ordering::SeqCst) + 1 == nth {
-            // The process kills itself instead of calling `exit` or `abort`, so that nothing is flushed, closed or
-            // unwound.
+            // The process kills itself instead of calling `exit` or `abort`, so that nothing is flushed, closed
+            // or unwound.
             let _ = kill_process(getpid(), Signal::KILL);
         }
     }))

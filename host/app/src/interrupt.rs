@@ -72,8 +72,8 @@ impl Interrupts {
         token
     }
 
-    /// Registers the MCP servers whose processes [`Interrupts::leave_at_once`] kills. Only the first call has an
-    /// effect.
+    /// Registers the MCP servers whose processes [`Interrupts::leave_at_once`] kills. Only the first call has
+    /// an effect.
     pub(crate) fn kill_servers_on_exit(&self, servers: impl IntoIterator<Item = McpServers>) {
         // One call is enough, because a process opens only one agent, and `servers` includes the servers of
         // its delegates.

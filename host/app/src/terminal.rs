@@ -123,8 +123,8 @@ impl Terminal {
         self.interactive
     }
 
-    /// Returns a token that is cancelled when the process must end, because it received SIGTERM or its terminal was
-    /// closed.
+    /// Returns a token that is cancelled when the process must end, because it received SIGTERM or its terminal
+    /// was closed.
     pub(crate) fn exiting(&self) -> CancellationToken {
         self.exiting.clone()
     }

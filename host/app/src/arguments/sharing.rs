@@ -31,8 +31,8 @@ pub(crate) struct FolderArguments {
     /// Folder that contains the plugins and plugins.lock
     #[arg(long, value_name = "DIR")]
     pub(crate) plugins: Option<PathBuf>,
-    /// Agent configuration with the plugin folder and `[sharing]`: a file (agent.toml), or an agent's name in this
-    /// folder
+    /// Agent configuration with the plugin folder and `[sharing]`: a file (agent.toml), or an agent's name in
+    /// this folder
     #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(super::agent))]
     pub(crate) agent: Option<PathBuf>,
     /// Options of the connection to the registry.
@@ -171,8 +171,8 @@ pub(crate) struct SearchArguments {
 /// Commands on keys.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
-    /// Create a key pair for signing plugins: the private key FILE, and the public key next to it with the extension
-    /// .pub
+    /// Create a key pair for signing plugins: the private key FILE, and the public key next to it with the
+    /// extension .pub
     New {
         /// File for the private key
         #[arg(value_name = "FILE", default_value = "agent-host.key")]

@@ -1,5 +1,5 @@
-//! Reads the settings of the agent that the command line names, chooses a model, and builds plugin projects for
-//! `--build`.
+//! Reads the settings of the agent that the command line names, chooses a model, and builds plugin projects
+//! for `--build`.
 
 use super::build_projects::build;
 use crate::arguments::AgentArguments;

@@ -31,8 +31,8 @@ pub(crate) async fn run(command: ApprovalsCommand, data: &DataDirectory, termina
         }
         ApprovalsCommand::Revoke { ids } => {
             let all = grants(&*store, None).await?;
-            // Resolve all prefixes before the first approval is revoked, so that the order of the prefixes does not
-            // matter.
+            // Resolve all prefixes before the first approval is revoked, so that the order of the prefixes does
+            // not matter.
             let selected: Vec<_> = ids.iter().map(|id| find_by_prefix(&all, id)).collect::<Result<_, _>>()?;
             for grant in selected {
                 revoke(&*store, &grant.id).await.map_err(Failure::failed)?;

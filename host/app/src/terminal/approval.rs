@@ -166,8 +166,8 @@ pub(crate) fn arguments(arguments: &Value, showing: &str) -> Vec<String> {
     lines
 }
 
-/// Escapes all control and invisible characters as numbers, so that nothing in the arguments that the user approves is
-/// hidden.
+/// Escapes all control and invisible characters as numbers, so that nothing in the arguments that the user approves
+/// is hidden.
 pub(crate) fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {

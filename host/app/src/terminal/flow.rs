@@ -3,8 +3,8 @@
 use anstyle::{Effects, Style};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Minimum number of columns for the words of a wrapped line. If the prefix leaves fewer columns, the prefix is
-/// omitted.
+/// Minimum number of columns for the words of a wrapped line. If the prefix leaves fewer columns, the prefix
+/// is omitted.
 const MIN_COLUMNS: usize = 10;
 /// Width of a tab in columns.
 const TAB: usize = 4;
@@ -202,8 +202,8 @@ impl Flow {
     }
 }
 
-/// Returns the style of spaces between two words. An underline or strikethrough continues between words of the same
-/// style.
+/// Returns the style of spaces between two words. An underline or strikethrough continues between words of the
+/// same style.
 fn space_style(last: Style, next: Style) -> Style {
     let effects = last.get_effects();
     let is_lined = effects.contains(Effects::UNDERLINE) || effects.contains(Effects::STRIKETHROUGH);

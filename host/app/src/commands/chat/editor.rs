@@ -195,8 +195,8 @@ impl FullEditor {
         // not end the input.
         let newline = ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), newline);
-        // While the editor reads from the keyboard, Ctrl-\ sends no signal. Terminals send the same byte for Ctrl-\ and
-        // Ctrl-4.
+        // While the editor reads from the keyboard, Ctrl-\ sends no signal. Terminals send the same byte for Ctrl-\
+        // and Ctrl-4.
         for key in ['\\', '4'] {
             let leave_at_once = ReedlineEvent::ExecuteHostCommand("leave at once".to_owned());
             keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char(key), leave_at_once);

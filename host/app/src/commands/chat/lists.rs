@@ -95,8 +95,8 @@ fn grants(grants: &Grants) -> Vec<String> {
     trees.chain(variables).chain(settings).collect()
 }
 
-/// Returns the names that `/model` completes: the agent's models, the built-in model, and the prefixes of known
-/// providers.
+/// Returns the names that `/model` completes: the agent's models, the built-in model, and the prefixes of
+/// known providers.
 pub(super) fn models(agent: &Agent) -> Vec<String> {
     let mut names = own_models(agent);
     names.extend(KNOWN_PROVIDERS.iter().map(|provider| format!("{}/", provider.name)));

@@ -1,5 +1,5 @@
-//! Releases the session's lease while its turn waits, so that another process can record the answer that the turn waits
-//! for.
+//! Releases the session's lease while its turn waits, so that another process can record the answer that the turn
+//! waits for.
 
 use super::Chat;
 use crate::exit::Failure;
@@ -27,8 +27,8 @@ impl Chat<'_> {
         Ok(LeaseState::Released(self.session.revision()))
     }
 
-    /// Acquires the lease again and loads the current state of the session. Returns false if another process has the
-    /// lease.
+    /// Acquires the lease again and loads the current state of the session. Returns false if another process has
+    /// the lease.
     pub(super) async fn reacquire_lease(&mut self, lease: LeaseState) -> Result<bool, Failure> {
         let LeaseState::Released(revision) = lease else { return Ok(true) };
         let target = OpenSession::Existing(self.session.subject().to_owned());

@@ -157,8 +157,7 @@ fn traits(tool: &ToolDefinition) -> String {
     set.join(", ")
 }
 
-/// Lists the arguments in the schema with their types and descriptions. Required arguments come
-/// first.
+/// Lists the arguments in the schema with their types and descriptions. Required arguments come first.
 fn arguments(schema: &Value) -> Vec<String> {
     let Some(properties) = schema["properties"].as_object() else {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! `session fork|undo|export|import`: copies sessions, undoes their last turns, and moves sessions between machines
-//! (D5).
+//! `session fork|undo|export|import`: copies sessions, undoes their last turns, and moves sessions between
+//! machines (D5).
 
 use super::destination::{Destination, Existing, unwritable};
 use crate::commands::stored_sessions::find;

@@ -67,8 +67,8 @@ pub(super) async fn respond(
     }
     let continues = options.after_answer == AfterAnswer::Continue && names_agent;
     let to_answer = SessionToAnswer { options: &options, subject: &found.subject, data };
-    // The stored state is sufficient to record an answer (L1), so the answer is not lost if the agent's files have
-    // errors.
+    // The stored state is sufficient to record an answer (L1), so the answer is not lost if the agent's files
+    // have errors.
     let (mut session, storage, agents) = match needs_agent {
         true => to_answer.with_agent(terminal).await?,
         false => {

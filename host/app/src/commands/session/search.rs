@@ -1,5 +1,5 @@
-//! `session search`: searches the messages of all sessions by their words, including messages that the model no longer
-//! sees.
+//! `session search`: searches the messages of all sessions by their words, including messages that the model no
+//! longer sees.
 
 use crate::commands::stored_sessions;
 use crate::exit::{Exit, Failure};

@@ -12,8 +12,8 @@ const DIFF_LINES: usize = 80;
 /// Prints reports, and remembers which reasons for scenarios that cannot run were already printed.
 #[derive(Debug, Default)]
 pub(super) struct ShownReports {
-    /// Reasons why scenarios could not run. Each reason is printed once, because many scenarios may need the same
-    /// project.
+    /// Reasons why scenarios could not run. Each reason is printed once, because many scenarios may need the
+    /// same project.
     reasons: BTreeSet<String>,
 }
 

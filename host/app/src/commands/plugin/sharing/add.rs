@@ -67,8 +67,8 @@ fn expand_source(source: &Source) -> Result<Vec<Source>, Failure> {
     Ok(files.into_iter().map(Source::File).collect())
 }
 
-/// Returns the error for a path that does not exist. The user may have meant a registry reference, which looks like a
-/// path.
+/// Returns the error for a path that does not exist. The user may have meant a registry reference, which looks like
+/// a path.
 fn missing_path(path: &Path) -> Failure {
     let what = path.display();
     let advice = match Reference::parse(&path.to_string_lossy()) {

@@ -139,8 +139,8 @@ fn claims(fetched: &FetchedPlugin) -> Result<Claims, Failure> {
 }
 
 impl TrustedDownload {
-    /// Loads the component and stores it by its digest. Returns an error if the component is not a plugin for this
-    /// host.
+    /// Loads the component and stores it by its digest. Returns an error if the component is not a plugin for
+    /// this host.
     pub(super) async fn load(
         self,
         (sandbox, component_cache): (&Sandbox, &ComponentCache),
