@@ -66,8 +66,9 @@ const BASE_PROCESS_KEYS: [Key; 9] = [
         name: "pass_env",
         value: Value::Texts(TextFormat::Variable),
         default: NONE,
-        meaning: "Variables of the host's environment that are passed to the process. All of them must be set. Of the \
-                  other variables, the process gets only `PATH`, `HOME`, `USER`, `LOGNAME`, `LANG` and `TMPDIR`.",
+        meaning: "Variables of the host's environment that are passed to the process. All variables in this list must \
+                  be set. Of the other variables, the process gets only `PATH`, `HOME`, `USER`, `LOGNAME`, `LANG` and \
+                  `TMPDIR`.",
         example: r#"["NOTES_TOKEN"]"#,
     },
     Key {

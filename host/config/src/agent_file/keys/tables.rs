@@ -7,8 +7,8 @@ pub(super) const RETRY: Section = Section {
     example: "retry",
     title: "Retries",
     about: "When a failed model request is retried: after connection errors, broken streams, and the HTTP status codes \
-            408, 429 and 5xx. Each wait is twice as long as the one before, with jitter. A provider's `Retry-After` \
-            takes precedence.",
+            408, 429 and 5xx. Each wait is twice as long as the wait before it, with jitter. A provider's \
+            `Retry-After` takes precedence.",
     keys: &[
         Key {
             name: "attempts",
@@ -173,7 +173,7 @@ pub(super) const HOST_GRANTS: Section = Section {
         name: "read",
         value: Value::Texts(TextFormat::Tree),
         default: NONE,
-        meaning: "Folders that these tools may read.",
+        meaning: "Folders that `read_file` and `list_directory` may read.",
         example: r#"["docs"]"#,
     }],
 };
@@ -270,8 +270,9 @@ pub(super) const SECRETS: Section = Section {
     path: &["plugins", "NAME", "secrets", "SECRET"],
     example: "plugins.web.secrets.API_TOKEN",
     title: "Secrets for a plugin",
-    about: "A credential that the host inserts into the plugin's requests. The plugin never sees it. SECRET is the name \
-            by which the plugin's manifest asks for the secret. The requests themselves also need a grant.",
+    about: "A credential that the host inserts into the plugin's requests. The plugin never sees the credential. \
+            SECRET is the name by which the plugin's manifest asks for the secret. A request that contains the secret \
+            also needs a grant.",
     keys: &[
         Key {
             name: "env",
