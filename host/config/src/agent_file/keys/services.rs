@@ -61,7 +61,7 @@ pub(super) const SERVICE: Section = Section {
             name: "priority",
             value: Value::Signed(-1000, 1000),
             default: Default::Is("0"),
-            meaning: "Priority of calls to this service. Of all calls in one reply, only those with the highest \
+            meaning: "Priority of calls to this service. Of all calls in one reply, only the calls with the highest \
                       priority run.",
             example: "-1",
         },

@@ -137,8 +137,8 @@ pub(super) const DELEGATES: Section = Section {
     example: "agents.researcher",
     title: "Agents as tools",
     about: "Other agents that this agent may delegate work to, each as the tool NAME. A delegate works in its own \
-            session, with the model, plugins, grants and limits of its own file. From this agent, the delegate gets \
-            only the task.",
+            session, with the model, plugins, grants and limits of its own file. This agent passes only the task to \
+            the delegate.",
     keys: &[
         Key {
             name: "agent",
@@ -183,8 +183,8 @@ pub(super) const GRANTS: Section = Section {
     example: "plugins.files.grants",
     title: "Grants for a plugin",
     about: "NAME is the name of the plugin as `agent-host plugin list` shows it. The plugin gets only the permissions \
-            that its manifest requests and this table grants. Folders must exist, and their paths must not \
-            contain `..`.",
+            that its manifest requests and this table grants. The folders in this table must exist, and their paths \
+            must not contain `..`.",
     keys: &[
         Key {
             name: "read",
