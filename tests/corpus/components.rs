@@ -94,8 +94,8 @@ fn row_36_refuses_each_attack_with_its_reason() {
     });
 }
 
-/// Row 36: If the plugin folder contains all malicious components, the harmless plugin in it still works, also after
-/// the host is started again.
+/// Row 36: If the plugin folder contains all malicious components, the harmless plugin in the folder still works, even
+/// after the host is started a second time.
 #[test]
 fn row_36_a_folder_of_attacks_does_not_affect_other_plugins() {
     run_exclusively(async {

@@ -32,7 +32,8 @@ pub(crate) fn trees(trees: &[(&Path, Access)]) -> Grants {
     Grants { trees: trees.iter().map(tree).collect(), ..Grants::default() }
 }
 
-/// A folder outside the granted trees, a readable tree and a writable tree. Both trees contain links out of the tree.
+/// A granted tree that is readable, a granted tree that is writable, and a folder outside both trees. Both trees
+/// contain links that lead out of their tree.
 struct EscapeTrees {
     outside: PathBuf,
     readable: PathBuf,

@@ -293,7 +293,8 @@ fn limits_each_key_of_the_host_has_its_effect() {
             (vec![("concurrent_calls", 1), ("queue", 1)], short, 1),
             (vec![("concurrent_calls", 2), ("queue", 1)], short, 0),
             (vec![("concurrent_calls", 1), ("queue", 2)], short, 0),
-            // Tools may use three quarters of the guest memory. With 512 MiB, this is enough for one call with 256 MiB.
+            // Tools may use three quarters of the guest memory. If the guest memory has 512 MiB, this share is enough
+            // for one call with 256 MiB.
             (vec![("guest_memory_mib", 512), ("queue", 1)], large, 1),
             (vec![("guest_memory_mib", 1_024), ("queue", 1)], large, 0),
         ] {
@@ -333,11 +334,11 @@ fn limits_each_key_of_the_host_has_its_effect() {
     });
 }
 
-/// Creates a sandbox with these keys set.
+/// A closure that creates a sandbox in which each of these limits, given by its key, has the given value.
 type SandboxFactory<'k> = dyn FnMut(&[(&'static str, u64)]) -> Result<Sandbox, String> + 'k;
 
-/// Tests each key with two values. With the first value, a component must be refused with an error that names the key.
-/// With the second value, this error must not occur.
+/// Tests the key of each limit with two values. With the first value, a component must be refused with an error that
+/// names the key. With the second value, the component must not be refused with an error that names the key.
 async fn check_component_limits(with: &mut SandboxFactory<'_>) {
     let component = numbers("(func (export \"one\") (result i32) (i32.const 1))", &["one"]);
     let image = attacks::with_image(&component, 20 << 20, b'x');

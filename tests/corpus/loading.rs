@@ -86,8 +86,8 @@ fn manifest_named(name: &str) -> Manifest {
     Manifest { name: name.to_owned(), asks: Asks::default(), ..Manifest::default() }
 }
 
-/// Row 34: Schemas with expensive patterns, endless recursion, ten megabytes or ten thousand levels. The host refuses
-/// each of these schemas with a reason, or limits the time that each use of the schema may take.
+/// Row 34: The host refuses schemas with expensive patterns, endless recursion, ten megabytes or ten thousand levels,
+/// and gives the reason, or it limits the time that each use of the schema may take.
 #[test]
 fn row_34_refuses_expensive_schemas_or_limits_their_time() {
     let deep = format!(
@@ -163,8 +163,8 @@ async fn with_schema(scene: &Scene, bytes: Vec<u8>, argument: Value) -> String {
     format!("answered: {text}")
 }
 
-/// Row 23: If the file of a component in the plugin store is changed, truncated, empty or replaced, the host does not
-/// use it for the component's digest. The tests of sharing cover signatures and tags.
+/// Row 23: If a component's file in the plugin store is changed, truncated, empty or replaced, the host does not accept
+/// the file as the component with that digest. The tests of sharing cover signatures and tags.
 #[test]
 fn row_23_never_uses_damaged_components() {
     run_exclusively(async {

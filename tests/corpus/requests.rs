@@ -81,7 +81,8 @@ fn row_43_refuses_ambiguous_paths() {
                 assert!(!result.starts_with("200"), "{path}: {result}");
             }
             assert_eq!(heads.lock().unwrap().len(), before, "nothing was sent");
-            // Requests with unambiguous paths are sent. If the whole host is granted, other paths are sent too.
+            // Requests with unambiguous paths are sent. If the grant covers the whole server, requests with ambiguous
+            // paths are sent too.
             let allowed = ["/pub/a.b/c%20d", "/pub/caf%C3%A9?x=..;/", "/pub//x"];
             let urls: Vec<_> = allowed.iter().map(|path| server.url(path)).collect();
             let config = agent(format!("GET http://{}/pub/", server.address), repeat);

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The number of repeats in a normal run.
+/// How often each attack is repeated in a normal run of the tests.
 const REPEATS: usize = 3;
-/// The number of repeats that the table of threats requires. It is used if the environment variable
-/// [`EVERY_REPEAT_VARIABLE`] is set.
+/// How often each attack is repeated if the environment variable [`EVERY_REPEAT_VARIABLE`] is set. The table of threats
+/// requires this number of repeats.
 const ALL_REPEATS: usize = 100;
 const EVERY_REPEAT_VARIABLE: &str = "AGENT_HOST_EVERY_REPEAT";
 /// The number of repeats before the resources are measured. After these repeats, all one-time allocations exist.
@@ -119,7 +119,7 @@ impl Scene {
         format!("{}@{}", plugin.name(), plugin.digest().short())
     }
 
-    /// Opens a new session whose model makes these replies.
+    /// Opens a new session whose model returns these replies.
     pub(crate) async fn session(&self, config: AgentConfig, replies: &[Value]) -> Session {
         let file = self.folder().join(format!("{}.json", config.name));
         std::fs::write(&file, script(replies).to_string()).expect("the script can be written");
@@ -140,12 +140,13 @@ impl Scene {
         results.into_iter().map(|(_, is_error, text)| (is_error, text)).collect()
     }
 
-    /// Makes one call.
+    /// Makes one call in a new session. Returns whether the call failed, and the result text that the model receives.
     pub(crate) async fn call(&self, config: AgentConfig, name: &str, arguments: Value) -> (bool, String) {
         self.calls(config, &[(name, arguments)]).await.remove(0)
     }
 
-    /// Makes one call. It must fail with an error that names the limit, the plugin and the plugin's digest.
+    /// Makes one call in a new session. The call must fail with an error that names the limit, the plugin and the
+    /// plugin's digest.
     pub(crate) async fn check_stopped(
         &self,
         config: AgentConfig,

@@ -88,8 +88,8 @@ fn row_4_stops_guests_that_fill_memory() {
     let code = format!("{code} {growing_memories} (br $more)) (i32.const 0))");
     run_exclusively(async {
         let bombs = numbers(&code, &["growing", "widening", "coping", "failing", "many"]);
-        // This memory has its own maximum. Requests to grow the memory beyond its own maximum do not count towards the
-        // host's limit.
+        // The component declares a maximum size for this memory. Requests to grow the memory beyond the declared
+        // maximum do not count towards the host's limit.
         let bounded = numbers(
             r#"(memory $own 1 10)
                (func (export "again") (result i32)
@@ -128,7 +128,8 @@ fn row_4_stops_guests_that_fill_memory() {
     });
 }
 
-/// Row 44, P5: The sizes of all media items that a call stores count together, even of those that it no longer uses.
+/// Row 44, P5: The limit applies to the total size of all media items that a call stores, including the items that the
+/// call no longer uses.
 #[test]
 fn row_44_limits_the_total_media_of_a_call() {
     run_exclusively(async {
@@ -358,7 +359,7 @@ fn row_8_cuts_floods_of_logs() {
     });
 }
 
-/// Row 9: A call finds nothing that an earlier call left in memories, tables and globals before it trapped.
+/// Row 9: If a call traps, a later call finds nothing that the earlier call left in memories, tables and globals.
 #[test]
 fn row_9_a_call_leaves_nothing_for_the_next_call() {
     let code = r#"

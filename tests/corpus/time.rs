@@ -80,7 +80,8 @@ fn row_1_refuses_a_component_whose_instantiation_never_ends() {
             // The host loads at most four components at the same time. These four components have different digests.
             let loads = (0..4).map(|number| {
                 let mut bytes = guests::endless_start();
-                // A custom section: its kind, its size, its name with its length, and its content.
+                // Append a custom section: the section's kind, its size, the length of its name, the name, and
+                // its content.
                 bytes.extend([0, 4, 1, b'x', number, repeat as u8]);
                 scene.test_host.sandbox.load_bytes("starting", bytes)
             });

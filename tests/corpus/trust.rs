@@ -99,7 +99,7 @@ fn row_19_asks_again_for_a_changed_plugin() {
         let scene = Scene::new(&["payer"]).await;
         let tree = crate::files::tree(&scene, "ledger");
         let mut changed = std::fs::read(components().join("payer.wasm")).unwrap();
-        // A custom section: its kind, its size, and its name with its length.
+        // Append a custom section: the section's kind, its size, the length of its name, and the name.
         changed.extend([0, 2, 1, b'x']);
         let attack = async |repeat| {
             let before = ledger_lines(&tree);

@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum number of handles of the store's own files. The store has one writing connection and four reading
 /// connections, each of which is opened when it is first needed and has three open files. While a connection is being
-/// opened, it may have more.
+/// opened, it may have more than three open files.
 const STORE_HANDLES: usize = 20;
 /// The maximum growth of the memory that does not count as a leak, in KiB. The allocator does not return free memory
 /// immediately, the pool keeps one MiB for each of its 16 slots, and the store fills its page caches. In 100
@@ -86,7 +86,7 @@ impl Usage {
         }
     }
 
-    /// Waits until the usage no longer falls.
+    /// Waits until the usage of resources no longer falls.
     pub(crate) async fn wait_until_quiet(store: &Path) -> Usage {
         let mut before = Usage::now(store);
         loop {

@@ -347,8 +347,8 @@ async fn l16_a_restarted_parent_continues_the_same_child() {
     assert_eq!(results(&test_host, &parent).await[0].2, "Slept.");
 }
 
-/// L10, L16: While another process has the child's session open, the parent waits. Then the parent continues with the
-/// child's outcome.
+/// L10, L16: While another process has the child's session open, the parent waits. After that process has closed the
+/// session, the parent continues with the child's outcome.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_a_parent_waits_for_a_child_held_by_another_process() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -441,7 +441,7 @@ async fn run_until_child_is_killed(parent: &mut Session) {
 }
 
 /// D3, L10, L16: A child that waits for a decision leaves its parent suspended. After the decision, continuing the
-/// parent continues the child. Cancelling the parent instead also ends the child's turn.
+/// parent continues the child. If the parent is cancelled before the decision, the child's turn ends too.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_a_child_that_waits_for_a_decision_suspends_its_parent() {
     for decided in [true, false] {

@@ -85,7 +85,7 @@ async fn approval_records(test_host: &TestHost, session: &Session) -> Vec<Approv
     events.filter_map(|event| outcome(event.kind)).collect()
 }
 
-/// Creates the agent with a plugin file that behaves like the original but has another digest.
+/// Creates the agent with a changed plugin file, which behaves like the original file but has another digest.
 async fn with_replaced_plugin(test_host: &TestHost, config: AgentConfig, replies: Value) -> Arc<Agent> {
     let file = test_host.directory.path().join("plugins/payer.wasm");
     let mut component = std::fs::read(&file).unwrap();

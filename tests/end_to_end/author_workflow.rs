@@ -10,8 +10,8 @@ use crate::terminal::walk::ShellUser;
 use crate::test_registry::TestRegistry;
 use std::path::PathBuf;
 
-/// A change of the author: the path of a file, a text in the file, and the text that replaces it. The change makes the
-/// plugin's count one too high.
+/// A change that the plugin's author makes to a file: the path of a file, a text in the file, and the text that
+/// replaces it. The change makes the plugin's count one too high.
 type TextChange = (&'static str, &'static str, &'static str);
 
 /// Replaces a text in a file of the project.

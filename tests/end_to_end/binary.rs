@@ -235,8 +235,8 @@ fn l29_ctrl_c_cancels_the_turn() {
     assert_eq!(stdout_and_stderr(&output).0.trim(), "Going on.");
 }
 
-/// Row 32: A second process cannot continue a session that another process has open, and its error contains the id of
-/// that process. The second process can use another session in the same database.
+/// Row 32: A second process cannot continue a session that another process has open, and the error of the second
+/// process contains the id of the first process. The second process can use another session in the same database.
 #[test]
 fn row_32_refuses_a_second_process_on_a_session() {
     let user = CliUser::new();

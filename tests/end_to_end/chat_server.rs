@@ -12,18 +12,18 @@ use tokio::task::JoinHandle;
 /// How the server answers one request.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    /// A streamed text.
-    Text(&'static str),
-    /// A stream of these deltas, which ends with this finish reason.
+    /// A text that the server streams as its complete reply. Text(&'static str), A stream of these deltas, which ends
+    /// with this finish reason.
     Deltas(Vec<Value>, &'static str),
-    /// A streamed text that is followed by calls.
+    /// A streamed text that is followed by tool calls.
     Calls(&'static str, Vec<(&'static str, Value)>),
     /// A complete response with this status, content type and body.
     Whole(u16, &'static str, String),
-    /// The first bytes of a streamed text, of which at most this many are sent before the connection closes.
+    /// A streamed text that is cut off: the server sends only this many bytes of the text and then closes
+    /// the connection.
     Cut(&'static str, usize),
-    /// The first bytes of a streamed text, of which at most this many are sent. After that, the connection stays open
-    /// without further data.
+    /// A streamed text that stops: the server sends only this many bytes of the text. After that, it keeps the
+    /// connection open but sends no further data.
     Stall(&'static str, usize),
     /// The server accepts the request but sends no response, not even headers.
     NoResponse,
@@ -152,7 +152,7 @@ fn end(finish: &str) -> String {
     format!("{}data: {usage}\n\ndata: [DONE]\n\n", chunk(json!({}), Some(finish)))
 }
 
-/// Writes an answer. Returns `None` if the connection must then be closed.
+/// Writes an answer to the connection. Returns `None` if the server must then close the connection.
 async fn write_answer(connection: &mut TcpStream, answer: Answer) -> Option<()> {
     let text =
         |text: &str| text.split_inclusive(' ').map(|word| chunk(json!({"content": word}), None)).collect::<String>();
@@ -209,7 +209,7 @@ enum Close {
     Never,
 }
 
-/// Writes the head, and the body as one HTTP chunk.
+/// Writes the head of a streamed response, and the response's body as one HTTP chunk.
 async fn stream(connection: &mut TcpStream, body: &str, close: Close) -> Option<()> {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     connection.write_all(head.as_bytes()).await.ok()?;
@@ -305,7 +305,7 @@ fn same_or_masked(before: &Value, after: &Value) -> Result<(), String> {
     };
     let images_before = parts_before.iter().filter(|part| part["type"] == "image_url").count();
     let images_after = parts_after.iter().filter(|part| part["type"] == "image_url").count();
-    // The text part that labels an image is removed with the image.
+    // If the host masks an image, it also removes the text part that labels the image.
     let texts = parts_before.iter().filter(|part| part["type"] == "text" && !is_label(part));
     let text_after: String = parts_after.iter().filter_map(|part| part["text"].as_str()).collect();
     let kept = texts.into_iter().all(|part| text_after.contains(part["text"].as_str().unwrap_or_default()));

@@ -382,7 +382,7 @@ async fn row_38_facts_of_a_document_are_checked() {
         let error = import(&store, edited.to_string().as_bytes(), ImportAs::OriginalSubject).await.expect_err(pointer);
         assert!(error.to_string().contains(stderr), "{pointer}: {error}");
     }
-    // The import succeeds even if a changed value is one that the import computes again.
+    // The import succeeds although these values are changed, because it computes the values again from other facts.
     let mut edited = document.clone();
     edited["messages"][0]["role"] = json!("system");
     edited["messages"][0]["tokens"] = json!(0);

@@ -86,7 +86,7 @@ async fn row_11_stops_a_compile_bomb_with_its_process() {
     panic!("a compiler process is still running");
 }
 
-/// Row 11: A compiler that uses too much memory is stopped, and the error reports that.
+/// Row 11: A compiler that uses too much memory is stopped, and the error says that the compiler was stopped.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn row_11_limits_the_memory_of_a_compiler() {

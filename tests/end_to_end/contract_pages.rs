@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 const PAGES: [&str; 2] = ["host/docs/spec.md", "host/docs/threats.md"];
 
-/// The start of a contract line's list of tests on a page.
+/// The text with which a page introduces the list of tests that belong to a contract line.
 const TESTS: &str = "  - Tests: ";
 
 /// The maximum number of tests that a page lists for one contract line.
@@ -21,7 +21,7 @@ struct Test {
     file: String,
     name: String,
     proves: BTreeSet<String>,
-    /// The contract lines in the `//!` comment of the test's file.
+    /// The contract lines that the `//!` comment of the test's file names.
     topics: BTreeSet<String>,
 }
 
@@ -97,7 +97,7 @@ fn defined_by(line: &str) -> Option<String> {
     lines_named_in(name).pop_first()
 }
 
-/// The tests that a page lists, with their files.
+/// Returns the tests that a page lists, with their files.
 fn listed_tests(page: &str) -> Vec<(String, String)> {
     let (mut listed, mut file) = (Vec::new(), "");
     for list in page.lines().filter_map(|line| line.strip_prefix(TESTS)) {
@@ -128,9 +128,9 @@ fn write_lists(path: &Path, tests: &[Test]) {
     std::fs::write(path, page).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-/// Returns the list of the tests that prove a contract line. Tests with the line in their name come first. Among these,
-/// and among the other tests, those that prove fewer contract lines come first. If that number is equal, end-to-end
-/// tests come first.
+/// Returns the list of the tests that prove a contract line. Tests that have the contract line in their name come
+/// before all others. Within each of these two groups, tests that prove fewer contract lines come first. If two tests
+/// prove the same number of lines, end-to-end tests come first.
 fn list_of(line: &str, tests: &[Test]) -> String {
     let mut proofs: Vec<&Test> = tests.iter().filter(|test| test.proves.contains(line)).collect();
     if proofs.is_empty() {
@@ -152,7 +152,7 @@ fn list_of(line: &str, tests: &[Test]) -> String {
     list
 }
 
-/// The test functions of a file.
+/// Returns the test functions of a file.
 fn tests_in(file: &str, text: &str) -> Vec<Test> {
     let module: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("//!")).collect();
     let topics = lines_named_in(&module.join(" "));

@@ -24,8 +24,8 @@ const INPUTS: [&str; 6] = ["start", "context", "reply", "dispatched", "outcome",
 const TOOLS: [&str; 3] = ["probe.count", "probe.idempotent", "probe.echo"];
 /// The user name that all commands pass to the binary.
 const USER: &str = "ada";
-/// Returns the number of runs that are killed at a random moment. With `AGENT_HOST_EVERY_REPEAT`, these runs and those
-/// that are killed at a named point are together more than 500.
+/// Returns the number of runs that are killed at a random moment. If `AGENT_HOST_EVERY_REPEAT` is set, the tests kill
+/// more than 500 runs in total, at random moments and at named points.
 fn random_runs() -> u32 {
     if std::env::var_os("AGENT_HOST_EVERY_REPEAT").is_some() { 470 } else { 180 }
 }
@@ -98,8 +98,8 @@ impl KillTarget {
         command.spawn().unwrap()
     }
 
-    /// Continues the session until its turn has ended. Whenever the turn waits because of calls with an unknown
-    /// outcome, resolves them.
+    /// Continues the session until its turn has ended. Whenever the turn waits because the outcomes of calls are
+    /// unknown, this function resolves these calls.
     fn continue_to_end(&self, context: &str) {
         for _ in 0..20 {
             let output = self.command(&["--continue"]).output().unwrap();
@@ -225,7 +225,7 @@ fn kill_after(kill_target: &KillTarget, wait: Duration) -> bool {
 
 fn finish(kill_target: &KillTarget, context: &str) {
     if !has_session(kill_target) {
-        // No input was acknowledged, so the user sends the prompt again.
+        // The killed process did not acknowledge the input, so the user sends the prompt again.
         let output = kill_target.start(None).wait_with_output().unwrap();
         assert!(output.status.success(), "{context}: {}", String::from_utf8_lossy(&output.stderr));
     } else if has_turn(kill_target) {

@@ -220,7 +220,7 @@ fn l16_d5_does_not_delete_a_session_that_a_parent_waits_for() {
         );
     }
     assert_eq!(subjects().len(), 2);
-    // A command that names both sessions deletes both.
+    // A command that names both the parent session and the child session deletes both sessions.
     let deleted = folder.run(&["session", "delete", "--yes", &worker, &lead], None);
     assert!(deleted.status.success(), "{}", stderr(&deleted));
     let (first, second) = (stderr(&deleted).find(&lead).unwrap(), stderr(&deleted).find(&worker).unwrap());
@@ -228,10 +228,10 @@ fn l16_d5_does_not_delete_a_session_that_a_parent_waits_for() {
     assert_eq!(subjects(), Vec::<String>::new());
 }
 
-/// L16, D5: A child can be continued on its own, and then its parent uses its output. `session list` shows the child
-/// below its parent. `session show` for the parent names the child, and `session show` for the child names the parent.
-/// `--continue` never selects a child. If a parent session is deleted but its child is not, the remaining child session
-/// is reported.
+/// L16, D5: A child session can be continued without its parent. When the parent continues later, it uses the child's
+/// output. `session list` shows the child below its parent. `session show` for the parent names the child, and `session
+/// show` for the child names the parent. `--continue` never selects a child. If a parent session is deleted but its
+/// child is not, the remaining child session is reported.
 #[test]
 fn l16_d5_lists_a_child_below_its_parent_and_continues_it_alone() {
     let folder = lead_and_worker("probe.idempotent");

@@ -5,7 +5,7 @@ use crate::support::repository;
 /// A code block.
 #[derive(Debug)]
 pub(crate) struct Block {
-    /// The heading above the block.
+    /// The text of the last heading before the block.
     pub(crate) section: String,
     /// The text after the block's opening fence, such as `rust`.
     pub(crate) language: String,
@@ -59,7 +59,7 @@ pub(crate) fn blocks(page: &str) -> Vec<Block> {
     found
 }
 
-/// Returns the last file name in the paragraph that is in backticks.
+/// Returns the last of the file names that are in backticks in this paragraph.
 fn last_named_file(paragraph: &str) -> Option<String> {
     let spans = paragraph.split('`').skip(1).step_by(2);
     spans

@@ -27,7 +27,7 @@ fn example_commands() -> Vec<ExampleCommand> {
     lines
 }
 
-/// Splits a command into words, one of which may be in quotes.
+/// Splits a command into words. One of the words may be in quotes and may then contain spaces.
 fn words(command: &str) -> Vec<&str> {
     let mut words = Vec::new();
     for (index, piece) in command.split('"').enumerate() {

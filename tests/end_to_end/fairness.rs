@@ -55,8 +55,8 @@ fn start_endless_loops(sandbox: &Sandbox, setup: &PluginSetup) -> JoinSet<()> {
     loops
 }
 
-/// Row 35: With 64 endless loops of one agent, another agent's validator finishes before its deadline, its tools are
-/// called, and the host's own timers and streams keep running.
+/// Row 35: While one agent runs 64 endless loops, another agent's validator finishes before its deadline, the other
+/// agent's tools are called, and the host's own timers and streams keep running.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_35_endless_loops_do_not_starve_other_agents() {
     let test_host = TestHost::new(&["probe", "strict-json"]).await;

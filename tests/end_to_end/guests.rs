@@ -21,7 +21,8 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output_text));
 }
 
-/// Builds a guest into the test host's plugin directory. Returns false if its toolchain is not installed.
+/// Builds a Python guest, and writes its component to the test host's plugin directory. Returns false if the toolchain
+/// for Python guests is not installed.
 fn build_python(test_host: &TestHost, folder: &str, wit: &Path, world: &str) -> bool {
     let Some(componentize) = python_peer("componentize-py") else { return false };
     let mut command = Command::new(componentize);
@@ -148,8 +149,8 @@ async fn p1_a_c_guest_serves_a_tool() {
     assert_eq!(results[2], (false, String::new()));
 }
 
-/// Calls the functions of the world in `words.wit` and checks their results. The component may be written in any
-/// language (P3, P5).
+/// Calls the functions of the world in `words.wit` and checks their results. The function is used for components in
+/// several languages (P3, P5).
 async fn check_words_world(test_host: &TestHost) {
     let calls = [
         ("shout", json!({"text": "harbour"})),

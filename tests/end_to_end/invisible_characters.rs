@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 /// A tag character, a direction override, a joiner that joins nothing, and a control character.
 const HIDDEN: [&str; 4] = ["\u{e0049}", "\u{202e}", "\u{200b}", "\u{9b}"];
-/// A text whose joiners are kept, because they have an effect: a Persian word and an emoji that consists of
-/// two characters.
+/// A text whose joiner characters the host keeps, because the joiners have an effect: a Persian word and an emoji that
+/// consists of two characters.
 const ORDINARY: &str = "می\u{200c}خواهم 👩\u{200d}💻";
 
 /// A server whose tool description and result contain the hidden characters in UTF-8.
@@ -73,7 +73,7 @@ async fn row_49_a_model_gets_no_invisible_characters() {
 }
 
 /// Row 49: In the terminal, invisible characters in tool descriptions are shown in visible form. Models whose names
-/// contain such characters are not listed.
+/// contain invisible characters are not listed.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_49_the_terminal_shows_invisible_characters_in_visible_form() {
     let folder = tempfile::tempdir().unwrap();

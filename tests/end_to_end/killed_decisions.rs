@@ -16,7 +16,7 @@ const AGENT: [&str; 2] = ["--agent", "agent.toml"];
 
 /// The steps that lead to a commit of one kind of input.
 struct Case {
-    /// The name of the input.
+    /// The name of the state machine input whose commit is tested.
     input: &'static str,
     /// The lines of `agent.toml` that follow the agent's name and model.
     agent: &'static str,
@@ -25,7 +25,7 @@ struct Case {
     /// `KILL POINT` to run a turn that is killed at this point, or `WAIT`, which waits for a short time. In a command,
     /// `{session}` is replaced by the session, and `{call}` by its first call without a result.
     setup_steps: Vec<Vec<&'static str>>,
-    /// The command that is killed.
+    /// The command that is killed before and after the commit, as a list of arguments.
     killed_command: Vec<&'static str>,
 }
 

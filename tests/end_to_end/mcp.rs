@@ -16,8 +16,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// Returns a configuration of the fixture server with this name and in this mode, and the log that the server writes
-/// into the test host's folder.
+/// Returns a configuration that starts the fixture server under this name and in this mode, and the path of the log
+/// that the server writes into the test host's folder.
 fn server(test_host: &TestHost, name: &str, mode: &str) -> (ServerConfig, ServerLog) {
     let log = ServerLog { path: test_host.directory.path().join(format!("{name}-log")) };
     let args = vec![mode.to_owned(), log.path.display().to_string()];
@@ -76,8 +76,8 @@ async fn i5_a_turn_uses_the_tools_of_an_mcp_server() {
     assert_eq!((log.started().len(), log.alive()), (1, vec![]));
 }
 
-/// I5: The servers that a turn has started are also closed if the turn fails, and started again for the next turn. A
-/// server with `keep = "always"` keeps running.
+/// I5: Servers that a turn has started are closed at the end of the turn, even if the turn fails, and are started again
+/// for the next turn. A server with `keep = "always"` keeps running.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_servers_of_a_turn_end_with_the_turn() {
     let test_host = TestHost::new(&[]).await;
@@ -97,7 +97,7 @@ async fn i5_servers_of_a_turn_end_with_the_turn() {
     assert_eq!((turn_log.alive(), kept_log.alive()), (vec![], vec![]));
 }
 
-/// I5: Servers are closed while the turn waits for a decision, and started again when it continues.
+/// I5: Servers are closed while the turn waits for a decision, and are started again when the turn continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_closes_servers_while_the_turn_waits() {
     let test_host = TestHost::new(&[]).await;
@@ -454,8 +454,8 @@ async fn i5_ctrl_backslash_kills_the_servers() {
     }
 }
 
-/// I5: If a server cannot be reached, the terminal reports this in one line, and the result of a call to the server
-/// shows the reason.
+/// I5: If a server cannot be reached, the terminal shows one line about the server, and the result of a call to the
+/// server shows the reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_the_terminal_reports_a_server_that_is_down() {
     let test_host = TestHost::new(&[]).await;

@@ -215,8 +215,8 @@ async fn d4_a_failed_memory_write_does_not_fail_the_turn() {
     assert!(memories_of(&test_host, "ada").await.is_empty());
 }
 
-/// D4, D6: A memory that could not be written stays in the outbox and is written later. Its time is the time of the
-/// commit that created it. If the turn was undone in the meantime, the memory is not stored.
+/// D4, D6: A memory that could not be written stays in the outbox and is written later. The memory's time is the time
+/// of the commit that created the memory. If the turn was undone in the meantime, the memory is not stored.
 #[tokio::test(flavor = "multi_thread")]
 async fn d6_a_memory_that_could_not_be_written_waits_in_the_outbox() {
     for undone in [false, true] {
@@ -291,8 +291,9 @@ async fn recalled(test_host: &TestHost, session: &Session, turn: u32) -> Vec<Rec
     serde_json::from_value(context.record.body["recollections"].clone()).expect("recollections")
 }
 
-/// D4, L26: A session does not recall its own memories, which are in its history. Memories of other sessions use only a
-/// small part of the context window, even if they are many and long, so that turns also work with a small window.
+/// D4, L26: A session does not recall its own memories, which are in its history. Memories of other sessions use
+/// only a small part of the context window, even if they are many and long, so that turns work even with a small
+/// context window.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_recall_is_bounded_and_excludes_the_current_session() {
     let test_host = TestHost::new(&[]).await;
@@ -389,7 +390,7 @@ async fn d4_a_delegated_child_recalls_nothing() {
     assert_eq!(results(&test_host, &session).await[0].2, "I know none.");
 }
 
-/// D4, D5: The memories of an undone turn are deleted and not written again when the session is reopened.
+/// D4, D5: The memories of an undone turn are deleted, and are not written again when the session is reopened.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_deletes_memories_of_an_undone_turn() {
     let test_host = TestHost::new(&["probe"]).await;

@@ -1,5 +1,6 @@
-//! "Compiled code": The time to load a plugin whose compiled code is already in the cache, until the plugin can be
-//! called. For comparison, raw wasmtime opens the code of the same component without verifying or linking it.
+//! "Compiled code": The time from the start of loading a plugin until the plugin can be called, if the cache already
+//! contains the plugin's compiled code. For comparison, raw wasmtime opens the code of the same component without
+//! verifying or linking it.
 
 use crate::component::scratch;
 use crate::samples::Samples;
@@ -33,7 +34,7 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
     let large = scratch().join("large.wasm");
     std::fs::write(&large, wat::parse_str(large_component())?)?;
     for component in components.iter().chain([&large]) {
-        // Each component has its own cache, so that the cache contains only one file of compiled code.
+        // Each component has its own cache, so that each cache contains only one file of compiled code.
         let cache = tempfile::tempdir_in(scratch())?;
         let options = SandboxOptions { cache_directory: Some(cache.path().to_owned()), ..SandboxOptions::default() };
         let sandbox = Sandbox::new(options)?;
@@ -75,7 +76,7 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
     Ok(())
 }
 
-/// Opens the code of a component that raw wasmtime has compiled.
+/// Compiles a component with raw wasmtime, and measures how long raw wasmtime takes to open the compiled code.
 #[allow(unsafe_code, reason = "compiled code can only be loaded unsafely, and this function has compiled it")]
 fn raw(component: &Path) -> wasmtime::Result<Samples> {
     let engine = Engine::default();
@@ -135,7 +136,7 @@ fn record_source(event: LoadEvent, source: &Mutex<Option<CodeSource>>) {
     }
 }
 
-/// The size of the only file of compiled code in the cache.
+/// Returns the size in bytes of the cache's only file of compiled code.
 fn compiled_bytes(cache: &Path) -> wasmtime::Result<u64> {
     for engine in std::fs::read_dir(cache)? {
         let engine = engine?.path();

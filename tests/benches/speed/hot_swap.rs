@@ -1,5 +1,5 @@
-//! "Hot swap": The time of calls that start at fixed times and at half load, with and without swaps of the plugin's
-//! version. Both versions are already compiled.
+//! "Hot swap": The durations of calls with and without swaps of the plugin's version. The calls start at fixed
+//! intervals that keep the host at half of its maximum load. Both versions of the plugin are already compiled.
 
 use crate::component::scratch;
 use crate::samples::Samples;

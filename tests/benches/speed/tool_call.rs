@@ -35,8 +35,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 const SESSION: &str = "bench/0199f3a2-7c1e-7000-8000-3f1b2c4d5e6f";
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// Measures calls with raw wasmtime and calls through the host. Both are measured without grants, and with one tree
-/// that the tool can read.
+/// Measures calls with raw wasmtime and calls through the host. Both kinds of calls are measured without grants and
+/// with one tree that the tool can read.
 pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Result<()> {
     let tree = tempfile::tempdir()?;
     let raw = Raw::new(component)?;
@@ -52,8 +52,8 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
     let mut samples: [Samples; 4] = Default::default();
     for round in 0..WARM_UP + ROUNDS {
         for index in 0..samples.len() {
-            // The order of the cases changes from round to round, so that no case always runs directly after the same
-            // other case and with the caches that this case has filled.
+            // The order of the cases changes from round to round. Otherwise, a case would always follow the same case,
+            // and would always find the processor's caches as that case has left them.
             let rotated = (index + round / 2) % samples.len();
             let case = if round % 2 == 0 { rotated } else { samples.len() - 1 - rotated };
             let start = Instant::now();

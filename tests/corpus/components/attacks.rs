@@ -1,6 +1,6 @@
 //! Generates components that attack the component parser or the compiler.
 
-/// The header of a component.
+/// The first eight bytes of a component: the magic number, the version and the layer.
 const HEADER: [u8; 8] = *b"\0asm\x0d\0\x01\0";
 const MODULE_HEADER: [u8; 8] = *b"\0asm\x01\0\0\0";
 
@@ -29,7 +29,7 @@ fn text(text: &str) -> Vec<u8> {
     wat::parse_str(text).expect("the text is valid")
 }
 
-/// An import with an unknown name. Because of this import, the host examines the rest of the component too.
+/// An import with an unknown name. Because of this import, the host also examines the rest of the component.
 fn unknown_import() -> Vec<u8> {
     let name = b"acme:thing/api@1.0.0";
     section(10, &[&[1, 0], leb(name.len()).as_slice(), name, &[5, 0]].concat())

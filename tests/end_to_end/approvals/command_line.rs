@@ -1,5 +1,5 @@
-//! Approvals with the real binary and without a terminal: the waiting turn, the commands that answer its request, and
-//! the state after a killed process (L17, D3; rows 19 and 20).
+//! Approvals with the real binary and without a terminal: how a turn waits for an approval, which commands answer its
+//! approval request, and what is stored if the process is killed (L17, D3; rows 19 and 20).
 
 use crate::support::{SharedCompiledCode, base_call_id, call_reply, components, repository, script, text_reply};
 use serde_json::{Value, json};
@@ -182,8 +182,8 @@ fn l17_permanent_approvals_are_listed_and_revoked() {
     assert!(code == Some(2) && stderr.contains("there is no approval `"), "{stderr}");
 }
 
-/// L17, D3: The process is killed while the request waits, and again after the answer is stored. No call runs without
-/// approval, and the host does not ask again.
+/// L17, D3: The process is killed a first time while the approval request is open, and a second time after the answer
+/// is stored. No call runs without approval, and the host does not ask again.
 #[cfg(unix)]
 #[test]
 fn d3_an_approval_survives_a_killed_process() {

@@ -1,5 +1,5 @@
-//! The complete loop with loop-breaking tools: the order of its events, including those of thinking, all six ways in
-//! which the loop can end, and the messages of a request.
+//! The complete loop with loop-breaking tools: the order of its events (including the events of the model's thinking),
+//! all six ways in which the loop can end, and the messages of a request.
 
 use super::{continue_turn, expect_finished, finishing_by_tool, turn_events};
 use crate::chat_server::{Answer, ChatServer, local_provider};
@@ -139,10 +139,10 @@ async fn l18_a_session_continues_after_each_way_to_end_a_turn() {
     let mut session = test_host.session(config, script(&six_turns())).await;
     let mut ends = Vec::new();
 
-    // 1. `task_completion`: the agent has finished its task. The call of a regular tool before it did not end the loop.
+    // 1. `task_completion`: the agent has finished its task. The earlier call of a regular tool did not end the loop.
     let output = expect_finished(run_turn(&mut session, "Echo.").await);
     ends.push((output.finish, output.data));
-    // 2. `ask_question`: the agent needs the user's input, and continues with it.
+    // 2. `ask_question`: the agent needs the user's input, and continues with the user's answer.
     let TurnResult::Suspended(suspension) = run_turn(&mut session, "Open the door.").await else {
         panic!("the turn does not ask a question")
     };
@@ -228,8 +228,8 @@ async fn l22_a_request_contains_every_section_in_order() {
         "<tool>",
         "Result of `probe.echo`",
         "Narcissus.",
-        // Current turn: tool schemas, those of MCP servers, tool calling rules, planning context, retrieved memory,
-        // input.
+        // Current turn: tool schemas, tool schemas of MCP servers, tool calling rules, planning context, retrieved
+        // memory, input.
         "## tool-schemas",
         "\\\"tool_name\\\":\\\"probe.echo\\\"",
         "## mcp-tool-schemas",
