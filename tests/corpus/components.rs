@@ -1,5 +1,5 @@
-//! Rows 36 and 37: Malicious components attack the component parser and the compiler. The tests pass them to the real
-//! binary and to its compiler process.
+//! Rows 36 and 37: Malicious components attack the component parser and the compiler. The tests pass the malicious
+//! components to the real binary and to its compiler process.
 
 pub(crate) mod attacks;
 
@@ -58,8 +58,8 @@ fn sandbox(folder: &Path, compiler: CompilerCommand, limits: HostLimits) -> Sand
     Sandbox::new(options).expect("the sandbox starts")
 }
 
-/// Row 36: A component whose start function never ends uses up its time limit once. After that, the component is in
-/// quarantine and is not started again.
+/// Row 36: A component whose start function never ends uses up its time limit once. The component is then in quarantine
+/// and is not started a second time.
 #[test]
 fn row_36_does_not_retry_an_instantiation_that_never_ends() {
     let folder = plugin_folder();
@@ -253,8 +253,8 @@ fn row_37_limits_compiled_code() {
         let many_images = attacks::sparse_images(60, (1 << 20) - 65_536);
         let refused = sandbox.load_bytes("many", many_images).await.expect_err("the code is too large");
         assert!(matches!(refused, LoadError::CodeTooLarge(_)), "{refused}");
-        // Larger images are not copied into the compiled code, so the component compiles to little code. It is refused
-        // only because it has no tools.
+        // Larger images are not copied into the compiled code, so the component compiles to little code. The component
+        // is refused only because it has no tools.
         let refused = sandbox
             .load_bytes("sparse", attacks::sparse_images(60, 16 << 20))
             .await
@@ -274,7 +274,7 @@ pub(crate) fn bytes_below(directory: &Path) -> u64 {
         .sum()
 }
 
-/// Row 37: If the cache is full, the host deletes the least recently used code. It never deletes the code of a
+/// Row 37: If the cache is full, the host deletes the least recently used code. The host never deletes the code of a
 /// loaded plugin.
 #[test]
 fn row_37_the_cache_evicts_least_recently_used_code() {
@@ -306,7 +306,7 @@ fn row_37_the_cache_evicts_least_recently_used_code() {
             assert!(bytes_below(&folder.path().join("cache")) <= limits.cache, "{number}");
         }
         // The code of the loaded plugin is the least recently used code, but it is still in the cache. The code of the
-        // last two components is in the cache too.
+        // last two components is in the cache because it was used most recently.
         let second_sandbox = sandbox(folder.path(), child("exec CHILD"), limits);
         for (number, expected) in [(0, CodeSource::Cache), (4, CodeSource::Cache), (5, CodeSource::Cache)] {
             assert_eq!(load(&second_sandbox, number).await.1, expected, "{number}");

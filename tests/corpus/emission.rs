@@ -1,6 +1,6 @@
-//! Row 51: A plugin that returns `pending` can make the host send an event. The host sends it only if the plugin has a
-//! grant for the event's type, and if the schema and the approval rules of the service allow it. An event cannot answer
-//! a call that is waiting for another event.
+//! Row 51: A plugin that returns `pending` can make the host send an event. The host sends the event only if the plugin
+//! has a grant for the event's type, and if the schema and the approval rules of the service allow it. An event cannot
+//! answer a call that is waiting for another event.
 
 use crate::scene::{Scene, run_exclusively, with_grants};
 use crate::support::{call_reply, results, run_turn, text_reply};

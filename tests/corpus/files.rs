@@ -22,7 +22,7 @@ pub(crate) fn tree(scene: &Scene, name: &str) -> PathBuf {
     folder
 }
 
-/// Grants for these trees. The guest sees each tree under the name of the tree's folder.
+/// Returns grants for these trees. The guest sees each tree under the name of the tree's folder.
 pub(crate) fn trees(trees: &[(&Path, Access)]) -> Grants {
     let tree = |(folder, access): &(&Path, Access)| TreeGrant {
         host: folder.to_path_buf(),
@@ -225,7 +225,8 @@ fn row_12_does_not_follow_a_folder_that_becomes_a_link() {
             is_over.store(true, Ordering::Relaxed);
             swapping.join().unwrap();
             assert!(results.iter().all(|(is_error, _)| !is_error), "{results:?}");
-            // Both calls run at the same time, so one call may read what the other call has written.
+            // The reading call and the writing call run at the same time, so the reading call may read the text that
+            // the writing call has written.
             let is_real_folder_visited =
                 ["its own words", "overwritten by the intruder"].iter().any(|words| results[0].1.contains(words));
             assert!(is_real_folder_visited, "the guest also opened files in the real folder: {results:?}");
@@ -294,7 +295,7 @@ fn row_33_refuses_writable_pipes_and_sockets() {
     });
 }
 
-/// Row 33: If `/dev` itself is granted, its device files are refused too.
+/// Row 33: If `/dev` itself is granted, the host still refuses to open the device files in `/dev`.
 #[test]
 fn row_33_refuses_devices_in_a_granted_folder() {
     run_exclusively(async {

@@ -52,8 +52,8 @@ impl GrantedFolder {
 }
 
 /// Row 39: A guest renames a folder in a granted tree, and the folder is replaced by a link that leads out of the tree.
-/// Neither the guest's next call nor the host's own tools follow the link. The test checks the same turn, the next
-/// turn, and a turn of another agent that has a grant for the folder.
+/// Neither the guest's next call nor the host's own tools follow the link. The test checks the turn of the renaming,
+/// the next turn, and a turn of another agent that has a grant for the folder.
 #[test]
 fn row_39_does_not_follow_a_link_that_replaces_a_granted_folder() {
     run_exclusively(async {
@@ -110,7 +110,8 @@ fn row_39_does_not_follow_a_link_that_replaces_a_granted_folder() {
             assert!(!text.contains("sings"), "{text}");
             assert!(text.contains("its own words"), "the granted folder can still be read: {text}");
             granted.assert_intact(&text);
-            // The host has not opened this tree before, so it refuses the link.
+            // The host opens the folder `docs` as a granted tree for the first time, so it refuses the link that has
+            // replaced the folder.
             let config = with_grants("intruder", trees(&[(&granted.docs, Access::ReadWrite)]), CallLimits::default());
             let (_, text) = scene.call(config, "intruder.deeds", operations("read docs/canary").1).await;
             assert!(!text.contains("sings"), "{text}");
@@ -412,8 +413,8 @@ fn row_39_random_operations_change_nothing_outside_the_trees() {
 }
 
 /// Row 44: A file that is in two granted trees can be renamed from its path in one tree to its path in the other.
-/// Such a rename does not move the file, because both paths name the same file. The file's bytes still count towards
-/// the quota.
+/// Renaming the file in this way does not move it, because the two paths name the same file. The file's bytes still
+/// count towards the quota.
 #[test]
 fn row_44_a_rename_to_itself_frees_no_quota() {
     run_exclusively(async {

@@ -20,8 +20,8 @@ pub(crate) fn numbers(code: &str, functions: &[&str]) -> Vec<u8> {
     guest(&format!("{MEMORY_AND_ALLOCATOR} {code}"), &functions)
 }
 
-/// Creates a component with this core code that exports these functions. Each of them is implemented by the core
-/// function with the same name.
+/// Creates a component with this core code that exports these functions. Each exported function is implemented by the
+/// core function with the same name.
 pub(crate) fn guest(code: &str, functions: &[(&str, &str)]) -> Vec<u8> {
     let mut text = format!(
         r#"(core module $code {code})

@@ -27,7 +27,8 @@ type Report = CallReport<Result<ToolOutcome, ToolError>>;
 type Tool = (&'static str, &'static str, Value);
 
 /// A call that reaches a limit. `expected` contains two values of the limit, each with a text that the report of the
-/// call contains if the limit has this value. With the default value, the report contains neither text.
+/// call contains if the limit has this value. If the limit has its default value, the report contains neither of the
+/// two texts.
 struct Case {
     key: &'static str,
     tool: Tool,
@@ -38,7 +39,7 @@ fn case(key: &'static str, tool: Tool, expected: [(u64, &'static str); 2]) -> Ca
     Case { key, tool, expected }
 }
 
-/// The time limit of the calls, some of which would never end without it.
+/// The time limit of the calls in these tests. Some of the calls would never end without a time limit.
 const STOP_AFTER: Duration = Duration::from_secs(3);
 
 fn set<L>(rows: &[LimitRow<L>], limits: &mut L, (key, value): (&str, u64)) {
@@ -212,8 +213,8 @@ fn limits_each_key_of_a_call_has_its_effect() {
     });
 }
 
-/// P8: The limits also apply to validators and context builders. The limits of the whole agent apply to plugins that
-/// the agent's configuration does not name.
+/// P8: Limits apply not only to tools but also to validators and context builders. The limits of the whole agent apply
+/// to plugins that the agent's configuration does not name.
 #[test]
 fn limits_apply_to_builders_and_validators() {
     run_exclusively(async {

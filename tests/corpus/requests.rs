@@ -154,7 +154,7 @@ fn row_43_refuses_ambiguous_requests() {
                 let results = call_results(&scene, post(), arguments).await;
                 assert!(!results[0].starts_with("200"), "{body}: {results:?}");
             }
-            // These requests contain a second path in a header, which the grant does not cover.
+            // A header of each of these requests contains a second path, which the grant does not cover.
             for (method, header) in [("COPY", "accept"), ("MOVE", "Destination"), ("PUT", "X.Copy_From")] {
                 let config = agent(format!("http://{}/pub/", server.address), repeat);
                 let arguments = json!({"urls": url(), "method": method, "headers": [[header, "/admin"]]});

@@ -20,7 +20,7 @@ const ALL_REPEATS: usize = 100;
 const EVERY_REPEAT_VARIABLE: &str = "AGENT_HOST_EVERY_REPEAT";
 /// The number of repeats before the resources are measured. After these repeats, all one-time allocations exist.
 const WARM_UP: usize = 2;
-/// The longest time that a turn of the witness may take. Only an agent that gets no processor time exceeds it.
+/// The longest time that a turn of the witness may take. Only an agent that gets no processor time exceeds this time.
 const WITNESS_TIME: Duration = Duration::from_secs(20);
 /// The maximum number of turns in one session of the witness.
 const WITNESS_TURNS: usize = 200;

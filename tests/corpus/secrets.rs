@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex};
 const TOKEN: &str = "tk-canary-5d1c77e0a4f94b6e";
 const KEY: &str = "sk-canary-90b2a8f1c3e64d57";
 
-/// Starts a server that answers each request with this status and a copy of the request. It also records the requests.
+/// Starts a server that answers each request with this status and a copy of the request. The server also records
+/// the requests.
 fn echo(status: &'static str) -> (Server, Arc<Mutex<String>>) {
     let requests = Arc::new(Mutex::new(String::new()));
     let recorder = Arc::clone(&requests);

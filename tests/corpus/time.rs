@@ -71,7 +71,7 @@ fn row_1_limits_processor_time() {
 }
 
 /// Row 1: A component whose instantiation never ends is refused when it is loaded. Each attempt takes ten seconds, so
-/// the test makes few of them.
+/// the test makes only a few attempts.
 #[test]
 fn row_1_refuses_a_component_whose_instantiation_never_ends() {
     run_exclusively(async {

@@ -15,9 +15,9 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// opened, it may have more than three open files.
 const STORE_HANDLES: usize = 20;
 /// The maximum growth of the memory that does not count as a leak, in KiB. The allocator does not return free memory
-/// immediately, the pool keeps one MiB for each of its 16 slots, and the store fills its page caches. In 100
-/// repeats, this growth is half a MiB for each repeat. A run with all repeats needs `MALLOC_ARENA_MAX=1`. Otherwise each thread has
-/// its own arena, and large schemas fragment the arenas by more than this limit.
+/// immediately, the pool keeps one MiB for each of its 16 slots, and the store fills its page caches. If an attack is
+/// repeated 100 times, this maximum is half a MiB for each repeat. A run with all repeats needs `MALLOC_ARENA_MAX=1`.
+/// Without this variable, each thread has its own arena, and large schemas fragment the arenas by more than this limit.
 const MEMORY_KIB: u64 = 48 * 1024;
 
 /// The resources in use at one moment.

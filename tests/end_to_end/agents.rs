@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Creates an agent that may delegate to `children`. Its model returns `replies`.
+/// Creates an agent that may delegate to `children`. The agent's model returns `replies`.
 async fn agent(test_host: &TestHost, config: AgentConfig, replies: &[Value], children: &[&Arc<Agent>]) -> Arc<Agent> {
     let mut config = config;
     for agent in children {
@@ -376,7 +376,7 @@ async fn l16_a_parent_waits_for_a_child_held_by_another_process() {
         suspension = child_started => suspension,
     };
     let WaitCause::Agent { session: child_subject } = &suspension.waits[0].cause else { panic!("{suspension:?}") };
-    // The child's session may still be locked, because the task that was dropped may not have released it yet.
+    // The child's session may still be locked, because the task that was dropped may not have released the session yet.
     let mut child = None;
     while child.is_none() {
         let open_child = OpenSession::Existing(child_subject.clone());
@@ -425,8 +425,8 @@ async fn l16_a_call_to_a_removed_agent_returns_an_error_result() {
     assert!(result.1 && result.2.contains("not_found") && result.2.contains("reader"), "{}", result.2);
 }
 
-/// Runs the parent until its child calls `probe.slow`. Then drops the running turns of parent and child, which stops
-/// them like a crash.
+/// Runs the parent until its child calls `probe.slow`. Then the function drops the running turns of parent and child,
+/// which stops the turns as a crash would.
 async fn run_until_child_is_killed(parent: &mut Session) {
     let mut watched = parent.subscribe();
     let input = Some(agent_core::message::TurnInput::Text("Go.".to_owned()));

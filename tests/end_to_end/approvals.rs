@@ -95,8 +95,8 @@ async fn with_replaced_plugin(test_host: &TestHost, config: AgentConfig, replies
     test_host.agent(config, replies).await
 }
 
-/// L17: Calls that need no approval finish first. Then one request asks for approval of all other calls, and each of
-/// these calls is decided separately.
+/// L17: Calls that need no approval finish first. One request then asks for the approval of all remaining calls, and
+/// each of these calls is decided separately.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_one_request_asks_for_all_calls_of_a_batch() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -205,8 +205,8 @@ async fn l17_a_revocation_stops_a_call_that_is_about_to_run() {
     let agent = test_host.agent(with_tree_grant(&test_host, "payer"), replies).await;
     let file = test_host.directory.path().join("agent-host.db");
     let reply_count = AtomicU32::new(0);
-    // The second payment is stored as allowed by the permanent grant. A second connection to the store revokes that
-    // grant now.
+    // The second payment is stored as allowed by the permanent grant. A second connection to the store now revokes the
+    // permanent grant.
     let revoke_after_reply = move |checkpoint: Checkpoint<'_>| {
         if checkpoint == Checkpoint::AfterCommit("reply") && reply_count.fetch_add(1, Ordering::SeqCst) == 1 {
             let file = file.clone();

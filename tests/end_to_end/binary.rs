@@ -162,8 +162,8 @@ fn i1_prints_only_the_answer_to_a_pipe_and_events_as_json() {
     assert_eq!(durable, (1..=durable.len() as u64).collect::<Vec<_>>());
 }
 
-/// I2: The problems of a configuration are reported together, with file, line and key. No turn starts, and the exit
-/// code is 2.
+/// I2: All problems of a configuration are reported together, each with its file, line and key. No turn starts, and the
+/// exit code is 2.
 #[test]
 fn i2_reports_a_wrong_configuration() {
     let user = CliUser::new();

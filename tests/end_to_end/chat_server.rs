@@ -1,4 +1,5 @@
-//! A Chat Completions server on loopback. It returns scripted answers, including faulty ones, and checks every request.
+//! A Chat Completions server on loopback. The server returns scripted answers, including faulty answers, and checks
+//! every request.
 
 use agent_models::{ProviderConfig, Providers};
 use serde_json::{Value, json};
@@ -12,8 +13,9 @@ use tokio::task::JoinHandle;
 /// How the server answers one request.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    /// A text that the server streams as its complete reply. Text(&'static str), A stream of these deltas, which ends
-    /// with this finish reason.
+    /// A text that the server streams as its complete reply.
+    Text(&'static str),
+    /// A stream of these deltas, which ends with this finish reason.
     Deltas(Vec<Value>, &'static str),
     /// A streamed text that is followed by tool calls.
     Calls(&'static str, Vec<(&'static str, Value)>),
@@ -22,7 +24,7 @@ pub(crate) enum Answer {
     /// A streamed text that is cut off: the server sends only this many bytes of the text and then closes
     /// the connection.
     Cut(&'static str, usize),
-    /// A streamed text that stops: the server sends only this many bytes of the text. After that, it keeps the
+    /// A streamed text that stops: the server sends only this many bytes of the text. The server then keeps the
     /// connection open but sends no further data.
     Stall(&'static str, usize),
     /// The server accepts the request but sends no response, not even headers.

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 const AGENT: [&str; 2] = ["--agent", "agent.toml"];
 
 /// Runs a turn that suspends for the approval of a payment, and exports its session. Returns the document and the
-/// session's subject. Also creates a folder `out` that is not granted.
+/// session's subject. The function also creates a folder `out`, which no plugin may use.
 fn waiting_document(cli: &TestCli) -> (Value, String) {
     let (code, _, stderr) = cli.run(&[&AGENT[..], &["Pay."]].concat());
     assert_eq!(code, Some(3), "{stderr}");
@@ -69,7 +69,7 @@ fn row_38_an_imported_document_adds_no_grants() {
 fn row_38_an_imported_document_loads_no_other_components() {
     let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);
     let (document, _) = waiting_document(&cli);
-    // The host has loaded this component before, but under its own name and for another agent.
+    // The host has loaded this component before, but under the component's own name and for another agent.
     std::fs::create_dir(cli.path("others")).unwrap();
     std::fs::copy(components().join("probe.wasm"), cli.path("others/probe.wasm")).unwrap();
     let (code, _, stderr) = cli.run(&["--plugins", "others", "--model", "offline", "hello"]);
@@ -123,7 +123,7 @@ fn row_38_an_imported_document_adds_no_approvals() {
 
 /// Row 38: If the document claims that a call was delegated to another agent or a service, the call waits for the
 /// user's decision. No session of another agent starts, and an answer to the call is accepted only if the configuration
-/// has a contract for it.
+/// contains a contract for the answer.
 #[test]
 fn row_38_an_imported_document_delegates_nothing() {
     let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);

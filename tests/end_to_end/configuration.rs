@@ -192,8 +192,8 @@ fn i2_check_reports_problems_of_every_stage() {
     }
 }
 
-/// M2: The error about a missing or malformed API key names the environment variable and suggests a fix. It never shows
-/// the key.
+/// M2: The error about a missing or malformed API key names the environment variable and suggests a fix. The error
+/// never shows the key.
 #[test]
 fn m2_reads_keys_from_the_environment_only() {
     let text = "model = \"openai/gpt-4.1-mini\"\nfallback_models = [\"offline\", \"office/large\"]\n\n[providers.office]\n\
@@ -221,7 +221,7 @@ fn m2_reads_keys_from_the_environment_only() {
     assert!(!result.stderr.contains("hunter2"), "{}", result.stderr);
 }
 
-/// I1: A mistyped command is an error. The host does not use it as a prompt.
+/// I1: A mistyped command is an error. The host does not use a mistyped command as a prompt.
 #[test]
 fn i1_reports_mistyped_commands() {
     let folder = WorkingFolder::new(&[]);

@@ -116,7 +116,8 @@ fn listed_tests(page: &str) -> Vec<(String, String)> {
 fn write_lists(path: &Path, tests: &[Test]) {
     let (mut page, mut current) = (String::new(), None);
     for line in read(path).lines().filter(|line| !line.starts_with(TESTS)) {
-        // The list is the last item of a contract line, so it goes before anything that is not part of that line.
+        // The list is the last item of a contract line, so it is written before the next line of the page that is not
+        // part of the contract line.
         if !line.starts_with("  ") {
             page += &current.take().map_or_else(String::new, |line: String| list_of(&line, tests));
         }
@@ -129,8 +130,8 @@ fn write_lists(path: &Path, tests: &[Test]) {
 }
 
 /// Returns the list of the tests that prove a contract line. Tests that have the contract line in their name come
-/// before all others. Within each of these two groups, tests that prove fewer contract lines come first. If two tests
-/// prove the same number of lines, end-to-end tests come first.
+/// before other tests. Further sort criteria are the number of contract lines that a test proves (fewer lines first)
+/// and the kind of test (end-to-end tests first).
 fn list_of(line: &str, tests: &[Test]) -> String {
     let mut proofs: Vec<&Test> = tests.iter().filter(|test| test.proves.contains(line)).collect();
     if proofs.is_empty() {

@@ -33,8 +33,8 @@ fn random_runs() -> u32 {
 /// A data directory with a granted tree, and the sessions that are killed in it.
 struct KillTarget {
     directory: TempDir,
-    /// The estimated duration of a run that is not killed and whose plugins are already compiled. Other tests may slow down the
-    /// run that was measured, so the estimate is lowered if a run ends before it is killed.
+    /// The estimated duration of a run that is not killed and whose plugins are already compiled. Other tests may slow
+    /// down the measured run, so the estimate is lowered if a run ends before it is killed.
     run_time: Cell<Duration>,
 }
 
@@ -114,7 +114,7 @@ impl KillTarget {
     }
 
     /// Resolves the calls with an unknown outcome as a user would: if the effect of a call happened, its result is
-    /// recorded. Otherwise the call is retried.
+    /// recorded. If the effect did not happen, the call is retried.
     fn resolve_unknown_calls(&self, context: &str) {
         let (session, calls) = self.unknown_calls();
         assert!(!calls.is_empty(), "{context}: suspended, but no call has an unknown outcome");
@@ -375,8 +375,8 @@ fn p10_an_interrupted_turn_continues_with_its_stored_plugin() {
     }
 }
 
-/// L30, D3: While the host opens an interrupted session, it records outcomes for unfinished calls. These outcomes are
-/// reported as events, although the turn has not continued yet.
+/// L30, D3: While the host opens an interrupted session, it records outcomes for unfinished calls. The recorded
+/// outcomes are reported as events, although the turn has not continued yet.
 #[test]
 fn d3_continuing_reports_the_outcomes_of_interrupted_calls() {
     let kill_target = KillTarget::new();

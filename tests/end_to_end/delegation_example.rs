@@ -274,7 +274,7 @@ fn l16_d5_lists_a_child_below_its_parent_and_continues_it_alone() {
 }
 
 /// L16, I2, row 13: A delegation cycle is refused before any agent runs, and the error names the file, line, key and
-/// chain. Two files with the same agent name are refused too.
+/// chain. The host also refuses two files with the same agent name.
 #[test]
 fn l16_row_13_refuses_delegation_cycles_in_the_configuration() {
     let table = |name: &str, file: &str| format!("[agents.{name}]\nagent = \"{file}\"\ndescription = \"d\"\n");

@@ -66,7 +66,7 @@ async fn o3_reports_denied_files_and_variables_however_the_call_ends() {
     );
     assert_eq!(denials_of(&test_host, config(), look_call("fail")).await, expected);
     assert_eq!(denials_of(&test_host, config(), look_call("panic")).await, expected);
-    // This tool does not access files.
+    // The tool `probe.env` does not access files, so the only denial is that of the environment variable.
     let variable = denials_of(&test_host, config(), ("probe.env", json!({"name": "PROBE"}))).await;
     assert_eq!(variable, [denial_of_call("the environment variable PROBE")]);
 }
@@ -163,7 +163,7 @@ async fn s7_invalid_file_names_do_not_hide_other_files() {
     }
 }
 
-/// P6: Operations other than writing that would change a read-only tree are denied too, whichever kind of handle
+/// P6: All operations that would change a read-only tree are denied, not only writing, whichever kind of handle
 /// they use.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_a_refused_change_is_a_denial() {
@@ -216,7 +216,7 @@ async fn p6_withheld_and_forbidden_tools_are_denials() {
     );
 }
 
-/// P6: The denials of a context builder, which is not a call, are reported too.
+/// P6: A context builder is not a call, but its denials are reported like the denials of calls.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_reports_the_denials_of_a_context_builder() {
     let test_host = TestHost::new(&["stateful-builder"]).await;

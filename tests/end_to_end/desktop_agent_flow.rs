@@ -1,6 +1,6 @@
-//! A local desktop agent. One MCP server extracts the text of seven screenshots, and another renames the files. Both
-//! servers are real child processes that work on a real folder. The model stops early, refuses, and sends an empty
-//! reply, and the context window is too small for the whole task (L4, L7, L9, L13, L23, L26, L27, L30, I5).
+//! A local desktop agent. One MCP server extracts the text of seven screenshots, and another MCP server renames the
+//! files. Both servers are real child processes that work on a real folder. The model stops early, refuses, and sends
+//! an empty reply, and the context window is too small for the whole task (L4, L7, L9, L13, L23, L26, L27, L30, I5).
 
 use crate::chat_server::{Answer, ChatServer, local_provider};
 use crate::fixture::mcp_server;

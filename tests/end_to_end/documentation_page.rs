@@ -14,7 +14,7 @@ pub(crate) struct Block {
     pub(crate) file: Option<String>,
 }
 
-/// A command in a code block, and the output that the block shows for it.
+/// A command in a code block, and the output that the block shows for the command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TypedCommand {
     pub(crate) command: String,

@@ -1,6 +1,6 @@
-//! Conversations that are longer than the context window. The oldest messages are evicted from the prompt, a summary
-//! replaces them, and evicted messages can be found again. The tests use the real runtime, the real store and the real
-//! binary (L22, L26, L27).
+//! Conversations that are longer than the context window. The oldest messages are evicted from the prompt and replaced
+//! by a summary, and searches still find the evicted messages. The tests use the real runtime, the real store and the
+//! real binary (L22, L26, L27).
 
 use crate::support::{TestHost, call_reply, event_types, events, records, repository, results, run_turn, text_reply};
 use agent_core::change::HideReason;
@@ -50,8 +50,8 @@ async fn events_of_last_turn(test_host: &TestHost, session: &Session) -> Vec<Str
     types[start..].to_vec()
 }
 
-/// L22, L27, L5, D1: The summary is not streamed to watchers. It is part of the next prompt, and the turn counts its
-/// tokens. The model can find evicted messages and read an evicted result.
+/// L22, L27, L5, D1: The summary is not streamed to watchers. The next prompt contains the summary, and the turn
+/// counts the summary's tokens. The model can find evicted messages and read an evicted result.
 #[tokio::test(flavor = "multi_thread")]
 async fn l27_evicted_messages_are_summarised_and_can_be_found() {
     let test_host = TestHost::new(&["probe"]).await;

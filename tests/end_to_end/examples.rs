@@ -3,7 +3,7 @@
 use crate::support::repository;
 use std::process::{Command, Stdio};
 
-/// A command of the page, and the output that the page shows for it.
+/// A command of `tests/agents/README.md`, and the output that the page shows for the command.
 struct ExampleCommand {
     command: String,
     answer: String,

@@ -38,7 +38,7 @@ fn build_javascript(test_host: &TestHost, folder: &str, wit: &Path, world: &str)
     true
 }
 
-/// Zig's C compiler builds the core module, and jco makes a component from it.
+/// Zig's C compiler builds the core module, and jco makes a component from the core module.
 fn build_c(test_host: &TestHost, folder: &str, world: &str) -> bool {
     let (Some(python), Some(mut jco), Some(_)) = (python_peer("python"), jco(), python_peer("python-zig")) else {
         return false;
@@ -110,7 +110,7 @@ async fn p1_a_python_guest_serves_a_tool() {
     assert!(results[3].1.contains("refused"), "a file without a grant: {}", results[3].1);
 }
 
-/// P1, P2, P8: A JavaScript guest offers a tool through the plugin contract. Other exports, which its toolchain adds,
+/// P1, P2, P8: A JavaScript guest offers a tool through the plugin contract. Exports that the JavaScript toolchain adds
 /// are not offered as tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_a_javascript_guest_serves_a_tool() {

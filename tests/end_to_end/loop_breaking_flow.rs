@@ -227,7 +227,8 @@ async fn l20_runs_the_tool_flow_in_the_text_dialect() {
     assert_eq!(turn_events(&test_host, &session).await, expected);
 }
 
-/// L19, L20: Calls that cannot be parsed count as replies without a tool call. Five such replies in a row end the turn.
+/// L19, L20: Calls that cannot be parsed count as replies without a tool call. Five replies in a row without a readable
+/// tool call end the turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn l19_unreadable_calls_count_as_no_tool_call() {
     let test_host = TestHost::new(&[]).await;
@@ -261,8 +262,8 @@ async fn l28_disables_a_tool_that_keeps_failing() {
     assert_eq!(disabled.iter().filter(|event| matches!(event.kind, EventKind::ToolDisabled { .. })).count(), 1);
 }
 
-/// L23: An unfinished reply, a refusal and an empty reply each cause a nudge. Then the model is forced to write a
-/// summary without tools.
+/// L23: An unfinished reply, a refusal and an empty reply each cause a nudge. After the last nudge, the host forces the
+/// model to write a summary without tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn l23_unfinished_replies_cause_nudges_and_a_forced_summary() {
     let test_host = TestHost::new(&["probe"]).await;

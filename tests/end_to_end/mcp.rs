@@ -122,7 +122,7 @@ async fn i5_closes_servers_while_the_turn_waits() {
     close_with_servers(session).await;
 }
 
-/// L7, D3: If a tool existed when the model called it but no longer exists when the call runs again, the result is
+/// L7, D3: If a tool existed when the model called it but no longer exists when the call is retried, the result is
 /// `not found`.
 #[tokio::test(flavor = "multi_thread")]
 async fn l7_a_tool_removed_before_dispatch_is_not_found() {
@@ -332,7 +332,7 @@ fn binary(test_host: &TestHost, arguments: &[&str]) -> Output {
     command.env_remove("MCP_TEST_TOKEN").stdin(Stdio::null()).output().unwrap()
 }
 
-/// Writes an agent.toml with the fixture server and a scripted model that calls it.
+/// Writes an agent.toml with the fixture server and a scripted model that calls the server.
 fn agent_file(test_host: &TestHost, mode: &str, extra_settings: &str, replies: &[Value]) -> ServerLog {
     let log = ServerLog { path: test_host.directory.path().join("log") };
     std::fs::write(test_host.directory.path().join("script.json"), script(replies).to_string()).unwrap();
@@ -389,8 +389,8 @@ async fn i5_a_second_ctrl_c_kills_the_servers() {
     assert_eq!(log.alive().len(), 3);
     interrupt(running.id());
     log.wait_until_logged("notifications/cancelled").await;
-    // The server is stubborn, so the host usually still waits for the server to end. If the host has already exited,
-    // there is no process to signal.
+    // The server ignores requests to stop, so the host is usually still waiting for the server to end. If the host has
+    // already exited, the second signal has no effect.
     interrupt(running.id());
     let status = running.wait().unwrap();
     assert!(!status.success());
@@ -398,8 +398,8 @@ async fn i5_a_second_ctrl_c_kills_the_servers() {
 }
 
 /// L29, I5, row 21: Ctrl-C cancels the turn. SIGTERM and a closed terminal (SIGHUP) leave the turn open, so that it can
-/// continue. In each of these cases, the host also ends the server and all processes that the server started, even if
-/// the server ignores requests to stop.
+/// continue. After each of the three signals, the host also ends the server and all processes that the server started,
+/// even if the server ignores requests to stop.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_a_closed_terminal_ends_the_turn_and_the_servers() {
     for signal in [Signal::HUP, Signal::TERM, Signal::INT] {
@@ -428,8 +428,8 @@ async fn l29_a_closed_terminal_ends_the_turn_and_the_servers() {
     }
 }
 
-/// I5: Ctrl-\ exits immediately and leaves no server process behind, even if the server is stubborn or belongs to a
-/// child agent.
+/// I5: Ctrl-\ exits immediately and leaves no server process behind, even if the server ignores requests to stop or
+/// belongs to a child agent.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_ctrl_backslash_kills_the_servers() {
     let test_host = TestHost::new(&[]).await;

@@ -156,9 +156,9 @@ fn check_prefixes(sent: &[SentRequest]) {
     }
 }
 
-/// P4: Images from the user and from tools are sent once. In later requests they are masked, even in other steps and
-/// turns and after a restart. The images are masked only in the copy that is sent to the model. Equal images have the
-/// same digest, and the beginning of the prompt stays the same.
+/// P4: Images from the user and from tools are sent once. In later requests the images are masked, even in other steps
+/// and turns and after a restart. The host masks an image only in the copy that is sent to the model. Equal images have
+/// the same digest, and the beginning of the prompt stays the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_masks_seen_media_and_keeps_the_prompt_prefix() {
     let test_host = TestHost::new(&["image", "mask-openai"]).await;
@@ -247,7 +247,7 @@ async fn p4_a_mask_stays_when_the_policy_changes_its_decision() {
 }
 
 /// P4: For each media item, the policy receives its position, its role, how often the model has seen it, its type,
-/// size, dimensions and digest, and its earlier masks. The policy never receives the bytes of the item.
+/// size, dimensions and digest, and whether it is masked. The policy never receives the bytes of the item.
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_the_policy_gets_descriptions_and_no_bytes() {
     let test_host = TestHost::new(&["image", "masker"]).await;

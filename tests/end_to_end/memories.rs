@@ -68,7 +68,7 @@ async fn d4_stores_tool_interactions_once() {
     assert!(facts.iter().all(|fact| fact.memory.session == session.subject() && fact.memory.written.is_some()));
     assert!(memories_of(&test_host, "bob").await.is_empty());
 
-    // A later session of the same agent and user gets the memory in its prompt.
+    // A later session of the same agent and user receives the memory in its prompt.
     let mut reply = text_reply("Known.");
     reply["expect"] = json!({"contains": ["retrieved-memory", "Called: probe.echo"]});
     let mut second = test_host.session(for_user(AgentConfig::new("test"), "ada"), script(&[reply])).await;
@@ -103,8 +103,8 @@ async fn d4_stores_endings_at_the_interaction_limit() {
     }
 }
 
-/// D4: However the calls of a reply end, each of them is stored as an interaction once. A call that only ends the turn
-/// is not stored as an interaction.
+/// D4: Each call of a reply is stored as an interaction once, however the call ends. A call that only ends the turn is
+/// not stored as an interaction.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_stores_the_last_interaction_of_a_turn() {
     let with = |call: (&str, Value)| call_reply(&[("probe.echo", json!({"text": "walrus"})), call]);
@@ -334,8 +334,9 @@ async fn d4_recall_is_bounded_and_excludes_the_current_session() {
     );
 }
 
-/// D4, P6: Results that a tool returned under the grants of one agent are not recalled by another agent, neither at the
-/// start of a turn nor by `memory_search`. Turn endings are recalled if the other agent allows it.
+/// D4, P6: Results that a tool returned under the grants of one agent are not recalled by another agent, neither at
+/// the start of a turn nor by `memory_search`. Another agent recalls turn endings only if its configuration
+/// contains `MemoryUse::User`.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_tool_results_are_not_recalled_by_other_agents() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -411,7 +412,8 @@ async fn d5_deletes_memories_of_an_undone_turn() {
     assert_eq!(remaining_ids().await, Vec::<String>::new());
 }
 
-/// A store whose long-term memory fails with a full disk. Only deleting the memories of a turn still works.
+/// A store whose long-term memory fails with a full disk. The only operation that still works is the deletion of a
+/// turn's memories.
 struct FullMemoryStore(Arc<SqliteStore>);
 
 fn memory_full<T>() -> Result<T, StoreError> {

@@ -13,7 +13,7 @@ const ROUNDS: usize = 60;
 const BYTES_PER_READ: usize = 64 * 1024;
 /// The target in bytes per second.
 const TARGET: f64 = 200e6;
-/// The number of chunks in the stream of small events. These chunks have about 8 MB in total.
+/// The number of chunks in the stream of small events. The stream has about 8 MB.
 const CHUNKS: usize = 25_000;
 /// The number of bytes per read while the benchmark decodes replies that consist of large events. One event needs many
 /// reads, so a decoder that scans its bytes again at each read would be slow.
@@ -26,8 +26,8 @@ const MAX_RATIO: f64 = 2.0;
 
 const WORDS: [&str; 8] = [" the", " answer", " is", ",", " forty", "-two", "\\n\\n", " because"];
 
-/// Measures how fast replies are decoded. Some replies consist of small chunks, as providers stream them, and others of
-/// large events in two sizes.
+/// Measures how fast replies are decoded. Some replies consist of small chunks, as providers stream them, and some
+/// replies consist of large events in two sizes.
 pub(crate) fn measure(table: &mut Table) -> wasmtime::Result<()> {
     let text = stream((0..CHUNKS).map(|chunk| chunk_of("content", WORDS[chunk % WORDS.len()])));
     let thinking = stream((0..CHUNKS).map(|chunk| chunk_of("reasoning_content", WORDS[chunk % WORDS.len()])));

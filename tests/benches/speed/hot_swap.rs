@@ -18,7 +18,8 @@ use wasmtime::error::Context;
 use wasmtime::{bail, format_err};
 
 const WARM_UP: usize = 500;
-/// The number of blocks of calls with swaps. These blocks alternate with the same number of blocks without swaps.
+/// The number of blocks of calls with swaps. The blocks with swaps alternate with the same number of blocks
+/// without swaps.
 const BLOCKS: usize = 10;
 const CALLS: usize = 1_000;
 /// The number of swaps in each block with swaps. All blocks together have 1,000 swaps.

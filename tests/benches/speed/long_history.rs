@@ -119,8 +119,8 @@ impl HistoryHost {
         Ok(session.close().await?)
     }
 
-    /// Compares the turn snapshots of both hosts. They may differ only in their message ids, which have more digits
-    /// with a long history.
+    /// Compares the turn snapshots of both hosts. The snapshots may differ only in their message ids, which have more
+    /// digits with a long history.
     fn compare(&self, other: &Self) -> &'static str {
         let without_digits =
             |bytes: &[u8]| bytes.iter().filter(|byte| !byte.is_ascii_digit()).copied().collect::<Vec<_>>();

@@ -46,8 +46,8 @@ struct TurnTimes {
     step_commits: u32,
 }
 
-/// Measures the duration of a step and of its turn. For comparison, it also measures a step whose commits wait for
-/// the disk.
+/// Measures the duration of a step and of its turn. For comparison, the benchmark also measures a step whose commits
+/// wait for the disk.
 pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     let (directory, location) = in_memory()?;
     let TurnTimes { steps, turns, commits, step_commits } = turns(directory.path(), Synchronous::Off, ROUNDS).await?;

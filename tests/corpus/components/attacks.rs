@@ -29,7 +29,7 @@ fn text(text: &str) -> Vec<u8> {
     wat::parse_str(text).expect("the text is valid")
 }
 
-/// An import with an unknown name. Because of this import, the host also examines the rest of the component.
+/// An import with an unknown name. The host would not examine the rest of the component without this import.
 fn unknown_import() -> Vec<u8> {
     let name = b"acme:thing/api@1.0.0";
     section(10, &[&[1, 0], leb(name.len()).as_slice(), name, &[5, 0]].concat())

@@ -183,7 +183,7 @@ fn l17_permanent_approvals_are_listed_and_revoked() {
 }
 
 /// L17, D3: The process is killed a first time while the approval request is open, and a second time after the answer
-/// is stored. No call runs without approval, and the host does not ask again.
+/// is stored. No call runs without approval, and the host does not ask the user a second time.
 #[cfg(unix)]
 #[test]
 fn d3_an_approval_survives_a_killed_process() {
@@ -212,7 +212,7 @@ fn d3_an_approval_survives_a_killed_process() {
 }
 
 /// L17: If a call was allowed by an earlier configuration and has not run yet, the current rule (ask or deny) applies
-/// to it.
+/// to the call.
 #[cfg(unix)]
 #[test]
 fn l17_the_rules_at_the_time_of_the_call_apply() {

@@ -108,7 +108,7 @@ async fn l21_thinking_in_provider_fields_causes_the_same_events() {
     }
 }
 
-/// The model's replies for six turns.
+/// Returns the model's replies for six turns.
 fn six_turns() -> Vec<Value> {
     let echo = || call_reply(&[("probe.echo", json!({"text": "hello"}))]);
     let mut answered = call_reply(&[("task_completion", json!({"result": "By the red door."}))]);
@@ -123,8 +123,8 @@ fn six_turns() -> Vec<Value> {
         text_reply("Let me think."),
         echo(),
     ];
-    // If the fifth turn is not cancelled in time, it fails with "no such model". The sixth turn uses the same reply
-    // again and fails with this error.
+    // If the fifth turn is not cancelled in time, it fails with "no such model". The sixth turn uses the same reply and
+    // fails with the error "no such model".
     let words: Vec<String> = (0..100).map(|number| format!("word{number} ")).collect();
     replies.push(json!({"chunks": words, "delay_ms": 20, "error": {"status": 400, "message": "no such model"}}));
     replies
