@@ -38,7 +38,7 @@ fn all_output(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// A folder of plugins with one harmless plugin in it.
+/// Creates a working folder whose plugin folder contains one harmless plugin.
 fn plugin_folder() -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary directory");
     std::fs::create_dir(folder.path().join("plugins")).expect("the folder can be created");
@@ -138,7 +138,7 @@ fn row_36_the_watcher_survives_an_attack() {
 }
 
 /// Row 36: A file that kills the child process is not compiled again until it changes or a user releases it. The host
-/// stores the reason.
+/// stores the reason why the file is not compiled.
 #[test]
 fn row_36_quarantines_a_file_that_kills_the_child() {
     run_exclusively(async {
@@ -166,7 +166,7 @@ fn row_36_quarantines_a_file_that_kills_the_child() {
         let refused = sandbox(folder.path(), child(&script), longer_limits).load_bytes("calc", calc.clone()).await;
         assert!(matches!(refused, Err(LoadError::Compile { .. })), "{refused:?}");
         assert_eq!(started(), 3);
-        // The user releases the file.
+        // The user releases the file from quarantine.
         let quarantine = Quarantine::new(&folder.path().join("cache"));
         let entries = quarantine.list();
         assert!(entries.iter().any(|entry| entry.digest == digest_of(&calc) && entry.name == "calc"), "{entries:?}");
@@ -177,7 +177,7 @@ fn row_36_quarantines_a_file_that_kills_the_child() {
 }
 
 /// Row 37: A child process announces a report or compiled code whose size exceeds the limits, and then writes output
-/// without end. The host stops reading.
+/// without end. The host stops reading the child's output.
 #[test]
 fn row_37_reads_no_more_of_a_childs_output_than_the_limits_allow() {
     run_exclusively(async {
@@ -199,7 +199,7 @@ fn row_37_reads_no_more_of_a_childs_output_than_the_limits_allow() {
     });
 }
 
-/// Row 36: On the command line, the user sees a compile bomb that was stopped, and can release it.
+/// Row 36: On the command line, the user sees a compile bomb that was stopped, and can release it from quarantine.
 #[test]
 fn row_36_shows_and_releases_quarantined_files() {
     run_exclusively(async {

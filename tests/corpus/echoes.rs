@@ -174,8 +174,8 @@ fn row_41_refuses_ranges_where_a_secret_is_known() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let (server, heads) = repeating_server();
-        // The second server has another address than the first server, because another port of the same address would
-        // count as the same server.
+        // The second server has a different IP address, because another port of the same address would count as the
+        // same server.
         let other_server = Server::at("127.0.0.2", |mut stream| {
             if head(&mut stream).is_some() {
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok");

@@ -349,8 +349,8 @@ fn measure_peak_growth() -> impl Fn() -> usize {
     move || read("VmHWM:").saturating_sub(before)
 }
 
-/// Row 33: A guest reads a file of one tebibyte in small pieces until its own memory is full. An endless loop of reads
-/// is stopped at the time limit of the call.
+/// Row 33: A guest reads a file of one tebibyte in small pieces until the guest's memory is full. An endless loop of
+/// reads is stopped at the time limit of the call.
 #[test]
 fn row_33_stops_reading_endless_files() {
     run_exclusively(async {

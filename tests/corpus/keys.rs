@@ -335,11 +335,11 @@ fn limits_each_key_of_the_host_has_its_effect() {
     });
 }
 
-/// A closure that creates a sandbox in which each of these limits, given by its key, has the given value.
+/// A closure that creates a sandbox. The closure's argument lists the limits to set, each with its key and its value.
 type SandboxFactory<'k> = dyn FnMut(&[(&'static str, u64)]) -> Result<Sandbox, String> + 'k;
 
-/// Tests the key of each limit with two values. With the first value, a component must be refused with an error that
-/// names the key. With the second value, the component must not be refused with an error that names the key.
+/// Tests two values of each limit that applies to components. With the first value, a component must be refused with an
+/// error that names the key. With the second value, the component must not be refused with an error that names the key.
 async fn check_component_limits(with: &mut SandboxFactory<'_>) {
     let component = numbers("(func (export \"one\") (result i32) (i32.const 1))", &["one"]);
     let image = attacks::with_image(&component, 20 << 20, b'x');

@@ -164,7 +164,7 @@ async fn with_schema(scene: &Scene, bytes: Vec<u8>, argument: Value) -> String {
 }
 
 /// Row 23: If a component's file in the plugin store is changed, truncated, empty or replaced, the host does not accept
-/// the file as the component with that digest. The tests of sharing cover signatures and tags.
+/// the file as the component with that digest. The tests of plugin sharing cover signatures and tags.
 #[test]
 fn row_23_never_uses_damaged_components() {
     run_exclusively(async {

@@ -120,7 +120,7 @@ fn aiohttp(folder: &Path) -> Option<Peer> {
     Some(start_peer("aiohttp", address, command))
 }
 
-/// Returns paths that contain the pieces listed here, each at several positions below `/pub/`.
+/// Returns paths that contain ambiguous pieces, each piece at several positions below `/pub/`.
 fn paths() -> Vec<String> {
     let pieces = [
         "..",

@@ -61,7 +61,7 @@ fn run_in_this_process(test: impl Future<Output = ()>) {
     let runtime =
         runtime.thread_keep_alive(Duration::from_millis(100)).enable_all().build().expect("the runtime starts");
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(test)));
-    // The runtime does not wait for a thread that hangs, so that other tests can run. A test with such a thread has
+    // The runtime does not wait for a thread that hangs, so that other tests can run. A test whose thread hangs has
     // already failed.
     runtime.shutdown_background();
     if let Err(panic) = outcome {
@@ -69,7 +69,7 @@ fn run_in_this_process(test: impl Future<Output = ()>) {
     }
 }
 
-/// How often each attack is repeated.
+/// Returns how often each attack is repeated in this run.
 pub(crate) fn repeats() -> usize {
     if std::env::var_os(EVERY_REPEAT_VARIABLE).is_some() { ALL_REPEATS } else { REPEATS }
 }

@@ -7,7 +7,8 @@ use agent_runtime::AgentConfig;
 use serde_json::json;
 use std::fmt::Write;
 
-/// Row 3: The host stops repeated copies and fills of many megabytes, and deep recursion, direct and through a table.
+/// Row 3: The host stops repeated copies and fills of many megabytes, and deep recursion through direct calls and
+/// through a function table.
 #[test]
 fn row_3_stops_giant_copies_and_deep_recursion() {
     let code = r#"

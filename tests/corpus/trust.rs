@@ -34,7 +34,7 @@ fn allow(call: &str, scope: GrantScope) -> ApprovalDecision {
     ApprovalDecision { call: CallId(call.to_owned()), verdict: Verdict::Allow { scope, edited: None } }
 }
 
-/// Returns the call that waits for an approval. Panics if not exactly one call waits.
+/// Returns the call that waits for an approval. Panics unless exactly one call waits for an approval.
 fn call_to_approve(result: &TurnResult) -> String {
     match result {
         TurnResult::Suspended(suspension) if suspension.waits.len() == 1 => suspension.waits[0].call.0.clone(),

@@ -64,7 +64,7 @@ async fn continue_turn(session: &mut Session) -> TurnResult {
     session.run(None, CancellationToken::new()).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Returns the calls that wait for an approval. Panics if the turn does not wait.
+/// Returns the calls that wait for an approval. Panics if the turn does not wait for an approval.
 fn calls_to_approve(result: &TurnResult) -> Vec<String> {
     match result {
         TurnResult::Suspended(suspension) => suspension.waits.iter().map(|wait| base_call_id(&wait.call.0)).collect(),
@@ -233,8 +233,8 @@ async fn l17_a_revocation_stops_a_call_that_is_about_to_run() {
     assert_eq!(ledger(&test_host), ["Ann 1", "Bob 1"]);
 }
 
-/// L17: An approval that is bound to arguments applies only to calls with these arguments. If the user edits the
-/// arguments, the approval is always bound to the edited arguments.
+/// L17: An approval that is bound to certain arguments applies only to calls with these arguments. If the user edits
+/// the arguments, the approval is always bound to the edited arguments.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_a_bound_approval_applies_only_to_its_arguments() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -313,8 +313,8 @@ async fn row_19_runs_the_plugin_that_the_approval_named() {
     assert_eq!(ledger(&test_host), ["Ann 1"]);
 }
 
-/// L17: The approval rules that apply to a call are those at the time when the call starts, even if the call was
-/// approved under other rules.
+/// L17: The approval rules at the time when a call starts apply to the call, even if the call was approved under
+/// other rules.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_a_stricter_policy_stops_an_allowed_call() {
     let test_host = TestHost::new(&["payer"]).await;

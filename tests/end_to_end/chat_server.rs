@@ -50,7 +50,7 @@ pub(crate) fn local_provider(base_url: &str) -> Providers {
     }])
 }
 
-/// A running server. The server stops when this value is dropped.
+/// A Chat Completions server that runs in the background. The server stops when this value is dropped.
 pub(crate) struct ChatServer {
     pub(crate) base_url: String,
     state: Arc<Mutex<State>>,

@@ -223,7 +223,7 @@ fn row_38_an_imported_document_raises_no_limits() {
     );
 }
 
-/// Runs a turn that suspends for an approval. Returns the subject of its session.
+/// Runs a turn that suspends for an approval. Returns the subject of the turn's session.
 async fn suspended_session(test_host: &TestHost, config: AgentConfig, replies: &[Value]) -> String {
     let first = payments_reply(&[("Ann", 1)]);
     let mut session = test_host.session(config, script(&[&[first], replies].concat())).await;
@@ -279,7 +279,7 @@ async fn row_38_an_edited_snapshot_adds_no_grants() {
         assert_eq!(std::fs::read_dir(&out).unwrap().count(), 0, "{}", host.display());
         session.close().await.unwrap();
     }
-    // If the configuration no longer grants anything, the grants that the turn started with do not apply either.
+    // If the configuration no longer grants anything, a turn that started with grants continues without them.
     let subject = suspended_session(&test_host, with_tree_grant(&test_host, "payer"), &[text_reply("Done.")]).await;
     let before = std::fs::read(test_host.tree().join("ledger.txt")).unwrap_or_default();
     let (_, result) = resume_turn(&test_host, AgentConfig::new("test"), (&subject, &[text_reply("Done.")])).await;
@@ -310,8 +310,8 @@ async fn row_38_an_edited_snapshot_does_not_remove_validators() {
     }
 }
 
-/// Row 38: A digest under a plugin's name is accepted only if this host has started a turn of the agent with
-/// that digest.
+/// Row 38: The digest that a snapshot contains for a plugin is accepted only if this host has started a turn of the
+/// agent with that digest and that plugin name.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_38_an_edited_snapshot_loads_no_other_component() {
     let test_host = TestHost::new(&["payer", "probe"]).await;

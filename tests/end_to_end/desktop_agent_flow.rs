@@ -203,7 +203,7 @@ async fn nudges(test_host: &TestHost, session: &Session) -> Vec<NudgeCause> {
     causes.collect()
 }
 
-/// L30: The events are in the expected order, and none is missing.
+/// L30: The events are in the expected order, and no event is missing.
 fn check_event_order(types: &[String]) {
     // The first eight calls list the folder, read and rename three screenshots, and read the fourth screenshot. Then
     // the model stops early, and after a nudge it refuses. Three calls follow, then an empty reply, the last four

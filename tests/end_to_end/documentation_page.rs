@@ -2,7 +2,7 @@
 
 use crate::support::repository;
 
-/// A code block.
+/// A code block of a Markdown page.
 #[derive(Debug)]
 pub(crate) struct Block {
     /// The text of the last heading before the block.

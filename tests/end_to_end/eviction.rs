@@ -177,7 +177,7 @@ async fn l29_a_turn_can_be_cancelled_while_a_summary_is_written() {
     let cancel = CancellationToken::new();
     let (model_calls, token) = (AtomicU32::new(0), cancel.clone());
     let observer = move |checkpoint: Checkpoint<'_>| {
-        // The second model call is the call that writes the summary.
+        // The second model call writes the summary.
         if checkpoint == Checkpoint::BeforeModel && model_calls.fetch_add(1, Ordering::SeqCst) == 1 {
             token.cancel();
         }
@@ -281,7 +281,7 @@ fn l27_the_long_conversation_example_runs_unchanged() {
 /// messages once, and loses no message.
 #[test]
 fn l27_a_turn_killed_while_summarising_is_continued() {
-    // The sixth model call is the one that writes the summary.
+    // The sixth model call writes the summary.
     for point in ["before-model:6", "after-model:6", "before-commit:summarised", "after-commit:summarised"] {
         let user = CliUser::new();
         let mut command = user.command(&[&AGENT[..], &[QUESTION]].concat());

@@ -139,7 +139,7 @@ async fn p3_results_resources_and_world_functions_are_supported() {
     assert_eq!(skipped.len(), 2, "{skipped:?}");
 }
 
-/// P3: The model reads the description of a function in the section `package-docs`.
+/// P3: The component's section `package-docs` contains the descriptions of functions that the model reads.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_tool_descriptions_come_from_the_component() {
     let test_host = TestHost::new(&[]).await;
@@ -180,7 +180,7 @@ async fn p3_tool_descriptions_come_from_the_component() {
     assert_eq!(flags.get("description"), None);
 }
 
-/// Builds the command-line program of the fixture, without a manifest. Returns its path.
+/// Builds the command-line program of the fixture without a manifest, and returns the path of the program.
 fn command() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let build = || {

@@ -132,9 +132,9 @@ fn row_40_a_grant_of_the_agents_folder_excludes_decision_files() {
     assert!(listed.contains("\"subject\""), "the store is intact: {listed}");
 }
 
-/// Row 40: A file next to the script of an MCP server, or a file that its package manager reads, would run as native
-/// code at the next start. A plugin cannot write such a file, and cannot move a folder that contains such files to such
-/// a location.
+/// Row 40: A file next to the script of an MCP server, or a file that the server's package manager reads, would run as
+/// native code at the next start. A plugin cannot write such a file, and cannot move a folder that contains such files
+/// next to the script.
 #[test]
 fn row_40_protects_files_that_an_mcp_server_would_load() {
     let attacks = [

@@ -68,8 +68,8 @@ fn imports(sources: &Path, files: &BTreeMap<Vec<String>, PathBuf>, inside: &[Str
         let mut paths = Paths { module: module.clone(), found: Vec::new() };
         paths.visit_file(&parsed);
         for path in paths.found {
-            // The imported module is the longest beginning of the path that names a file. The remaining parts of the
-            // path name an item or an inline module.
+            // The imported module is the longest prefix of the path for which a source file exists. The remaining parts
+            // of the path name an item or an inline module.
             let target = (1..=path.len()).rev().map(|length| &path[..length]).find(|part| files.contains_key(*part));
             let Some(target) = target.filter(|target| target.len() > inside.len() && target.starts_with(inside)) else {
                 continue;

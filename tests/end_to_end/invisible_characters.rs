@@ -120,7 +120,8 @@ fn serve_model_list(body: String) -> (String, std::thread::JoinHandle<()>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let served = std::thread::spawn(move || {
-        // Accepting does not block, so that the test fails at the deadline if the host sends no request.
+        // Accepting a connection does not block the thread, so that the test fails at the deadline if the host sends
+        // no request.
         listener.set_nonblocking(true).unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
         let mut connection = loop {

@@ -1,5 +1,5 @@
-//! `wasi:keyvalue`, which needs a grant and uses the store (P5, P8), the validator `grounded`, and special files in a
-//! granted tree (row 33).
+//! Tests of `wasi:keyvalue`, which needs a grant and uses the store (P5, P8), of the validator `grounded`, and of
+//! special files in a granted tree (row 33).
 
 use crate::support::{TestHost, call_reply, results, run_turn, script, text_reply, with_tree_grant};
 use agent_plugins::Grants;

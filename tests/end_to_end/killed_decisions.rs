@@ -76,8 +76,8 @@ impl TestCli {
         SqliteStore::open(self.path("data/agent-host.db"), Options::default()).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Returns the session and its first call without a result. If the session or the call does not exist, its text
-    /// is empty.
+    /// Returns the session and its first call without a result. Returns an empty text in place of a session or call
+    /// that does not exist.
     fn session(&self) -> (String, String) {
         if !self.path("data/agent-host.db").exists() {
             return Default::default();

@@ -257,7 +257,7 @@ async fn p10_a_turn_keeps_the_tool_lists_from_its_start() {
     }
 }
 
-/// L29: If a turn is cancelled, the server is told that the call is cancelled.
+/// L29: If a turn is cancelled, the host informs the server that the call is cancelled.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_a_cancelled_turn_cancels_its_call_at_the_server() {
     let test_host = TestHost::new(&[]).await;

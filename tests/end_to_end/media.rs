@@ -132,8 +132,8 @@ async fn turn_with(session: &mut Session, text: &str, media: &[&Media]) -> TurnR
     session.run(input, CancellationToken::new()).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Checks that every request begins like the previous request, except for media that have been masked since. The
-/// function also checks that masked media stay masked.
+/// Checks that every request begins like the previous request, except for media that have been masked since the
+/// previous request. The function also checks that masked media stay masked.
 fn check_prefixes(sent: &[SentRequest]) {
     for (number, pair) in sent.windows(2).enumerate() {
         let (before, after) = (&pair[0].request, &pair[1].request);

@@ -412,8 +412,8 @@ async fn d5_deletes_memories_of_an_undone_turn() {
     assert_eq!(remaining_ids().await, Vec::<String>::new());
 }
 
-/// A store whose long-term memory fails with a full disk. The only operation that still works is the deletion of a
-/// turn's memories.
+/// A store whose long-term memory fails as if the disk were full. The only operation that still works is the deletion
+/// of a turn's memories.
 struct FullMemoryStore(Arc<SqliteStore>);
 
 fn memory_full<T>() -> Result<T, StoreError> {

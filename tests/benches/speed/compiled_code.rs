@@ -20,7 +20,8 @@ const ROUNDS: usize = 300;
 /// The target for the load time per MB of compiled code.
 const TARGET: Duration = Duration::from_millis(1);
 const MEGABYTE: f64 = 1e6;
-/// Below this many MB of code, the fixed cost of a plugin is higher than the cost of its code.
+/// If a plugin has fewer MB of code than this number, the fixed part of its load time is longer than the part that
+/// depends on the code.
 const SMALL: f64 = 0.5;
 /// The number of functions in the large component.
 const FUNCTIONS: usize = 3_000;
@@ -45,7 +46,7 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
             let start = Instant::now();
             let plugin = sandbox.load_file_with(component, &|event| record_source(event, &source)).await?;
             let elapsed = start.elapsed();
-            // No other reference to the plugin exists, so the next round loads it again.
+            // No other reference to the plugin exists, so the next round loads the plugin again.
             drop(plugin);
             let source = source.into_inner().ok().flatten();
             if source != Some(CodeSource::Cache) {

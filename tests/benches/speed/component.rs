@@ -4,7 +4,7 @@ use agent_devkit::build::{Toolchain, build};
 use std::path::{Path, PathBuf};
 
 /// Builds a project of the repository if it has changed, and returns the path of its component. Async code must not
-/// call this function, because it starts its own async runtime.
+/// call this function, because the function starts its own async runtime.
 pub(crate) fn built(project: &str) -> wasmtime::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
     let toolchain = Toolchain { cargo: Some(cargo), rustup: Some(PathBuf::from("rustup")), ..Toolchain::default() };

@@ -25,7 +25,7 @@ const TARGET: Duration = Duration::from_micros(150);
 pub(crate) struct Step {
     started: Option<Instant>,
     ended: Option<Instant>,
-    /// The number of commits of the step, including the last one.
+    /// The number of commits of the step, including the commit that ends the step.
     commits: u32,
 }
 
@@ -37,7 +37,7 @@ impl Step {
     }
 }
 
-/// The measurements of the turns of one store.
+/// The measurements of turns that ran with the same store.
 #[derive(Default)]
 struct TurnTimes {
     steps: Samples,

@@ -61,7 +61,7 @@ impl Raw {
         Ok(Self { engine, instance, indices })
     }
 
-    /// Makes one call in a new instance. If a tree is given, the component can read it.
+    /// Calls the tool once, in a new instance of the component. If a tree is given, the component can read it.
     pub(crate) async fn call(
         &self,
         name: &str,

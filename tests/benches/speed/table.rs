@@ -1,4 +1,4 @@
-//! The table of results that is printed.
+//! The table of benchmark results that the program prints.
 
 use crate::samples::Samples;
 use std::fmt;

@@ -52,8 +52,8 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
     let mut samples: [Samples; 4] = Default::default();
     for round in 0..WARM_UP + ROUNDS {
         for index in 0..samples.len() {
-            // The order of the cases changes from round to round. Otherwise, a case would always follow the same case,
-            // and would always find the processor's caches as that case has left them.
+            // The order of the cases changes from round to round. With a fixed order, each case would always run after
+            // the same other case, and that case would determine the content of the processor's caches.
             let rotated = (index + round / 2) % samples.len();
             let case = if round % 2 == 0 { rotated } else { samples.len() - 1 - rotated };
             let start = Instant::now();

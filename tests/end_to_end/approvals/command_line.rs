@@ -49,7 +49,7 @@ impl TestCli {
         command
     }
 
-    /// Runs the binary without a terminal. Returns its exit code, stdout and stderr.
+    /// Runs the binary without a terminal. Returns the exit code, stdout and stderr of the binary.
     pub(crate) fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
         decode_output(self.command(arguments).stdin(Stdio::null()).output().unwrap())
     }
@@ -120,7 +120,7 @@ fn l17_a_waiting_turn_is_answered_on_the_command_line() {
     assert!(code == Some(2) && stderr.contains("is not waiting for an approval"), "row 20: {stderr}");
 }
 
-/// L17, I1: The JSON event of the approval request contains everything that a program needs to decide.
+/// L17, I1: The JSON event of the approval request contains everything that a program needs to decide on the request.
 #[test]
 fn l17_an_approval_request_is_an_event() {
     let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);

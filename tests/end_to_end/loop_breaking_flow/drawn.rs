@@ -130,7 +130,7 @@ fn six_turns() -> Vec<Value> {
     replies
 }
 
-/// A session can continue after a turn ended in any of the six ways (L4, L18, L29, L30).
+/// A session can continue after a turn has ended in any of the six ways (L4, L18, L29, L30).
 #[tokio::test(flavor = "multi_thread")]
 async fn l18_a_session_continues_after_each_way_to_end_a_turn() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -186,7 +186,7 @@ async fn l18_a_session_continues_after_each_way_to_end_a_turn() {
     assert_eq!(turns, expected);
 }
 
-/// Runs a turn, and cancels it once text was streamed.
+/// Runs a turn, and cancels it after the first text has been streamed.
 async fn cancelled_turn(session: &mut Session) -> TurnResult {
     let (mut watching, cancel) = (session.subscribe(), CancellationToken::new());
     let running = session.run(Some(TurnInput::Text("Count.".into())), cancel.clone());
