@@ -81,7 +81,7 @@ fn row_36_does_not_retry_an_instantiation_that_never_ends() {
 fn row_36_refuses_each_attack_with_its_reason() {
     run_exclusively(async {
         let folder = plugin_folder();
-        for (name, bytes) in attacks::all() {
+        for (name, bytes) in attacks::all_attacks() {
             let file = format!("{name}.wasm");
             std::fs::write(folder.path().join(&file), bytes).expect("the file can be written");
             let output = run(&folder, &["plugin", "inspect", &file]);
@@ -100,7 +100,7 @@ fn row_36_refuses_each_attack_with_its_reason() {
 fn row_36_a_folder_of_attacks_does_not_affect_other_plugins() {
     run_exclusively(async {
         let folder = plugin_folder();
-        let attacks = attacks::all();
+        let attacks = attacks::all_attacks();
         for (name, bytes) in &attacks {
             std::fs::write(folder.path().join(format!("plugins/{name}.wasm")), bytes).expect("the file can be written");
         }

@@ -42,7 +42,7 @@ fn case(key: &'static str, tool: Tool, expected: [(u64, &'static str); 2]) -> Ca
 /// The time limit of the calls in these tests. Some of the calls would never end without a time limit.
 const STOP_AFTER: Duration = Duration::from_secs(3);
 
-fn set<L>(rows: &[LimitRow<L>], limits: &mut L, (key, value): (&str, u64)) {
+fn set_limit<L>(rows: &[LimitRow<L>], limits: &mut L, (key, value): (&str, u64)) {
     let row = rows.iter().find(|row| row.key == key).unwrap_or_else(|| panic!("there is no limit {key}"));
     assert!((row.least..=row.most).contains(&value), "{row:?}: {value}");
     (row.set)(limits, value);
@@ -50,7 +50,7 @@ fn set<L>(rows: &[LimitRow<L>], limits: &mut L, (key, value): (&str, u64)) {
 
 fn with_limit(key: &str, value: u64) -> CallLimits {
     let mut limits = CallLimits::default();
-    set(&CALL_LIMITS, &mut limits, (key, value));
+    set_limit(&CALL_LIMITS, &mut limits, (key, value));
     limits
 }
 
@@ -176,7 +176,7 @@ fn report_text(report: &Report) -> String {
 #[test]
 fn limits_each_key_of_a_call_has_its_effect() {
     run_exclusively(async {
-        let scene = Scene::with(&["intruder", "web"], &guests()).await;
+        let scene = Scene::with_components(&["intruder", "web"], &guests()).await;
         let servers = [Server::ok(), Server::silent(), Server::endless(), Server::reading_only()];
         let tree = TreeGrant {
             host: crate::files::tree(&scene, "filled"),
@@ -244,7 +244,7 @@ fn limits_apply_to_builders_and_validators() {
 
 fn sandbox(keys: &[(&str, u64)]) -> Result<Sandbox, String> {
     let mut limits = HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() };
-    keys.iter().for_each(|key| set(&HOST_LIMITS, &mut limits, *key));
+    keys.iter().for_each(|key| set_limit(&HOST_LIMITS, &mut limits, *key));
     sandbox_in(None, limits)
 }
 
@@ -377,7 +377,7 @@ async fn check_cache_limit(with: &mut SandboxFactory<'_>) {
         let folder = tempfile::tempdir().expect("a directory");
         with(&[("cache_mib", cache_mib)]).expect("the value is allowed");
         let mut limits = HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() };
-        set(&HOST_LIMITS, &mut limits, ("cache_mib", cache_mib));
+        set_limit(&HOST_LIMITS, &mut limits, ("cache_mib", cache_mib));
         let cached = sandbox_in(Some(folder.path().to_owned()), limits).expect("the value is allowed");
         for filled_with in *b"abc" {
             let bytes = attacks::with_image(&component, 24 << 20, filled_with);

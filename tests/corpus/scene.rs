@@ -84,11 +84,11 @@ pub(crate) struct Scene {
 impl Scene {
     /// Creates a scene with these built plugins, and the witness's own plugin.
     pub(crate) async fn new(plugins: &[&str]) -> Self {
-        Self::with(plugins, &[]).await
+        Self::with_components(plugins, &[]).await
     }
 
     /// Creates a scene with these built plugins, these generated components and the witness's own plugin.
-    pub(crate) async fn with(plugins: &[&str], guests: &[(&str, Vec<u8>)]) -> Self {
+    pub(crate) async fn with_components(plugins: &[&str], guests: &[(&str, Vec<u8>)]) -> Self {
         let names: Vec<_> = ["probe"].iter().chain(plugins.iter().filter(|name| **name != "probe")).copied().collect();
         let test_host = TestHost::new(&names).await;
         for (name, bytes) in guests {

@@ -21,7 +21,7 @@ const WALL_TIME_ERROR: &str = "wall time of 300ms";
 #[test]
 fn row_1_stops_endless_loops() {
     run_exclusively(async {
-        let scene = Scene::with(&["intruder"], &[("endless", guests::endless())]).await;
+        let scene = Scene::with_components(&["intruder"], &[("endless", guests::endless())]).await;
         let calls = [("computing", json!({})), ("taking", json!({"text": "x"})), ("giving", json!({}))];
         for (name, arguments) in calls {
             let attack = async |_| {
@@ -57,7 +57,7 @@ fn row_1_stops_endless_loops() {
 #[test]
 fn row_1_limits_processor_time() {
     run_exclusively(async {
-        let scene = Scene::with(&[], &[("endless", guests::endless())]).await;
+        let scene = Scene::with_components(&[], &[("endless", guests::endless())]).await;
         let limits = CallLimits { cpu_time: Some(Duration::from_millis(100)), ..CallLimits::default() };
         let attack = async |_| {
             let config = with_grants("endless", Grants::default(), limits);
@@ -147,7 +147,7 @@ fn row_2_stops_sleeping_host_calls() {
 #[test]
 fn row_10_cancelled_calls_leave_nothing_behind() {
     run_exclusively(async {
-        let scene = Scene::with(&["intruder"], &[("endless", guests::endless())]).await;
+        let scene = Scene::with_components(&["intruder"], &[("endless", guests::endless())]).await;
         let folder = crate::files::tree(&scene, "cancelled");
         let setup = |plugin: &str, grants: Grants| {
             PluginSetup::new(scene.generation.plugin(plugin).unwrap().clone(), grants, CallLimits::default())
@@ -190,7 +190,7 @@ type Answer = Result<agent_core::tool::ToolOutcome, agent_core::tool::ToolError>
 #[test]
 fn row_35_a_validator_meets_its_deadline_despite_64_loops() {
     run_exclusively(async {
-        let scene = Scene::with(&["strict-json"], &[("endless", guests::endless())]).await;
+        let scene = Scene::with_components(&["strict-json"], &[("endless", guests::endless())]).await;
         let attack = async |_| {
             let mut config = with_short_calls("endless", Grants::default());
             // The time limit does not include the wait for a slot, so all calls together take up to 64 times as long as

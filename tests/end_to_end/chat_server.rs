@@ -148,7 +148,7 @@ fn chunk(delta: Value, finish: Option<&str>) -> String {
     format!("data: {chunk}\n\n")
 }
 
-fn end(finish: &str) -> String {
+fn final_chunks(finish: &str) -> String {
     let usage = json!({"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "served", "choices": [],
         "usage": {"prompt_tokens": 20, "completion_tokens": 5, "total_tokens": 25}});
     format!("{}data: {usage}\n\ndata: [DONE]\n\n", chunk(json!({}), Some(finish)))
@@ -159,10 +159,10 @@ async fn write_answer(connection: &mut TcpStream, answer: Answer) -> Option<()> 
     let text =
         |text: &str| text.split_inclusive(' ').map(|word| chunk(json!({"content": word}), None)).collect::<String>();
     match answer {
-        Answer::Text(words) => stream(connection, &(text(words) + &end("stop")), Close::Whole).await,
+        Answer::Text(words) => stream(connection, &(text(words) + &final_chunks("stop")), Close::Whole).await,
         Answer::Deltas(deltas, reason) => {
             let chunks: String = deltas.into_iter().map(|delta| chunk(delta, None)).collect();
-            stream(connection, &(chunks + &end(reason)), Close::Whole).await
+            stream(connection, &(chunks + &final_chunks(reason)), Close::Whole).await
         }
         Answer::Calls(words, calls) => {
             let calls = calls.iter().enumerate().map(|(index, (name, arguments))| {
@@ -170,7 +170,7 @@ async fn write_answer(connection: &mut TcpStream, answer: Answer) -> Option<()> 
                 json!({"index": index, "id": format!("call_{index}"), "type": "function", "function": function})
             });
             let calls = chunk(json!({"tool_calls": calls.collect::<Vec<_>>()}), None);
-            stream(connection, &(text(words) + &calls + &end("tool_calls")), Close::Whole).await
+            stream(connection, &(text(words) + &calls + &final_chunks("tool_calls")), Close::Whole).await
         }
         Answer::Whole(status, kind, body) => {
             let head = format!("HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n", body.len());
@@ -190,7 +190,7 @@ async fn write_answer(connection: &mut TcpStream, answer: Answer) -> Option<()> 
         }
         Answer::Huge(bytes) => {
             let event = chunk(json!({"content": "x".repeat(bytes)}), None);
-            stream(connection, &(event + &end("stop")), Close::Whole).await
+            stream(connection, &(event + &final_chunks("stop")), Close::Whole).await
         }
         Answer::Endless => {
             stream(connection, "", Close::Never).await?;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const PAGES: [&str; 2] = ["host/docs/spec.md", "host/docs/threats.md"];
 
 /// The text with which a page introduces the list of tests that belong to a contract line.
-const TESTS: &str = "  - Tests: ";
+const TESTS_PREFIX: &str = "  - Tests: ";
 
 /// The maximum number of tests that a page lists for one contract line.
 const MAX_LISTED: usize = 4;
@@ -64,7 +64,7 @@ fn every_contract_line_has_a_test_or_is_marked_as_not_built() {
     for page in PAGES {
         let text = read(&repository().join(page));
         for line in text.split("\n- **").skip(1).filter(|line| defined_by(&format!("- **{line}")).is_some()) {
-            let is_covered = line.contains(TESTS) || line.contains("**Not built yet**");
+            let is_covered = line.contains(TESTS_PREFIX) || line.contains("**Not built yet**");
             assert!(is_covered, "{page}: no test names this line: {line}");
         }
     }
@@ -100,7 +100,7 @@ fn defined_by(line: &str) -> Option<String> {
 /// Returns the tests that a page lists, with their files.
 fn listed_tests(page: &str) -> Vec<(String, String)> {
     let (mut listed, mut file) = (Vec::new(), "");
-    for list in page.lines().filter_map(|line| line.strip_prefix(TESTS)) {
+    for list in page.lines().filter_map(|line| line.strip_prefix(TESTS_PREFIX)) {
         for span in list.split('`').skip(1).step_by(2) {
             if span.ends_with(".rs") {
                 file = span;
@@ -115,7 +115,7 @@ fn listed_tests(page: &str) -> Vec<(String, String)> {
 /// Rewrites the lists of tests on a page.
 fn write_lists(path: &Path, tests: &[Test]) {
     let (mut page, mut current) = (String::new(), None);
-    for line in read(path).lines().filter(|line| !line.starts_with(TESTS)) {
+    for line in read(path).lines().filter(|line| !line.starts_with(TESTS_PREFIX)) {
         // The list is the last item of a contract line, so it is written before the next line of the page that is not
         // part of the contract line.
         if !line.starts_with("  ") {
@@ -148,7 +148,7 @@ fn list_of(line: &str, tests: &[Test]) -> String {
     let files: Vec<String> = by_file.iter().map(|(file, names)| format!("`{file}`: {}", names.join(", "))).collect();
     let mut list = String::new();
     if !files.is_empty() {
-        writeln!(list, "{TESTS}{}.", files.join("; ")).expect("writing to a string cannot fail");
+        writeln!(list, "{TESTS_PREFIX}{}.", files.join("; ")).expect("writing to a string cannot fail");
     }
     list
 }

@@ -56,7 +56,7 @@ fn sample_session() -> (TempDir, Value) {
 }
 
 /// Returns a copy of an item of the document for a later turn.
-fn repeated(item: &Value, turn: u64, events: u64, call: &str) -> Value {
+fn copy_for_turn(item: &Value, turn: u64, events: u64, call: &str) -> Value {
     let text = item.to_string().replace(call, &format!("call_{turn}_1_1"));
     let mut item: Value = serde_json::from_str(&text).unwrap();
     let shift = |value: &mut Value, by: u64| *value = json!(value.as_u64().unwrap() + by);
@@ -85,7 +85,7 @@ fn write_document(path: &Path, document: &Value, turns: u64) {
         for turn in 1..=turns {
             for (index, item) in items.as_array().unwrap().iter().enumerate() {
                 let separator = if turn == 1 && index == 0 { "\n" } else { ",\n" };
-                write!(file, "{separator}{}", repeated(item, turn, events, call)).unwrap();
+                write!(file, "{separator}{}", copy_for_turn(item, turn, events, call)).unwrap();
             }
         }
         write!(file, "]{end}").unwrap();

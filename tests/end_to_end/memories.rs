@@ -285,7 +285,7 @@ async fn d4_stores_memories_for_the_user_of_the_request() {
 }
 
 /// Returns the memories that were recalled for the context of a turn.
-async fn recalled(test_host: &TestHost, session: &Session, turn: u32) -> Vec<Recollection> {
+async fn recalled_memories(test_host: &TestHost, session: &Session, turn: u32) -> Vec<Recollection> {
     let records = records(test_host, session, turn).await;
     let context = records.iter().find(|stored| stored.record.kind == "context").expect("the context is recorded");
     serde_json::from_value(context.record.body["recollections"].clone()).expect("recollections")
@@ -319,7 +319,7 @@ async fn d4_recall_is_bounded_and_excludes_the_current_session() {
         let result = run_turn(&mut session, "How many berths has the harbour?").await;
         let TurnResult::Finished(output) = result else { panic!("turn {number}: {result:?}") };
         assert!(!output.limit_reached, "turn {number} fits into the window");
-        let recalled = recalled(&test_host, &session, number).await;
+        let recalled = recalled_memories(&test_host, &session, number).await;
         assert!((1..=5).contains(&recalled.len()), "{recalled:?}");
         assert!(recalled.iter().all(|fact| fact.id.starts_with("earlier/")), "{recalled:?}");
         assert!(recalled.iter().all(|fact| fact.text.chars().count() <= 401), "{recalled:?}");

@@ -22,7 +22,7 @@ const TARGET: Duration = Duration::from_millis(1);
 const MEGABYTE: f64 = 1e6;
 /// If a plugin has fewer MB of code than this number, the fixed part of its load time is longer than the part that
 /// depends on the code.
-const SMALL: f64 = 0.5;
+const SMALL_PLUGIN_MB: f64 = 0.5;
 /// The number of functions in the large component.
 const FUNCTIONS: usize = 3_000;
 /// The number of operations in each function of the large component.
@@ -60,7 +60,7 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
         let megabytes = compiled_bytes(cache.path())? as f64 / MEGABYTE;
         let read_and_digest = read_and_digest(component)?;
         let time_per_mb = samples.median().saturating_sub(read_and_digest.median()).as_secs_f64() / megabytes;
-        let verdict = if megabytes < SMALL {
+        let verdict = if megabytes < SMALL_PLUGIN_MB {
             "too little code to measure the time for each MB".to_owned()
         } else {
             let (target, reached) = (TARGET.as_secs_f64() * 1e3, reached(time_per_mb <= TARGET.as_secs_f64()));

@@ -19,7 +19,7 @@ const CHUNKS: usize = 25_000;
 /// reads, so a decoder that scans its bytes again at each read would be slow.
 const SMALL_READ: usize = 4 * 1024;
 /// The number of bytes of text in the smaller of the two large events. The larger event has four times as many bytes.
-const LARGE: usize = 1024 * 1024;
+const LARGE_EVENT_BYTES: usize = 1024 * 1024;
 /// The maximum ratio of two times: the time to decode a text in the larger events, and the time to decode the same text
 /// in the smaller events. If the decoder needed quadratic time, the ratio would be four.
 const MAX_RATIO: f64 = 2.0;
@@ -31,7 +31,7 @@ const WORDS: [&str; 8] = [" the", " answer", " is", ",", " forty", "-two", "\\n\
 pub(crate) fn measure(table: &mut Table) -> wasmtime::Result<()> {
     let text = stream((0..CHUNKS).map(|chunk| chunk_of("content", WORDS[chunk % WORDS.len()])));
     let thinking = stream((0..CHUNKS).map(|chunk| chunk_of("reasoning_content", WORDS[chunk % WORDS.len()])));
-    let large = "word ".repeat(LARGE / 5);
+    let large = "word ".repeat(LARGE_EVENT_BYTES / 5);
     let in_events = |events: usize| stream(std::iter::repeat_n(chunk_of("content", &large.repeat(8 / events)), events));
     let (large, larger) = (in_events(8), in_events(2));
 
