@@ -199,7 +199,7 @@ fn i2_reports_a_wrong_configuration() {
     }
 }
 
-/// D3, L29: Ctrl-C cancels the turn with exit code 130. The session is intact and can continue.
+/// D3, L29: Ctrl-C cancels the turn with exit code 130. The session of the cancelled turn is intact and can continue.
 #[test]
 fn l29_ctrl_c_cancels_the_turn() {
     let user = CliUser::new();

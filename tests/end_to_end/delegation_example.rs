@@ -190,8 +190,9 @@ fn l16_d3_a_parent_names_the_undecided_call_of_its_child() {
     assert_eq!(std::fs::read_to_string(folder.path("effects.txt")).unwrap().lines().count(), 1);
 }
 
-/// L16, D5: A child session is not deleted before the parent that waits for it, because the parent would repeat its
-/// call. While the parent waits for the child, the results of the parent's other calls are shown.
+/// L16, D5: A child session is not deleted before the parent that waits for it, because the parent would then
+/// repeat its call to the child agent. While the parent waits for the child, the results of the parent's other
+/// calls are shown.
 #[test]
 fn l16_d5_does_not_delete_a_session_that_a_parent_waits_for() {
     let folder = lead_and_worker("probe.count");
@@ -273,8 +274,8 @@ fn l16_d5_lists_a_child_below_its_parent_and_continues_it_alone() {
     assert!(stdout(&["session", "list"]).contains(&format!("worked for {lead}")));
 }
 
-/// L16, I2, row 13: A delegation cycle is refused before any agent runs, and the error names the file, line, key and
-/// chain. The host also refuses two files with the same agent name.
+/// L16, I2, row 13: A delegation cycle is refused before any agent runs, and the error names the file, the line, the
+/// key and the chain of agents. The host also refuses two files with the same agent name.
 #[test]
 fn l16_row_13_refuses_delegation_cycles_in_the_configuration() {
     let table = |name: &str, file: &str| format!("[agents.{name}]\nagent = \"{file}\"\ndescription = \"d\"\n");

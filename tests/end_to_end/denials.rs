@@ -14,8 +14,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Runs a session whose model makes this call, and checks that its events and the audit log contain the same denials.
-/// Returns for each denial the denied resource, whether the denial belongs to a call, and whether the denial suggests
-/// no grant.
+/// Returns for each denial the denied resource, true if the denial belongs to a call, and true if the denial does not
+/// suggest a grant.
 async fn denials_of(test_host: &TestHost, config: AgentConfig, call: (&str, Value)) -> Vec<(String, bool, bool)> {
     let mut session = test_host.session(config, script(&[call_reply(&[call]), text_reply("Done.")])).await;
     run_turn(&mut session, "Go.").await;
@@ -122,8 +122,8 @@ async fn p6_a_refused_file_is_a_denial() {
     assert!(denials.contains(&denial_of_call("opening \"effects.txt\" for writing")), "{denials:?}");
 }
 
-/// P6: The denial of a link reports that the link leaves its granted tree, and does not suggest write access to the
-/// tree.
+/// P6: If a link is denied, the denial reports that the link leads out of its granted tree, and does not suggest write
+/// access to the tree.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_the_denial_of_a_link_reports_that_it_leaves_its_tree() {

@@ -110,8 +110,8 @@ fn write_document(path: &Path, document: &Value, turns: u64) {
     file.flush().unwrap();
 }
 
-/// Row 27: If an import is killed, its session stays marked as incomplete. An incomplete session cannot be continued,
-/// and importing the document again replaces it.
+/// Row 27: If an import is killed, the imported session stays marked as incomplete. An incomplete session cannot be
+/// continued, and a second import of the document replaces the incomplete session.
 #[cfg(target_os = "linux")]
 fn check_a_killed_import(folder: &Path) {
     let state = || {

@@ -114,8 +114,8 @@ async fn l18_converse_ends_the_turn_with_a_message() {
     assert_eq!(expect_finished(run_turn(&mut session, "You there?").await).data, json!("Still here."));
 }
 
-/// L18: A question suspends the turn, even if the host restarts. The model gets the user's answer as the result of the
-/// call that asked the question.
+/// L18: A question suspends the turn, and the turn stays suspended if the host restarts. The model gets the user's
+/// answer as the result of the call that asked the question.
 #[tokio::test(flavor = "multi_thread")]
 async fn l18_a_question_is_answered_in_another_process() {
     let test_host = TestHost::new(&["probe"]).await;

@@ -19,7 +19,7 @@ impl Drop for Server {
     }
 }
 
-/// Starts the reference server over streamable HTTP. Returns the server and its port.
+/// Starts the reference server over streamable HTTP. Returns the server and the port of the server.
 fn serve_everything(node: &Path, entry: &Path) -> (Server, u16) {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command = Command::new(node);

@@ -287,7 +287,7 @@ async fn p4_the_policy_gets_descriptions_and_no_bytes() {
 }
 
 /// Row 22: A policy that traps, hangs, fails or returns an invalid decision ends the turn with an error that names the
-/// policy, and no request is sent. The session can continue.
+/// policy, and no request is sent. The session can continue after this error.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_22_sends_nothing_when_a_policy_fails() {
     let test_host = TestHost::new(&["bad-policy"]).await;
