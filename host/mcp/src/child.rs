@@ -1,4 +1,5 @@
-//! Runs a server as a child process in a separate process group and ensures that all its processes end.
+//! Runs a server as a child process in a separate process group, and ensures that the processes of this group end with
+//! the server.
 
 use crate::configuration::{ChildCommand, ServerConfig};
 use crate::error::printable;
@@ -20,27 +21,27 @@ const TERMINATION_TIME: Duration = Duration::from_millis(500);
 const QUICK_STOP_TIME: Duration = Duration::from_millis(40);
 /// Maximum time to read the remaining standard error output after the process has exited.
 const STDERR_DRAIN_TIME: Duration = Duration::from_millis(500);
-/// Maximum number of bytes of a standard error line that are logged.
+/// Maximum number of bytes that are logged of one line on standard error.
 const MAX_LOGGED_LINE_BYTES: usize = 1 << 10;
-/// Maximum number of bytes of standard error that are logged for one process.
+/// Maximum number of bytes that are logged of all lines that one process writes to standard error.
 const MAX_LOGGED_BYTES: usize = 256 << 10;
-/// Number of lines from the end of standard error that an error message quotes at most.
+/// Maximum number of lines from the end of standard error that an error message quotes.
 const QUOTED_LINES: usize = 3;
-/// Maximum length of a quoted line, in characters.
+/// Maximum length of a standard error line that an error message quotes, in characters.
 const MAX_QUOTED_CHARACTERS: usize = 300;
 
-/// A child process. Dropping this value ends the process and all processes that it started.
+/// A running child process. Dropping this value ends the process and all other processes in its process group.
 pub(crate) struct Child {
     /// Cancelled when the process has ended.
     ended: CancellationToken,
-    /// Cancelled when standard error of the process is closed.
+    /// Cancelled when the process has closed its standard error output, or when the host stops reading this output.
     stderr_closed: CancellationToken,
     last_lines: Arc<LastLines>,
     /// Dropping this guard asks the process to exit.
     stop: DropGuard,
 }
 
-/// A process that was just started, with its pipes.
+/// A process that was just started, with the pipes to its standard input and from its standard output.
 pub(crate) struct StartedChild {
     pub(crate) child: Child,
     pub(crate) stdin: ChildStdin,
@@ -48,8 +49,8 @@ pub(crate) struct StartedChild {
 }
 
 impl Child {
-    /// Starts the process. When the host later asks the process to exit, the process has the configured close time to
-    /// do so.
+    /// Starts the process. When the host later asks the process to exit, the process gets the configured close time
+    /// before the host ends it with signals.
     pub(crate) fn start(
         config: &ServerConfig,
         command: &ChildCommand,
@@ -84,12 +85,12 @@ impl Child {
         Ok(StartedChild { child: Self { ended, stderr_closed, last_lines, stop: stop.drop_guard() }, stdin, stdout })
     }
 
-    /// Waits until standard error of the process is closed.
+    /// Waits until the process has closed its standard error output, or until the host stops reading this output.
     pub(crate) async fn stderr_closed(&self) {
         self.stderr_closed.cancelled().await;
     }
 
-    /// Ends the process and waits until it and all processes that it started have ended.
+    /// Ends the process and all other processes in its process group, and waits until they have ended.
     pub(crate) async fn end(self) {
         let Self { ended, stop, .. } = self;
         drop(stop);
@@ -109,7 +110,8 @@ impl Child {
     }
 }
 
-/// The running process groups of all servers. A host that must exit immediately can kill all groups.
+/// The process groups of all servers that are running. A host that must exit immediately can use this value to kill
+/// all groups.
 #[derive(Clone, Default)]
 pub(crate) struct ProcessGroups {
     ids: Arc<Mutex<BTreeSet<u32>>>,
@@ -117,19 +119,18 @@ pub(crate) struct ProcessGroups {
 }
 
 impl ProcessGroups {
-    /// Shortens the time that all running groups still have to exit.
+    /// Shortens the time that the running process groups still have to exit.
     pub(crate) fn shorten_grace_periods(&self) {
         let mut quick_stop = self.quick_stop.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *quick_stop).cancel();
     }
 
-    /// Returns a token that is cancelled when [`Self::shorten_grace_periods`] is called for the first time after
-    /// this call.
+    /// Returns a token that is cancelled by the next call to [`Self::shorten_grace_periods`].
     pub(crate) fn quick_stop_token(&self) -> CancellationToken {
         self.quick_stop.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Kills all running groups.
+    /// Kills all processes in the running process groups.
     pub(crate) fn kill(&self) {
         for group in self.ids().iter() {
             signal(*group, StopSignal::Kill);
@@ -146,8 +147,8 @@ impl ProcessGroups {
     }
 }
 
-/// One process group. Dropping this value kills all remaining processes of the group. The operating system does not
-/// reuse a group id while a process of the group exists.
+/// The process group of one server. Dropping this value kills all remaining processes of the group. The operating
+/// system does not reuse a group id while a process of the group exists.
 struct ProcessGroup {
     group: Option<u32>,
     groups: ProcessGroups,
@@ -173,9 +174,9 @@ impl Drop for ProcessGroup {
 /// Signal that is sent to a process group.
 #[derive(Clone, Copy)]
 enum StopSignal {
-    /// Asks the processes to exit.
+    /// Asks the processes of the group to exit.
     Terminate,
-    /// Ends the processes immediately.
+    /// Kills the processes of the group immediately.
     Kill,
 }
 
@@ -192,8 +193,8 @@ fn signal(group: u32, stop_signal: StopSignal) {
     }
 }
 
-/// Does nothing, because process groups are not supported on this system. Only the process that the host started is
-/// ended, through its handle.
+/// Does nothing, because process groups are not supported on this system. Here the host can end only the process that
+/// it started, through the handle of that process.
 #[cfg(not(unix))]
 fn signal(_: u32, _: StopSignal) {}
 
@@ -208,7 +209,8 @@ struct Shutdown {
 }
 
 impl Shutdown {
-    /// Returns whether the process exits within `time`, or within a shorter time if the host must stop quickly.
+    /// Waits for the process and returns whether it exits within `time`. If the host must stop quickly, the process
+    /// gets only [`QUICK_STOP_TIME`] from then on.
     async fn exits_within(&self, process: &mut tokio::process::Child, time: Duration) -> bool {
         let quick_stop_timeout = async {
             self.quick_stop.cancelled().await;
@@ -222,9 +224,9 @@ impl Shutdown {
     }
 }
 
-/// Waits until the process exits, or ends the process when `shutdown.stop` is cancelled. This future owns the process
-/// group, so all processes of the group are also killed if the runtime is dropped. `_ended` is dropped last and thereby
-/// reports that the process has ended.
+/// Waits until the process exits. If `shutdown.stop` is cancelled before that, ends the process. This future owns the
+/// process group, so all processes of the group are also killed if the runtime is dropped. `_ended` is dropped last and
+/// thereby reports that the process has ended.
 async fn supervise(mut process: tokio::process::Child, (group, _ended): (ProcessGroup, DropGuard), shutdown: Shutdown) {
     tokio::select! {
         _ = process.wait() => {}
@@ -257,7 +259,7 @@ async fn log_until_closed(logging: impl Future<Output = ()>, ended: Cancellation
     }
 }
 
-/// The last lines of standard error.
+/// The last lines that a process wrote to standard error, for error messages.
 #[derive(Default)]
 struct LastLines(Mutex<VecDeque<String>>);
 

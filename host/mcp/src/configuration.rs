@@ -1,5 +1,5 @@
-//! Configuration of an MCP server: its transport, the time for which it stays connected, the offered tools, and its
-//! limits.
+//! Configuration of an MCP server: its transport, how long it stays connected, which of its tools the host offers, and
+//! its limits.
 
 use agent_core::limits::DefaultLimit::Is;
 use agent_core::limits::LimitRow;
@@ -17,14 +17,15 @@ pub struct ServerConfig {
     pub name: String,
     /// Transport over which the host reaches the server.
     pub transport: Transport,
-    /// Time for which the server stays connected after its first use.
+    /// How long the server stays connected after its first use.
     pub keep: KeepConnected,
     /// Tools of the server that the host offers.
     pub tools: ToolSelection,
-    /// Limits on time and size for this server.
+    /// Limits on the time that this server may take and on the size of the data that it may send.
     pub limits: McpLimits,
-    /// Secrets that must not be shown or stored. In addition, the host always treats the value of an environment
-    /// variable or header as a secret if its name looks like the name of a secret, such as `API_KEY`.
+    /// Secrets that must not be shown or stored, even if the server sends them back. In addition, the host always
+    /// treats the value of an environment variable or header as a secret if its name looks like the name of a secret,
+    /// such as `API_KEY`.
     pub secrets: Secrets,
 }
 
@@ -66,9 +67,10 @@ impl fmt::Debug for Secrets {
 /// Transport over which the host reaches a server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Transport {
-    /// A child process that communicates over its standard input and output.
+    /// The host starts the server as a child process and communicates over the standard input and output of
+    /// this process.
     Stdio(ChildCommand),
-    /// A server that is reached over streamable HTTP.
+    /// The host connects to the server at a URL and uses the protocol's streamable HTTP transport.
     Http(HttpAddress),
 }
 
@@ -86,13 +88,13 @@ pub struct ChildCommand {
 }
 
 impl ChildCommand {
-    /// Returns the path of the file that an argument of the command calls `name`, relative to the working directory of
-    /// the process.
+    /// Returns the path of the file to which the argument `name` of the command refers. A relative `name` is resolved
+    /// against the working directory of the process.
     pub fn resolve_path(&self, name: &str) -> PathBuf {
         self.directory.as_deref().unwrap_or(Path::new(".")).join(name)
     }
 
-    /// Resolves the command to a file, following symbolic links. Returns `None` if no such file exists.
+    /// Resolves the command to a file, following symbolic links. Returns `None` if the command is not found.
     pub fn resolve_program(&self) -> Option<PathBuf> {
         if self.command.contains(std::path::is_separator) {
             return self.resolve_path(&self.command).canonicalize().ok();
@@ -104,7 +106,7 @@ impl ChildCommand {
     }
 }
 
-/// Address of an HTTP server, and the headers that are sent to it.
+/// URL of an HTTP server, and the headers that the host sends to this server.
 #[derive(Clone, Default, PartialEq)]
 pub struct HttpAddress {
     /// URL of the server, which begins with `http://` or `https://`.
@@ -117,7 +119,7 @@ impl HttpAddress {
     /// Returns the URL for messages, without credentials, query and fragment.
     pub(crate) fn display_url(&self) -> String {
         let Ok(mut url) = Url::parse(&self.url) else { return "an invalid URL".to_owned() };
-        // The setters fail only for URLs without a host.
+        // Setting the user name or password fails only if the URL has no host, and then it contains neither.
         let _ = url.set_username("");
         let _ = url.set_password(None);
         url.set_query(None);
@@ -126,11 +128,11 @@ impl HttpAddress {
     }
 }
 
-/// Time for which a server stays connected.
+/// How long a server stays connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeepConnected {
     /// The server is connected only during a turn. The connection is closed when the turn ends, fails or is suspended.
-    /// A new connection is opened when one is needed again.
+    /// The next turn that needs the server opens a new connection.
     #[default]
     Turn,
     /// The server stays connected from its first use until the host exits.

@@ -3,10 +3,10 @@
 use agent_core::visible::is_invisible;
 use std::time::Duration;
 
-/// A configuration error.
+/// An error in the configuration of an MCP server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum McpConfigError {
-    /// The name of a server is not allowed as the prefix of tool names.
+    /// The name of a server is empty, too long, or contains characters that are not allowed in server names.
     #[error("`{name}` is not a valid MCP server name: use 1 to 64 letters, digits, `_` or `-`")]
     Name {
         /// Configured name of the server.
@@ -28,7 +28,7 @@ pub enum McpConfigError {
     },
 }
 
-/// A server or one of its tools is not available. Other servers are not affected.
+/// A server is not available, or some of its tools are not. The problem does not affect other servers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum McpError {
     /// The server process could not be started.
@@ -51,7 +51,7 @@ pub enum McpError {
         /// Description of the error and of how to fix it.
         reason: String,
     },
-    /// The server did not respond in time.
+    /// The server did not complete an action in time.
     #[error(
         "MCP server {server} did not {action} within {time:?}: check what it waits for, or raise `start_timeout_ms`"
     )]
@@ -60,7 +60,7 @@ pub enum McpError {
         server: String,
         /// Verb phrase for the action that the server did not complete in time, such as `list its tools`.
         action: &'static str,
-        /// Maximum time for the action.
+        /// Time limit within which the server did not complete the action.
         time: Duration,
     },
     /// The server failed recently, so the host waits before the next attempt.
@@ -81,14 +81,14 @@ pub enum McpError {
         /// Reason why the list is incomplete, such as an exceeded limit.
         reason: String,
     },
-    /// One tool of the server is left out.
+    /// The host does not offer one tool of the server.
     #[error("MCP server {server}: its tool `{tool}` is left out: {reason}")]
     SkippedTool {
         /// Name of the server.
         server: String,
-        /// The server's own name of the tool, with invisible characters escaped.
+        /// Name of the tool as the server spells it, with invisible characters escaped.
         tool: String,
-        /// Reason why the tool is left out.
+        /// Reason why the host does not offer the tool.
         reason: String,
     },
 }

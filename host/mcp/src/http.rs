@@ -1,4 +1,5 @@
-//! Creates the HTTP transport for a server. Each server has a separate HTTP client with the TLS settings of the host.
+//! Creates the HTTP transport to a server. Each server has a separate HTTP client, and all these clients use the TLS
+//! settings of the host.
 
 use crate::configuration::{HttpAddress, McpLimits};
 use crate::depth_limited::DepthLimitedClient;
@@ -74,8 +75,8 @@ fn client(url: &Url, headers: HeaderMap, limits: &McpLimits) -> Result<Client, S
         builder = builder.no_proxy();
     }
     if url.scheme() == "http" {
-        // HTTP without TLS needs no certificates. Loading the system's certificates could fail, because containers
-        // often contain no certificates.
+        // Do not load the system's certificates for HTTP without TLS: they are not needed, and loading them could fail,
+        // because containers often contain none.
         builder = builder.tls_certs_only([]);
     }
     builder.build().map_err(|error| {
@@ -83,8 +84,8 @@ fn client(url: &Url, headers: HeaderMap, limits: &McpLimits) -> Result<Client, S
     })
 }
 
-/// Follows a redirect only if it keeps the method and body and leads to the same origin. Such redirects are needed
-/// because many servers redirect to the same path with a slash at its end.
+/// Follows a redirect only if it keeps the method and body and leads to the same origin. Redirects must be followed at
+/// all because many servers redirect each path to the same path with a slash at the end.
 fn same_origin_redirects(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let keeps_method = matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     let first = attempt.previous().first().map(Url::origin);

@@ -8,7 +8,8 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use serde_json::Value;
 use url::Url;
 
-/// If the name of an environment variable or header contains one of these words, its value is treated as a secret.
+/// If the name of an environment variable or header contains one of these words, the value of the variable or header is
+/// treated as a secret.
 const SECRET_NAME_PARTS: [&str; 9] =
     ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "AUTHORIZATION", "COOKIE"];
 

@@ -1,4 +1,4 @@
-//! Converts the result of an MCP tool call to the kinds of content that the host supports (P2).
+//! Converts the results of MCP tools to the kinds of content that the host supports (P2).
 
 use crate::configuration::{McpLimits, ServerConfig};
 use crate::error::printable;
@@ -8,10 +8,10 @@ use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, ErrorData, ResourceContents};
 use serde_json::Value;
 
-/// Maximum length of a protocol error in characters. The model receives only this many characters.
+/// Maximum number of characters of a protocol error that the model receives.
 const MAX_ERROR_CHARACTERS: usize = 4_000;
 
-/// Maximum size of a tool's error message, in bytes. The same limit applies to plugins.
+/// Maximum size of a tool's error message, in bytes. The same limit applies to the error messages of plugin tools.
 const MAX_ERROR_BYTES: usize = 4 << 10;
 
 /// The result of a successful tool call.
@@ -26,24 +26,26 @@ pub struct McpToolResult {
 /// One item of a tool result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum McpContent {
-    /// Text. If the text comes from an embedded resource, the first line contains the URI of the resource in brackets.
+    /// A text. If this text comes from an embedded resource, its first line is the URI of the resource in brackets.
     Text(String),
     /// A resource link, as JSON in the format of the protocol.
     Json(Value),
-    /// An image, an audio recording, or the bytes of an embedded resource. The host has not yet stored the bytes in the
+    /// An image, an audio recording, or the bytes of an embedded resource, before the host stores the bytes in the
     /// blob store.
     Media {
-        /// Bytes after base64 decoding.
+        /// Bytes that the server sent as base64, decoded.
         bytes: Vec<u8>,
         /// Media type that the server declared.
         mime_type: String,
-        /// File name for display, taken from the URI of an embedded resource. `None` for images and audio.
+        /// File name for display, taken from the URI of an embedded resource. Images and audio recordings have no
+        /// file name.
         name: Option<String>,
     },
 }
 
 impl McpToolResult {
-    /// Converts a result and applies the configured limits. If the result is marked as an error, returns a tool error.
+    /// Converts a result and applies the configured limits. If the server marked the result as an error, returns a
+    /// tool error.
     pub(crate) fn read(result: CallToolResult, config: &ServerConfig) -> Result<Self, ToolError> {
         let limits = &config.limits;
         let failed = |reason: String| ToolError::Failed { message: format!("MCP server {}: {reason}", config.name) };
@@ -85,9 +87,9 @@ pub(crate) fn protocol_error(server: &str, error: &ErrorData) -> ToolError {
 
 struct ResultReader<'l> {
     limits: &'l McpLimits,
-    /// Size of all text so far, in bytes.
+    /// Size of the texts and links that were added so far, in bytes.
     text: usize,
-    /// Size of all media so far, in bytes.
+    /// Size of the media that were added so far, in bytes.
     media: usize,
     content: Vec<McpContent>,
 }
@@ -123,8 +125,8 @@ impl ResultReader<'_> {
         Ok(())
     }
 
-    /// Adds text. Text that exceeds the limit is truncated, and a note states this. Text that is added later is
-    /// left out.
+    /// Adds text to the content. A text that exceeds the limit is truncated and ends with a note that says so. All
+    /// later texts are left out.
     fn add_text(&mut self, mut text: String) {
         let remaining = self.limits.text_bytes.saturating_sub(self.text);
         if remaining == 0 {

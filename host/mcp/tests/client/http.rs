@@ -1,4 +1,4 @@
-//! Tests of servers over streamable HTTP (I5). Most tests use the SDK's own server on loopback.
+//! Tests of servers that the host reaches over streamable HTTP (I5). Most tests use the SDK's own server on loopback.
 
 use crate::fixture::until;
 use crate::support::{call, error_message, names, problems, text};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Counts the requests that the server received.
+/// Numbers of requests that the test server received, by kind.
 #[derive(Default)]
 struct RequestCounts {
     lists: AtomicUsize,
@@ -172,7 +172,7 @@ async fn i5_row21_unreadable_responses_in_event_streams_are_reported() {
         if request["params"]["name"] == "no-text" {
             event[20] = 0xff;
         }
-        // Like many real servers, this server leaves the stream open.
+        // Like many real servers, this test server leaves the event stream open after its response.
         let events = futures::stream::once(async move { Ok::<_, std::io::Error>(event) });
         let events = futures::StreamExt::chain(events, futures::stream::pending());
         (StatusCode::OK, [("content-type", "text/event-stream")], axum::body::Body::from_stream(events))
@@ -182,7 +182,7 @@ async fn i5_row21_unreadable_responses_in_event_streams_are_reported() {
     let router = Router::new().route("/mcp", axum::routing::post(respond));
     tokio::spawn(async move { axum::serve(listener, router).await });
     let mut config = config(&format!("http://{address}/mcp"), "key");
-    // The test would take too long if a call waited for its time limit.
+    // Use a long time limit, so that it is noticed if a call waits for this limit instead of failing immediately.
     config.limits.call_time = Duration::from_secs(600);
     let servers = McpServers::new([config]).unwrap();
     let acquired = servers.acquire().await;
@@ -200,8 +200,7 @@ async fn i5_row21_unreadable_responses_in_event_streams_are_reported() {
     acquired.release().await;
 }
 
-/// The client reads an endless body only up to the size limit, and it waits for a silent server only until the time
-/// limit.
+/// The client stops reading an endless body at the size limit, and stops waiting for a silent server at the time limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_endless_and_silent_http_responses_are_abandoned() {
     let endless = || async {
