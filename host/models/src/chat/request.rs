@@ -1,4 +1,5 @@
-//! Encodes one request as Chat Completions JSON. The same request always produces the same bytes.
+//! Encodes one request to a model as the JSON body of the Chat Completions API. The same request always produces the
+//! same bytes.
 
 use super::dialect::{Dialect, SchemaField};
 use super::messages::Messages;
@@ -12,8 +13,8 @@ use serde_json::{Map, Value, json};
 /// Name of the output schema. The API requires a name, but neither the host nor the servers use it.
 const SCHEMA_NAME: &str = "output";
 
-/// Encodes a request. Media items are read one at a time, so that only one of them is in memory in addition to
-/// the request.
+/// Encodes a request to a model. Media items are read one at a time, so that at most one media item is in memory in
+/// addition to the encoded request.
 pub(super) async fn encode(
     request: &ModelRequest,
     dialect: Dialect,
