@@ -8,7 +8,7 @@ use std::time::Duration;
 
 pub use provider_error::{Cause, ErrorOrigin, ProviderError};
 
-/// The model that received the request, and its address.
+/// The model to which a request was sent, and the address of this model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// Name of the model as `provider/model`.
@@ -44,7 +44,7 @@ pub enum Unreachable {
     Tls,
     /// Connecting took longer than `connect_timeout_ms`.
     Timeout,
-    /// Another error of the operating system.
+    /// An error of the network or the operating system that none of the other variants describes.
     Other,
 }
 
@@ -63,24 +63,24 @@ impl Unreachable {
     }
 }
 
-/// Part of a response that the host was waiting for when the server stopped sending.
+/// The part of a response for which the host was waiting when the server stopped sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitingFor {
     /// The start of the response.
     ResponseStart,
-    /// The next part of the response.
+    /// The next part of a response that has started.
     NextChunk,
 }
 
-/// An error of a call to a model. Every message reports what happened, where it happened and what to do.
+/// An error of a call to a model. Each message says what happened, where it happened and what the user can do.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    /// The configured model name matches neither a built-in model nor a configured provider.
+    /// The configured model name denotes neither a built-in model nor a model of a configured provider.
     #[error("`{name}` is not a known model: use {allowed}")]
     UnknownProvider {
-        /// Name of the model as it was configured.
+        /// Name of the model as the user configured it.
         name: String,
-        /// Description of the allowed names, for the message.
+        /// Description of the allowed model names, which the message contains.
         allowed: String,
     },
     /// The file of a scripted model cannot be read.
@@ -88,7 +88,7 @@ pub enum ModelError {
     UnreadableScript {
         /// Path of the script.
         path: PathBuf,
-        /// Error of the operating system.
+        /// Error of the operating system that occurred when the file was read.
         source: std::io::Error,
     },
     /// The file of a scripted model is invalid.
@@ -113,7 +113,7 @@ pub enum ModelError {
         replies: usize,
         /// Id of the session that sent the request.
         session: String,
-        /// Number of the reply that the session requested, starting at 1.
+        /// Number of the reply that the session requested. The first reply of the script has number 1.
         wanted: u64,
     },
     /// The request does not meet the script's expectations.
@@ -121,7 +121,7 @@ pub enum ModelError {
     UnexpectedRequest {
         /// Path of the script.
         path: PathBuf,
-        /// Number of the reply, starting at 1.
+        /// Number of the reply in the script. The first reply has number 1.
         reply: u64,
         /// Failed expectations, each with the expected and the actual value. The list is never empty.
         problems: Vec<String>,
@@ -156,7 +156,7 @@ pub enum ModelError {
         /// Descriptions of the largest parts of the request, with their sizes.
         largest: Vec<String>,
     },
-    /// A media item that the request refers to cannot be read.
+    /// A media item to which the request refers cannot be read.
     #[error(
         "{item}, which is part of the request to {model}, cannot be read: {problem}. Mask it with a media policy, or start a new session"
     )]
@@ -186,7 +186,7 @@ pub enum ModelError {
     Stalled {
         /// The model and its address.
         endpoint: Endpoint,
-        /// Part of the response that the host was waiting for.
+        /// Part of the response for which the host was waiting.
         waiting_for: WaitingFor,
         /// Value of `stall_timeout_ms`.
         limit: Duration,
@@ -205,7 +205,7 @@ pub enum ModelError {
     /// The provider responded with an error.
     #[error("{0}")]
     Provider(Box<ProviderError>),
-    /// The response is a redirect. The host does not follow it, so that no key is sent to another server.
+    /// The response is a redirect. The host does not follow redirects, so that no key is sent to another server.
     #[error(
         "{endpoint} answered with status {status} and redirects to {to}. Redirects are not followed, so that no key is sent \
          to another server: if that address is right, use it as the base URL"
@@ -218,7 +218,7 @@ pub enum ModelError {
         /// Target of the redirect, without credentials and query.
         to: String,
     },
-    /// The response does not come from a server that implements Chat Completions.
+    /// The response does not come from a server that implements the Chat Completions API.
     #[error(
         "{endpoint} is not a model endpoint: it responded with status {status} and {content} that begins with `{excerpt}`. Check the \
          base URL (most end in `/v1`), and whether a proxy or a login page responds instead of the server"
@@ -230,10 +230,10 @@ pub enum ModelError {
         status: u16,
         /// Content type of the response, or the phrase `no content type`.
         content: String,
-        /// Beginning of the response.
+        /// Beginning of the response, which the message quotes.
         excerpt: String,
     },
-    /// The response is malformed. The server or a proxy may have corrupted it.
+    /// The response is malformed, possibly because the server or a proxy has corrupted it.
     #[error(
         "the reply of {endpoint} is malformed: {problem}. Try again; if it happens again, check the server's log and \
          any proxy in between"
@@ -244,7 +244,7 @@ pub enum ModelError {
         /// Description of the error, with the beginning of the response.
         problem: String,
     },
-    /// The reply cannot be used or is too large.
+    /// The reply is well-formed but cannot be used, or it is too large.
     #[error("the reply of {endpoint} cannot be used: {problem}. Try another model, or check the server's log")]
     InvalidReply {
         /// The model and its address.
@@ -275,7 +275,7 @@ impl ModelError {
         }
     }
 
-    /// Returns the time that the provider asked to wait before the next attempt, if it asked for a wait.
+    /// Returns the time that the host should wait before the next attempt, if the provider asked for a wait.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Provider(error) => error.retry_after,
