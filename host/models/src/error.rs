@@ -54,8 +54,8 @@ impl Unreachable {
             Self::NoServer => "Start the server, or check the port in the base URL",
             Self::UnknownHost => "Check the base URL for typos, and the network connection",
             Self::Tls => {
-                "Check that the base URL begins with the right `http://` or `https://`, that this machine's clock and \
-                 certificates are right, and whether there is a proxy in between"
+                "Check whether the base URL must begin with `http://` or `https://`, and check this machine's clock and \
+                 certificates, and any proxy between this machine and the server"
             }
             Self::Timeout => "Check the base URL, the network and the proxy, or set a longer `connect_timeout_ms`",
             Self::Other => "Check the base URL, the network and the proxy",
@@ -236,7 +236,7 @@ pub enum ModelError {
     /// The response is malformed, possibly because the server or a proxy has corrupted it.
     #[error(
         "the reply of {endpoint} is malformed: {problem}. Try again; if it happens again, check the server's log and \
-         any proxy in between"
+         any proxy between this machine and the server"
     )]
     MalformedReply {
         /// The model and its address.
@@ -348,7 +348,7 @@ mod tests {
         the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions was not complete after 600 s. Request a shorter reply, or set a longer `total_timeout_ms` for this provider
         openai/gpt at http://127.0.0.1:9/v1/chat/completions answered with status 307 and redirects to https://other.example/. Redirects are not followed, so that no key is sent to another server: if that address is right, use it as the base URL
         the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions cannot be used: one event has more than 8 MiB. Try another model, or check the server's log
-        the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions is malformed: it is not JSON: `{]`. Try again; if it happens again, check the server's log and any proxy in between
+        the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions is malformed: it is not JSON: `{]`. Try again; if it happens again, check the server's log and any proxy between this machine and the server
         the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions ended early: the connection closed. Try again; if it happens again, check the network and the base URL
         ");
     }
