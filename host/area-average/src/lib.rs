@@ -23,10 +23,10 @@ pub fn reduced(picture: &DynamicImage, (width, height): (u32, u32)) -> DynamicIm
     let to = (width.min(from.0), height.min(from.1));
     let color = picture.color();
     let bytes = match color.channel_count() {
-        1 => means::<1>(picture.as_bytes(), from, to),
-        2 => means::<2>(picture.as_bytes(), from, to),
-        3 => means::<3>(picture.as_bytes(), from, to),
-        _ => means::<4>(picture.as_bytes(), from, to),
+        1 => channel_means::<1>(picture.as_bytes(), from, to),
+        2 => channel_means::<2>(picture.as_bytes(), from, to),
+        3 => channel_means::<3>(picture.as_bytes(), from, to),
+        _ => channel_means::<4>(picture.as_bytes(), from, to),
     };
     let (width, height) = to;
     let new_picture = match color.channel_count() {
@@ -47,7 +47,8 @@ struct Span {
     shares: Vec<f32>,
 }
 
-/// Returns the span of each new pixel along an axis that is resized from `from` to `to` pixels.
+/// Returns, for each new pixel along one axis, the span of old pixels that it covers. The axis is resized from `from`
+/// to `to` pixels.
 fn spans(from: u32, to: u32) -> Vec<Span> {
     let ratio = f64::from(from) / f64::from(to);
     let spans = (0..to).map(|index| {
@@ -62,7 +63,7 @@ fn spans(from: u32, to: u32) -> Vec<Span> {
 
 /// Returns the channel values of all new pixels, row by row. If there are two or four channels, the last channel is
 /// alpha, and transparent old pixels do not affect the colours of the new pixels.
-fn means<const CHANNELS: usize>(pixels: &[u8], from: (u32, u32), to: (u32, u32)) -> Vec<u8> {
+fn channel_means<const CHANNELS: usize>(pixels: &[u8], from: (u32, u32), to: (u32, u32)) -> Vec<u8> {
     let has_alpha = CHANNELS.is_multiple_of(2);
     let row = from.0 as usize * CHANNELS;
     let (across, down) = (spans(from.0, to.0), spans(from.1, to.1));

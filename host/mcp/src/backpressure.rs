@@ -10,9 +10,9 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, Semaphore};
 
-/// Maximum number of outgoing messages that wait to be sent, and also the maximum number of the server's requests that
-/// have no response yet. While the number of waiting messages or the number of unanswered requests has reached this
-/// maximum, the transport does not read from the server.
+/// Maximum number of outgoing messages that wait to be sent. The same maximum applies to the number of the server's
+/// requests that have no response yet. While the number of waiting messages or the number of unanswered requests has
+/// reached this maximum, the transport does not read from the server.
 const MAX_PENDING: usize = 64;
 
 /// Wraps a transport and stops reading while too many outgoing messages, including responses, wait to be sent.
@@ -54,7 +54,8 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BackpressureTransport<T
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        // The semaphore is fair, so this call waits until every message that is being sent has a permit.
+        // The semaphore is fair: `acquire` returns only after every message that began to wait earlier has a permit to
+        // be sent.
         drop(self.permits.acquire().await.ok()?);
         // Count unanswered requests in addition to permits: a request that was read but not yet handled has no outgoing
         // message that could hold a permit. If only permits were counted, the number of unhandled requests would depend
@@ -99,7 +100,8 @@ impl UnansweredRequests {
         self.removed.notify_one();
     }
 
-    /// Waits until fewer than [`MAX_PENDING`] requests are unanswered. Only the reading task may call this function.
+    /// Waits until fewer than [`MAX_PENDING`] requests are unanswered. Only the task that reads from the server may
+    /// call this function.
     async fn wait_for_capacity(&self) {
         while self.ids.lock().unwrap_or_else(PoisonError::into_inner).len() >= MAX_PENDING {
             self.removed.notified().await;

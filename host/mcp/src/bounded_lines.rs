@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Maximum nesting depth of a message. The JSON parser rejects messages that are nested more deeply, and the SDK would
-/// drop them silently.
+/// Maximum nesting depth of a message. The JSON parser rejects messages that are nested more deeply than this, and the
+/// SDK would drop such messages silently.
 pub(crate) const MAX_DEPTH: usize = 127;
 
 /// A limit that the output of a child process exceeded.
@@ -61,7 +61,7 @@ enum LineKind {
     #[default]
     Blank,
     Message,
-    /// Text that is not a message. The client skips such lines, so their nesting depth is not limited.
+    /// The line is not a message. The client skips such lines, so their nesting depth is not limited.
     Text,
 }
 
@@ -149,7 +149,8 @@ mod tests {
     use super::*;
     use tokio::io::AsyncReadExt;
 
-    /// Reads the text in chunks of several sizes and checks which limit is exceeded.
+    /// Reads the text repeatedly, each time in chunks of a different size, and checks which limit the reader reports
+    /// as exceeded.
     async fn check(text: &str, limit: usize, expected: Option<ExceededLimit>) {
         for chunk_size in [1, 2, 3, 5, text.len()] {
             let mut mock = tokio_util::io::StreamReader::new(futures::stream::iter(

@@ -18,10 +18,10 @@ const MAX_DISPLAYED_CHARACTERS: usize = 100;
 /// Maximum number of tools that a message lists.
 const MAX_LISTED_TOOLS: usize = 20;
 
-/// A tool of an MCP server.
+/// A tool that an MCP server provides and the host offers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct McpTool {
-    /// Configured name of the server.
+    /// Name that the configuration gives to the server.
     pub server: String,
     /// Name of the tool as the server spells it, without the server's name as prefix.
     pub remote_name: String,
@@ -30,10 +30,10 @@ pub struct McpTool {
     pub definition: ToolDefinition,
 }
 
-/// Immutable snapshot of the tools of all servers, and a list of the servers and tools that are not available.
+/// Immutable snapshot of the tools of all servers, with the reasons why other servers or tools are missing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalogue {
-    /// Tools, keyed by the name under which the host offers them.
+    /// Tools of all servers, keyed by the name under which the host offers the tool.
     tools: BTreeMap<String, McpTool>,
     /// Reasons why servers or tools are missing from `tools`, ordered by server.
     problems: Vec<McpError>,
@@ -50,7 +50,7 @@ impl Catalogue {
         self.tools.get(name)
     }
 
-    /// Returns the servers and tools that are missing from this catalogue, with the reasons.
+    /// Returns the reasons why servers or tools are missing from this catalogue, ordered by server.
     pub fn problems(&self) -> &[McpError] {
         &self.problems
     }
@@ -73,7 +73,7 @@ pub(crate) struct Listing {
 }
 
 /// Reads the tool list of a server.
-pub(crate) async fn list(peer: &Peer<RoleClient>, config: &ServerConfig) -> Result<Listing, ServiceError> {
+pub(crate) async fn read_tool_list(peer: &Peer<RoleClient>, config: &ServerConfig) -> Result<Listing, ServiceError> {
     let info = peer.peer_info();
     if info.is_some_and(|info| info.capabilities.tools.is_none()) {
         let reason = "it offers no tools".to_owned();
@@ -115,7 +115,8 @@ pub(crate) async fn list(peer: &Peer<RoleClient>, config: &ServerConfig) -> Resu
     Ok(listing)
 }
 
-/// Returns a description of the limit that one more tool would exceed, if there is such a limit.
+/// Returns a description of the limit that the next tool would exceed, or `None` if the tool fits. `tools` is the
+/// number of earlier tools, and `bytes` is the total size including the next tool.
 fn exceeded_limit(limits: &McpLimits, tools: usize, bytes: usize) -> Option<String> {
     if tools == limits.tools {
         return Some(format!("it has more than {tools} tools"));
@@ -282,7 +283,8 @@ mod tests {
         assert!(listing.tools.is_empty() && listing.problems.len() == 2, "{listing:?}");
     }
 
-    /// Row 18: if two tools have the same name in the host, neither is offered, and the message names both of them.
+    /// Row 18: if two tools of a server get the same name in the host, the host offers neither of them and reports both
+    /// names that the server uses.
     #[test]
     fn l7_tools_with_colliding_names_are_rejected_and_both_are_named() {
         let listing = read_tools(vec![named("a b"), named("ok"), named("a_b")], &config());

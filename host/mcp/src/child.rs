@@ -16,10 +16,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Time between the signal that asks a process to exit and the signal that kills the process.
 const TERMINATION_TIME: Duration = Duration::from_millis(500);
-/// Time limit that is used instead of the configured close time and instead of [`TERMINATION_TIME`] if the host must
-/// stop quickly.
+/// Time limit that replaces the configured close time and [`TERMINATION_TIME`] if the host must stop quickly.
 const QUICK_STOP_TIME: Duration = Duration::from_millis(40);
-/// Maximum time to read the remaining standard error output after the process has exited.
+/// Maximum time to read the rest of the standard error output after the process has exited.
 const STDERR_DRAIN_TIME: Duration = Duration::from_millis(500);
 /// Maximum number of bytes that are logged of one line on standard error.
 const MAX_LOGGED_LINE_BYTES: usize = 1 << 10;
@@ -97,8 +96,8 @@ impl Child {
         ended.cancelled().await;
     }
 
-    /// Returns the last lines on standard error in a form that can be appended to an error message. Returns an empty
-    /// string if the process wrote no lines.
+    /// Returns the last lines on standard error in a form that can be appended to an error message. If the process
+    /// wrote no lines to standard error, returns an empty string.
     pub(crate) fn last_stderr_lines(&self) -> String {
         let lines = self.last_lines.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
@@ -171,7 +170,7 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Signal that is sent to a process group.
+/// Signal that the host can send to a process group.
 #[derive(Clone, Copy)]
 enum StopSignal {
     /// Asks the processes of the group to exit.
@@ -198,11 +197,11 @@ fn signal(group: u32, stop_signal: StopSignal) {
 #[cfg(not(unix))]
 fn signal(_: u32, _: StopSignal) {}
 
-/// Tokens and time limits for ending a process.
+/// Tokens and time limits that determine when and how a process is ended.
 struct Shutdown {
-    /// Cancelled when the process must end.
+    /// Cancelled when the host no longer needs the process.
     stop: CancellationToken,
-    /// Cancelled when the process must end quickly.
+    /// Cancelled when the host must stop quickly, so that the process gets less time to exit.
     quick_stop: CancellationToken,
     /// Time for the process to exit after its standard input is closed.
     close_time: Duration,
@@ -231,8 +230,8 @@ async fn supervise(mut process: tokio::process::Child, (group, _ended): (Process
     tokio::select! {
         _ = process.wait() => {}
         () = shutdown.stop.cancelled() => {
-            // The connection closes the standard input of the process. According to the protocol, this asks the server
-            // to exit.
+            // The connection closes the standard input of the process, which asks the server to exit according to
+            // the protocol.
             if !shutdown.exits_within(&mut process, shutdown.close_time).await {
                 group.signal(StopSignal::Terminate);
                 if !shutdown.exits_within(&mut process, TERMINATION_TIME).await {
@@ -246,8 +245,9 @@ async fn supervise(mut process: tokio::process::Child, (group, _ended): (Process
     drop(group);
 }
 
-/// Logs standard error until the pipe is closed. Logging also stops [`STDERR_DRAIN_TIME`] after the process has ended,
-/// because a child of the process that has left the process group may keep the pipe open forever.
+/// Logs the standard error output of the process until the pipe is closed. Logging also stops [`STDERR_DRAIN_TIME`]
+/// after the process has ended, because a child of the process that has left the process group may keep the pipe
+/// open forever.
 async fn log_until_closed(logging: impl Future<Output = ()>, ended: CancellationToken, _stderr_closed: DropGuard) {
     let drain_timeout = async {
         ended.cancelled().await;
@@ -273,8 +273,8 @@ impl LastLines {
     }
 }
 
-/// Reads and logs standard error. Output beyond the limits is read but not logged, because the process would block if
-/// its output were not read.
+/// Reads and logs the standard error output of the process. Output beyond the limits is read but not logged, because
+/// the process would block if nobody read its output.
 async fn log_stderr(server: (String, Redaction), mut stderr: impl AsyncRead + Unpin, last_lines: Arc<LastLines>) {
     let (mut piece, mut line, mut logged) = (vec![0; 4096], Vec::new(), 0);
     while let Ok(length @ 1..) = stderr.read(&mut piece).await {

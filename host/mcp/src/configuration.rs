@@ -19,7 +19,7 @@ pub struct ServerConfig {
     pub transport: Transport,
     /// How long the server stays connected after its first use.
     pub keep: KeepConnected,
-    /// Tools of the server that the host offers.
+    /// Selection of the server's tools that the host offers.
     pub tools: ToolSelection,
     /// Limits on the time that this server may take and on the size of the data that it may send.
     pub limits: McpLimits,
@@ -30,7 +30,8 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// Creates the configuration of a server with default settings.
+    /// Creates the configuration of a server that stays connected only during turns, with all tools and the
+    /// default limits.
     pub fn new(name: impl Into<String>, transport: Transport) -> Self {
         Self {
             name: name.into(),
@@ -43,7 +44,7 @@ impl ServerConfig {
     }
 }
 
-/// Secret values. `Debug` prints only the number of values.
+/// A collection of secret values. Its `Debug` output contains only the number of values.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secrets(Vec<String>);
 
@@ -74,16 +75,16 @@ pub enum Transport {
     Http(HttpAddress),
 }
 
-/// The command that starts a child process.
+/// The command, environment and directory with which a server is started as a child process.
 #[derive(Clone, Default, PartialEq)]
 pub struct ChildCommand {
     /// Program to start. A name without a slash is looked up in the `PATH` of `env`.
     pub command: String,
-    /// Arguments of the program.
+    /// Command-line arguments of the program.
     pub args: Vec<String>,
     /// Complete environment of the process. The process inherits no variables from the host.
     pub env: BTreeMap<String, String>,
-    /// Working directory of the process. Default: the host's working directory.
+    /// Working directory of the process. If `None`, the process starts in the host's working directory.
     pub directory: Option<PathBuf>,
 }
 
@@ -116,7 +117,7 @@ pub struct HttpAddress {
 }
 
 impl HttpAddress {
-    /// Returns the URL for messages, without credentials, query and fragment.
+    /// Returns the URL in the form that messages show, without credentials, query and fragment.
     pub(crate) fn display_url(&self) -> String {
         let Ok(mut url) = Url::parse(&self.url) else { return "an invalid URL".to_owned() };
         // Setting the user name or password fails only if the URL has no host, and then it contains neither.
@@ -139,40 +140,40 @@ pub enum KeepConnected {
     Always,
 }
 
-/// Selection of the tools of a server that the host offers.
+/// Selects which tools of a server the host offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ToolSelection {
-    /// All tools of the server.
+    /// The host offers all tools of the server.
     #[default]
     All,
-    /// Only the tools with these names. The names are spelled as the server spells them, without the server's name
-    /// as prefix.
+    /// The host offers only the tools with these names, which are spelled as the server spells them, without the
+    /// server's name as prefix.
     Only(Vec<String>),
 }
 
-/// Limits on the time and memory that a server can use. [`MCP_LIMITS`] contains the defaults of the configurable limits
-/// on the tool list.
+/// Limits on the time that a server may take and on the size of the data that the server may send. [`MCP_LIMITS`]
+/// contains the defaults of the configurable limits on the tool list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct McpLimits {
-    /// Maximum number of tools. Further tools are left out. Default: 1,024.
+    /// Maximum number of tools that are read from the server. Further tools are left out. Default: 1,024.
     pub tools: usize,
     /// Maximum number of pages that are read from the tool list. Default: 50.
     pub pages: usize,
-    /// Maximum size of all tools together, in bytes. Default: 16 MiB.
+    /// Maximum total size of the definitions of all tools, in bytes. Default: 16 MiB.
     pub catalogue_bytes: usize,
     /// Maximum size of a tool description, in bytes. Longer descriptions are truncated. Default: 2 KiB.
     pub description_bytes: usize,
     /// Maximum nesting depth of a tool's schema. Tools with deeper schemas are left out. Default: 32.
     pub schema_depth: usize,
-    /// Maximum size of one message, in bytes. Default and upper bound: 16 MiB.
+    /// Maximum size of one message that the server sends, in bytes. Default and upper bound: 16 MiB.
     pub message_bytes: usize,
-    /// Maximum size of the text in a result, in bytes. Longer text is truncated. Default: 1 MiB.
+    /// Maximum total size of the text in the result of a call, in bytes. Longer text is truncated. Default: 1 MiB.
     pub text_bytes: usize,
-    /// Maximum size of all media in a result, in bytes. Default: 10 MiB.
+    /// Maximum total size of all media in the result of a call, in bytes. Default: 10 MiB.
     pub media_bytes: usize,
     /// Maximum time to start the server, complete the handshake and list its tools. Default: 30 s.
     pub connect_time: Duration,
-    /// Maximum time for one call. Default: 30 s. Upper bound: 120 s.
+    /// Maximum time for one call of a tool. Default: 30 s. Upper bound: 120 s.
     pub call_time: Duration,
     /// Maximum time for a child process to exit after its standard input is closed. Default: 1 s.
     pub close_time: Duration,
@@ -184,13 +185,14 @@ impl McpLimits {
     /// Upper bound for `message_bytes`.
     pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
-    /// Returns the maximum size of one message, in bytes. It is never larger than [`Self::MAX_MESSAGE_BYTES`].
+    /// Returns the maximum size of one message, in bytes: the smaller of `message_bytes`
+    /// and [`Self::MAX_MESSAGE_BYTES`].
     pub(crate) fn max_message_bytes(&self) -> usize {
         self.message_bytes.min(Self::MAX_MESSAGE_BYTES)
     }
 }
 
-/// Configurable limits on a server's tool list, in the order of the documentation.
+/// Configurable limits on a server's tool list, in the order in which the documentation lists them.
 pub const MCP_LIMITS: [LimitRow<McpLimits>; 5] = [
     LimitRow {
         key: "catalogue_tools",
@@ -264,7 +266,7 @@ impl Default for McpLimits {
     }
 }
 
-/// Prints only the names of environment variables, because their values may be secrets.
+/// Prints the names of the environment variables without their values, because the values may be secrets.
 impl fmt::Debug for ChildCommand {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { command, args, env, directory } = self;

@@ -3,7 +3,7 @@
 
 use crate::backpressure::BackpressureTransport;
 use crate::bounded_lines::{BoundedLines, ExceededLimit, LimitFlag, MAX_DEPTH};
-use crate::catalogue::{Listing, list};
+use crate::catalogue::{Listing, read_tool_list};
 use crate::child::{Child, ProcessGroups, StartedChild};
 use crate::configuration::{ChildCommand, HttpAddress, McpLimits, ServerConfig, Transport};
 use crate::error::{McpError, printable};
@@ -30,17 +30,17 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Maximum time for the client to close a connection, including the final HTTP request.
+/// Maximum time that closing a connection may take, including the client's final HTTP request.
 const CLOSE_TIME: Duration = Duration::from_secs(3);
-/// Maximum time that is used instead of [`CLOSE_TIME`] if the host must stop quickly.
+/// Maximum time that replaces [`CLOSE_TIME`] if the host must stop quickly.
 const QUICK_CLOSE_TIME: Duration = Duration::from_millis(80);
 /// Time to wait before the host closes a connection on which a call was dropped. The client sends the cancellation of a
 /// dropped call from a separate task, and closing the connection earlier would discard the cancellation.
 const CANCELLATION_TIME: Duration = Duration::from_millis(20);
-/// Maximum time for a server to respond to a probe after a call timed out.
+/// Maximum time to wait for the response to a probe, a small request that the host sends after a call timed out.
 const PROBE_TIME: Duration = Duration::from_millis(900);
 
-/// A connection that has completed its handshake. Dropping this value closes the connection.
+/// A connection to a server that has completed its handshake. Dropping this value closes the connection.
 pub(crate) struct Connection {
     peer: Peer<RoleClient>,
     /// The SDK's service and the child process, which [`Connection::close`] takes out and shuts down.
@@ -81,7 +81,7 @@ impl Drop for PendingCall<'_> {
 /// Information about a server that responded neither to a call nor to the probe after this call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unresponsive {
-    /// Time at which the server was found to be unresponsive.
+    /// Time at which the server failed to respond to the probe.
     pub(crate) found_at: Instant,
     /// Time limit of the call that timed out.
     pub(crate) call_time: Duration,
@@ -124,7 +124,7 @@ impl ClientHandler for ToolListListener {
 }
 
 impl Connection {
-    /// Starts the server or connects to it, completes the handshake and lists the tools.
+    /// Starts the server or connects to its URL, completes the handshake and lists the tools of the server.
     pub(crate) async fn open(config: &ServerConfig, groups: &ProcessGroups) -> Result<Self, McpError> {
         let time = config.limits.connect_time;
         let connecting = async {
@@ -183,7 +183,7 @@ impl Connection {
             Ok(service) => Ok(Self::new(service, listener, (Some(child), exceeded), groups).await),
             Err(error) => {
                 let reason = exceeded.get().map_or_else(|| handshake_error(&error), |limit| limit_error(limit, limits));
-                // Wait until standard error is closed, because a process that is exiting may not have written the
+                // Wait until standard error is closed, because a process that is about to exit may not have written the
                 // reason yet.
                 let _ = timeout(limits.close_time, child.stderr_closed()).await;
                 let reason = redaction.text(format!("{reason}{}", child.last_stderr_lines()));
@@ -221,8 +221,8 @@ impl Connection {
         groups: &ProcessGroups,
     ) -> Self {
         let peer = service.peer().clone();
-        // The host requests a tool list only if the list has changed, so it does not need the cache of the
-        // SDK's client.
+        // Turn off the cache of the SDK's client. The host does not need this cache, because it requests a tool list
+        // only if the list has changed.
         peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
         let subscription = subscribe(&peer, &listener);
         let open = Mutex::new(OpenParts { service: Some(service), child });
@@ -241,7 +241,7 @@ impl Connection {
         }
     }
 
-    /// Returns whether the connection can still be used.
+    /// Returns whether the connection can still be used for calls.
     pub(crate) fn is_open(&self) -> bool {
         self.unresponsive.get().is_none() && !self.peer.is_transport_closed()
     }
@@ -266,7 +266,7 @@ impl Connection {
         // Reset the flag before the request, so that a change that is announced during the request leads to
         // another request.
         self.listener.changed.store(false, Ordering::Release);
-        let listed = list(&self.peer, config).await.map_err(|error| {
+        let listed = read_tool_list(&self.peer, config).await.map_err(|error| {
             self.listener.changed.store(true, Ordering::Release);
             let reason = format!("its tools cannot be listed: {}", self.reason(&error, config));
             McpError::Connect { server: config.name.clone(), reason }
@@ -275,7 +275,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Calls a tool. Dropping the future sends a cancellation to the server.
+    /// Calls a tool of the server. Dropping the future sends a cancellation of the call to the server.
     pub(crate) async fn call(
         &self,
         config: &ServerConfig,
@@ -353,7 +353,7 @@ impl Connection {
         }
     }
 
-    /// Returns a description of why the connection ended, for error messages.
+    /// Returns a description of why the connection ended, which error messages contain.
     pub(crate) fn closing_reason(&self, limits: &McpLimits) -> String {
         let stderr = self.last_stderr_lines();
         let cause = match self.unresponsive() {

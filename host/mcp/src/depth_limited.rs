@@ -142,7 +142,7 @@ fn check_depth(mut event: Sse, request: Option<&RequestId>) -> Sse {
 /// Builds the error response for a message that is nested too deeply. Returns `None` if the message is a request or
 /// notification, or if the request to which the message responds is unknown.
 fn too_deep_response(data: &str, request: Option<&RequestId>) -> Option<String> {
-    // `RawValue` only stores the JSON text of a value and does not parse it, so values of any depth are accepted here.
+    // `RawValue` stores the JSON text of a value without parsing the value, so values of any depth are accepted here.
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(data).unwrap_or_default();
     if fields.contains_key("method") {
         return None;
@@ -167,7 +167,7 @@ mod tests {
 
     /// Builds a JSON object from `prefix`, which must be the beginning of the object, followed by `levels`
     /// nested arrays.
-    fn deep(prefix: &str, levels: usize) -> String {
+    fn deeply_nested(prefix: &str, levels: usize) -> String {
         format!("{prefix}{}{}}}", "[".repeat(levels), "]".repeat(levels))
     }
 
@@ -178,9 +178,9 @@ mod tests {
         let request = RequestId::Number(7);
         let levels = 200_000;
         for (data, id) in [
-            (deep(r#"{"jsonrpc":"2.0","id":3,"result":"#, levels), json!(3)),
-            (deep(r#"{"jsonrpc":"2.0","result":"#, levels), json!(7)),
-            (deep(r#"{"jsonrpc":"2.0","result":1,"id":"#, levels), json!(7)),
+            (deeply_nested(r#"{"jsonrpc":"2.0","id":3,"result":"#, levels), json!(3)),
+            (deeply_nested(r#"{"jsonrpc":"2.0","result":"#, levels), json!(7)),
+            (deeply_nested(r#"{"jsonrpc":"2.0","result":1,"id":"#, levels), json!(7)),
             ("[".repeat(levels), json!(7)),
             (format!(r#"{{"id":3,"result":{}"#, "[".repeat(levels)), json!(7)),
         ] {
@@ -194,10 +194,10 @@ mod tests {
 
     #[test]
     fn row21_notifications_and_readable_messages_do_not_become_errors() {
-        let notification = deep(r#"{"jsonrpc":"2.0","method":"notifications/message","params":"#, 500);
+        let notification = deeply_nested(r#"{"jsonrpc":"2.0","method":"notifications/message","params":"#, 500);
         assert_eq!(check_depth(event(notification), Some(&RequestId::Number(7))).data, None);
-        assert_eq!(check_depth(event(deep(r#"{"result":"#, 500)), None).data, None, "the request is unknown");
-        let readable = deep(r#"{"jsonrpc":"2.0","id":3,"result":"#, MAX_DEPTH - 1);
+        assert_eq!(check_depth(event(deeply_nested(r#"{"result":"#, 500)), None).data, None, "the request is unknown");
+        let readable = deeply_nested(r#"{"jsonrpc":"2.0","id":3,"result":"#, MAX_DEPTH - 1);
         assert_eq!(check_depth(event(readable.clone()), None).data, Some(readable));
         let control = Sse { event: Some("ping".to_owned()), ..event("[".repeat(500)) };
         assert_eq!(check_depth(control, Some(&RequestId::Number(7))).data, Some("[".repeat(500)));

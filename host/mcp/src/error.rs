@@ -1,4 +1,4 @@
-//! Errors about MCP servers, with messages for users.
+//! Errors that concern MCP servers, with messages for users.
 
 use agent_core::visible::is_invisible;
 use std::time::Duration;
@@ -9,7 +9,7 @@ pub enum McpConfigError {
     /// The name of a server is empty, too long, or contains characters that are not allowed in server names.
     #[error("`{name}` is not a valid MCP server name: use 1 to 64 letters, digits, `_` or `-`")]
     Name {
-        /// Configured name of the server.
+        /// Name that the configuration gives to the server.
         name: String,
     },
     /// Two servers have the same name.
@@ -21,7 +21,7 @@ pub enum McpConfigError {
     /// The address or a header of an HTTP server is invalid.
     #[error("MCP server {server}: {reason}")]
     Http {
-        /// Name of the server.
+        /// Configured name of the MCP server.
         server: String,
         /// Description of the error and of how to fix it.
         reason: String,
@@ -31,14 +31,14 @@ pub enum McpConfigError {
 /// A server is not available, or some of its tools are not. The problem does not affect other servers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum McpError {
-    /// The server process could not be started.
+    /// The process of a server could not be started.
     #[error(
         "MCP server {server}: `{command}` could not be started ({reason}): check its `command`, `directory` and PATH"
     )]
     Start {
-        /// Name of the server.
+        /// Configured name of the MCP server.
         server: String,
-        /// Configured program.
+        /// Program that the configuration names.
         command: String,
         /// Error message of the operating system.
         reason: String,
@@ -46,7 +46,7 @@ pub enum McpError {
     /// The host could not connect to the server, or the server does not follow the protocol.
     #[error("MCP server {server}: no connection: {reason}")]
     Connect {
-        /// Name of the server.
+        /// Configured name of the MCP server.
         server: String,
         /// Description of the error and of how to fix it.
         reason: String,
@@ -56,7 +56,7 @@ pub enum McpError {
         "MCP server {server} did not {action} within {time:?}: check what it waits for, or raise `start_timeout_ms`"
     )]
     Timeout {
-        /// Name of the server.
+        /// Configured name of the MCP server.
         server: String,
         /// Verb phrase for the action that the server did not complete in time, such as `list its tools`.
         action: &'static str,
@@ -66,7 +66,7 @@ pub enum McpError {
     /// The server failed recently, so the host waits before the next attempt.
     #[error("MCP server {server} failed and is retried in {wait:?}: {reason}")]
     BackingOff {
-        /// Name of the server.
+        /// Configured name of the MCP server.
         server: String,
         /// Remaining time until the next attempt.
         wait: Duration,
@@ -76,7 +76,7 @@ pub enum McpError {
     /// The server is available, but some of its tools are missing from the catalogue.
     #[error("MCP server {server}: its list of tools is incomplete: {reason}")]
     IncompleteList {
-        /// Name of the server.
+        /// Configured name of the MCP server.
         server: String,
         /// Reason why the list is incomplete, such as an exceeded limit.
         reason: String,
@@ -84,7 +84,7 @@ pub enum McpError {
     /// The host does not offer one tool of the server.
     #[error("MCP server {server}: its tool `{tool}` is left out: {reason}")]
     SkippedTool {
-        /// Name of the server.
+        /// Configured name of the MCP server.
         server: String,
         /// Name of the tool as the server spells it, with invisible characters escaped.
         tool: String,
@@ -107,8 +107,8 @@ impl McpError {
     }
 }
 
-/// Prepares text from a server for a message. Escapes invisible characters and truncates the result to `max_characters`
-/// characters. An escape such as `\u{1b}` counts as six characters.
+/// Prepares text that a server sent for use in a message. Escapes invisible characters and truncates the result to
+/// `max_characters` characters. An escape such as `\u{1b}` counts as six characters.
 pub(crate) fn printable(text: &str, max_characters: usize) -> String {
     let (mut printable, mut length) = (String::new(), 0);
     for char in text.chars() {

@@ -10,7 +10,7 @@ use std::io;
 
 /// Maximum number of characters that a message quotes from an error of a server or a library.
 pub(crate) const MAX_QUOTED_CHARACTERS: usize = 500;
-/// Error text for a server that refuses requests without a valid key.
+/// Description of a server that refuses requests without a valid key.
 pub(crate) const AUTHORIZATION_REQUIRED: &str = "it requires authorization: set a key in `headers` or `header_env`";
 
 /// Returns a description of why a handshake failed.
@@ -137,7 +137,7 @@ fn status_in(message: &str) -> Option<u16> {
     message.strip_prefix("HTTP ")?.split(|char: char| !char.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Returns the message of the innermost error, which is the most specific message.
+/// Returns the message of the innermost error in the chain of sources, which is the most specific message.
 pub(crate) fn root_cause(error: &dyn Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {

@@ -16,13 +16,13 @@ const MAX_REDIRECTS: usize = 3;
 const RESERVED_HEADERS: &[&str] =
     &["accept", "content-type", "content-length", "host", "mcp-session-id", "mcp-protocol-version", "last-event-id"];
 
-/// Returns an error if the URL or a header is invalid.
+/// Checks the configured URL and headers. If one of them is invalid, returns a description of the error.
 pub(crate) fn check(address: &HttpAddress) -> Result<(), String> {
     parse(&address.url)?;
     headers(address).map(|_| ())
 }
 
-/// Creates the transport to the server without sending a request.
+/// Creates the transport to the server, without sending a request yet.
 pub(crate) fn transport(
     address: &HttpAddress,
     limits: &McpLimits,
@@ -60,8 +60,8 @@ fn headers(address: &HttpAddress) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-/// Creates the HTTP client. The client connects to a server on this machine without a proxy, and it never sends the
-/// configured headers to another origin.
+/// Creates the HTTP client for one server. The client connects to a server on this machine without a proxy, and it
+/// never sends the configured headers to another origin.
 fn client(url: &Url, headers: HeaderMap, limits: &McpLimits) -> Result<Client, String> {
     // If the process already has a default cryptography provider, this call returns an error, which can be ignored.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -23,7 +23,7 @@ pub struct McpToolResult {
     pub structured: Option<Value>,
 }
 
-/// One item of a tool result.
+/// One item in the content of a tool result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum McpContent {
     /// A text. If this text comes from an embedded resource, its first line is the URI of the resource in brackets.
@@ -44,12 +44,12 @@ pub enum McpContent {
 }
 
 impl McpToolResult {
-    /// Converts a result and applies the configured limits. If the server marked the result as an error, returns a
-    /// tool error.
+    /// Converts a result that the server sent, and applies the configured limits. If the server marked the result as an
+    /// error, returns a tool error.
     pub(crate) fn read(result: CallToolResult, config: &ServerConfig) -> Result<Self, ToolError> {
         let limits = &config.limits;
         let failed = |reason: String| ToolError::Failed { message: format!("MCP server {}: {reason}", config.name) };
-        let mut reader = ResultReader { limits, text: 0, media: 0, content: Vec::new() };
+        let mut reader = ResultReader { limits, text_size: 0, media_size: 0, content: Vec::new() };
         for block in result.content {
             reader.add(block).map_err(failed)?;
         }
@@ -88,9 +88,9 @@ pub(crate) fn protocol_error(server: &str, error: &ErrorData) -> ToolError {
 struct ResultReader<'l> {
     limits: &'l McpLimits,
     /// Size of the texts and links that were added so far, in bytes.
-    text: usize,
+    text_size: usize,
     /// Size of the media that were added so far, in bytes.
-    media: usize,
+    media_size: usize,
     content: Vec<McpContent>,
 }
 
@@ -103,10 +103,10 @@ impl ResultReader<'_> {
             ContentBlock::ResourceLink(_) => {
                 let link = serde_json::to_value(&block).map_err(|error| error.to_string())?;
                 let bytes = link.to_string().len();
-                if self.text + bytes > self.limits.text_bytes {
+                if self.text_size + bytes > self.limits.text_bytes {
                     return Err(format!("its links and text have more than {} bytes", self.limits.text_bytes));
                 }
-                self.text += bytes;
+                self.text_size += bytes;
                 self.content.push(McpContent::Json(link));
             }
             ContentBlock::Resource(embedded) => match embedded.resource {
@@ -128,11 +128,11 @@ impl ResultReader<'_> {
     /// Adds text to the content. A text that exceeds the limit is truncated and ends with a note that says so. All
     /// later texts are left out.
     fn add_text(&mut self, mut text: String) {
-        let remaining = self.limits.text_bytes.saturating_sub(self.text);
+        let remaining = self.limits.text_bytes.saturating_sub(self.text_size);
         if remaining == 0 {
             return;
         }
-        self.text += text.len();
+        self.text_size += text.len();
         if text.len() > remaining {
             text.truncate(text.floor_char_boundary(remaining));
             text.push_str(&format!("\n[truncated: the result has more than {} bytes of text]", self.limits.text_bytes));
@@ -141,9 +141,9 @@ impl ResultReader<'_> {
     }
 
     fn add_media(&mut self, base64: &str, mime_type: String, name: Option<String>) -> Result<(), String> {
-        // Check the size before decoding. Four base64 characters encode three bytes.
-        self.media += base64.len() / 4 * 3;
-        if self.media > self.limits.media_bytes {
+        // Check the size before the base64 text is decoded. Four base64 characters encode three bytes.
+        self.media_size += base64.len() / 4 * 3;
+        if self.media_size > self.limits.media_bytes {
             return Err(format!("its media have more than {} bytes", self.limits.media_bytes));
         }
         let bytes =
@@ -152,7 +152,8 @@ impl ResultReader<'_> {
         Ok(())
     }
 
-    /// Returns the error message for the model, which contains all text or, if there is no text, the structured result.
+    /// Returns the message of a result that the server marked as an error. The message is all text in the result or, if
+    /// the result contains no text, the structured result.
     fn message(self, structured: Option<Value>) -> String {
         let texts: Vec<String> = self
             .content

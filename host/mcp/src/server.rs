@@ -25,7 +25,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// the caller gets an error immediately.
 const MAX_CALLER_WAIT: Duration = Duration::from_secs(1);
 
-/// A configured server with its current connection.
+/// A configured server and its current connection, if there is one.
 pub(crate) struct Server {
     config: Arc<ServerConfig>,
     groups: ProcessGroups,
@@ -48,7 +48,7 @@ pub(crate) struct FailedAttempt {
 
 #[derive(Default)]
 struct State {
-    /// Current attempt to connect and the time at which it started.
+    /// Current attempt to connect and the time at which this attempt started. `None` if no connection is needed.
     attempt: Option<(ConnectionAttempt, Instant)>,
     /// Number of users of the server that are registered with [`Server::add_user`].
     users: usize,
@@ -65,12 +65,13 @@ impl Server {
         Self { config: Arc::new(config), groups, state: Mutex::default() }
     }
 
-    /// Registers a user of the server. Each call to this method must be followed by a call to [`Self::remove_user`].
+    /// Registers a user of the server, which keeps the server connected. Each call to this method must be followed by a
+    /// call to [`Self::remove_user`].
     pub(crate) fn add_user(&self) {
         self.state().users += 1;
     }
 
-    /// Returns the current tools of the server. Connects to the server first if necessary.
+    /// Returns the current tools of the server. If there is no open connection, connects first.
     pub(crate) async fn listing(&self) -> Result<Arc<Listing>, McpError> {
         self.connection().await?.listing(&self.config).await
     }
@@ -115,7 +116,7 @@ impl Server {
     /// starts a new attempt.
     fn attempt(&self) -> Result<ConnectionAttempt, McpError> {
         let mut state = self.state();
-        // Dropping a lost connection closes it in the background.
+        // If the last connection was lost, drop it, so that it is closed in the background.
         drop(state.take_if_failed(&self.config));
         if let Some((attempt, _)) = &state.attempt {
             return Ok(attempt.clone());

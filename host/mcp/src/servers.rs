@@ -175,7 +175,7 @@ pub struct AcquiredServers {
 }
 
 impl AcquiredServers {
-    /// Returns the tools that the servers had when they were acquired.
+    /// Returns a snapshot of the tools that the servers had when they were acquired.
     pub fn catalogue(&self) -> &Arc<Catalogue> {
         &self.catalogue
     }

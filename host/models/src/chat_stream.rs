@@ -22,11 +22,11 @@ use agent_core::visible::visible_line;
 use assembly::ReplyAssembler;
 use serde_json::Value;
 
-/// Maximum total size in bytes of the text, thinking and calls of a reply. If a reply is a single JSON document instead
-/// of a stream, the same limit applies.
+/// Maximum size of a reply in bytes. For a stream, this is the total size of the text, thinking, refusal and calls. For
+/// a reply that is a single JSON document, this is the size of the document.
 pub const REPLY_LIMIT: usize = 16 * 1024 * 1024;
 
-/// Maximum number of characters of a reply that an error quotes.
+/// Maximum number of characters that an error quotes from a reply.
 const MAX_EXCERPT_CHARACTERS: usize = 200;
 
 /// Decodes one streamed reply.
@@ -71,7 +71,7 @@ enum Body {
 /// A complete reply of a provider in decoded form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DecodedReply {
-    /// The reply in the host's own format. Its text contains only the answer, without thinking and refusals.
+    /// The reply in the host's format. The text of this reply contains only the answer, without thinking and refusals.
     pub reply: Reply,
     /// Text of the refusal if the model refused to answer. The refusal is streamed as text deltas, but `reply.text`
     /// does not contain it. If `reply.text` is empty, the conversion to a [`RawReply`] uses the refusal as the text.
@@ -85,7 +85,7 @@ pub struct DecodedReply {
 /// discarded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    /// The provider reported an error inside the reply.
+    /// The provider reported an error inside the reply instead of completing it.
     #[error("{message}")]
     Provider {
         /// HTTP status, if the provider sent one inside the reply.
@@ -95,7 +95,7 @@ pub enum StreamError {
         /// Error message of the provider.
         message: String,
     },
-    /// The stream ended without an end marker. The end marker is a `finish_reason`, or `[DONE]` after some content.
+    /// The stream ended without an end marker, which is a `finish_reason`, or `[DONE]` after some content.
     #[error("the stream ended before the model had finished")]
     Truncated,
     /// The reply or one of its parts is too large.

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a value from the environment or the configuration.
+    /// Wraps a secret value that was read from the environment or the configuration.
     pub fn new(value: impl Into<String>) -> Self {
         Self(value.into())
     }
@@ -44,7 +44,7 @@ pub struct ProviderConfig {
     pub headers: Vec<(String, Secret)>,
     /// Timeouts that apply to each request.
     pub timeouts: Timeouts,
-    /// Configured windows and prices of models, keyed by model name.
+    /// Configured windows and prices of models, keyed by the model's name without the provider's name.
     pub models: BTreeMap<String, ModelConfig>,
 }
 
@@ -113,7 +113,7 @@ pub const KNOWN_PROVIDERS: &[KnownProvider] = &[
     KnownProvider { name: "vllm", base_url: "http://127.0.0.1:8000/v1", key_variable: None },
 ];
 
-/// Returns the built-in provider with the given name.
+/// Returns the built-in provider with the given name, if there is one.
 pub fn known_provider(name: &str) -> Option<&'static KnownProvider> {
     KNOWN_PROVIDERS.iter().find(|provider| provider.name == name)
 }

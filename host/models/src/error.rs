@@ -13,7 +13,7 @@ pub use provider_error::{Cause, ErrorOrigin, ProviderError};
 pub struct Endpoint {
     /// Name of the model as `provider/model`.
     pub model: String,
-    /// URL without credentials and query. `None` if the model runs in this process.
+    /// URL of the model's API, without credentials and query. `None` if the model runs in this process.
     pub url: Option<String>,
 }
 
@@ -54,8 +54,8 @@ impl Unreachable {
             Self::NoServer => "Start the server, or check the port in the base URL",
             Self::UnknownHost => "Check the base URL for typos, and the network connection",
             Self::Tls => {
-                "Check whether the base URL must begin with `http://` or `https://`, and check this machine's clock and \
-                 certificates, and any proxy between this machine and the server"
+                "Check whether the base URL must begin with `http://` or `https://`, and check this machine's clock \
+                 and certificates, and any proxy between this machine and the server"
             }
             Self::Timeout => "Check the base URL, the network and the proxy, or set a longer `connect_timeout_ms`",
             Self::Other => "Check the base URL, the network and the proxy",
@@ -72,7 +72,8 @@ pub enum WaitingFor {
     NextChunk,
 }
 
-/// An error of a call to a model. Each message says what happened, where it happened and what the user can do.
+/// An error of a request to a model, or of the configuration of a model. Each message says what happened, where it
+/// happened and what the user can do.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
     /// The configured model name denotes neither a built-in model nor a model of a configured provider.
@@ -86,7 +87,7 @@ pub enum ModelError {
     /// The file of a scripted model cannot be read.
     #[error("the script {path} cannot be read: {source}. Give the path of a file of replies: `scripted:FILE`", path = path.display())]
     UnreadableScript {
-        /// Path of the script.
+        /// Path of the file with the scripted replies.
         path: PathBuf,
         /// Error of the operating system that occurred when the file was read.
         source: std::io::Error,
@@ -94,7 +95,7 @@ pub enum ModelError {
     /// The file of a scripted model is invalid.
     #[error("the script {path}, {position}: {problem}", path = path.display())]
     InvalidScript {
-        /// Path of the script.
+        /// Path of the file with the scripted replies.
         path: PathBuf,
         /// Position of the error in the script: line, column and key.
         position: String,
@@ -107,7 +108,7 @@ pub enum ModelError {
          add replies to the script, or start a new session", reply_count(*replies), path = path.display()
     )]
     ScriptExhausted {
-        /// Path of the script.
+        /// Path of the file with the scripted replies.
         path: PathBuf,
         /// Number of replies in the script.
         replies: usize,
@@ -119,7 +120,7 @@ pub enum ModelError {
     /// The request does not meet the script's expectations.
     #[error("the script {path}, reply {reply}: the request does not meet the expectations: {}", problems.join("; "), path = path.display())]
     UnexpectedRequest {
-        /// Path of the script.
+        /// Path of the file with the scripted replies.
         path: PathBuf,
         /// Number of the reply in the script. The first reply has number 1.
         reply: u64,
@@ -143,7 +144,7 @@ pub enum ModelError {
         /// Description of the error and of how to fix it.
         problem: String,
     },
-    /// The request would exceed the maximum size.
+    /// The request would exceed the maximum size of a request.
     #[error(
         "the request to {model} would exceed {limit} bytes; its largest parts: {}. Mask or scale down media, or \
          start a new session", largest.join(", ")
@@ -168,23 +169,23 @@ pub enum ModelError {
         /// Reason why the media item cannot be read.
         problem: String,
     },
-    /// No connection could be established.
+    /// No connection to the server could be established.
     #[error("{endpoint} cannot be reached: {problem}. {}", cause.advice())]
     Unreachable {
-        /// The model and its address.
+        /// The model to which the request was sent, and its address.
         endpoint: Endpoint,
         /// Reason why the connection could not be established.
         cause: Unreachable,
         /// Error message of the operating system or of a library.
         problem: String,
     },
-    /// The server sent nothing during the stall timeout.
+    /// The server sent nothing for as long as the stall timeout.
     #[error(
         "{endpoint} {}. The server may be overloaded or still loading the model: try again, or set a longer \
          `stall_timeout_ms` for this provider", stall_message(*waiting_for, *limit)
     )]
     Stalled {
-        /// The model and its address.
+        /// The model to which the request was sent, and its address.
         endpoint: Endpoint,
         /// Part of the response for which the host was waiting.
         waiting_for: WaitingFor,
@@ -197,7 +198,7 @@ pub enum ModelError {
         seconds(*limit)
     )]
     TimedOut {
-        /// The model and its address.
+        /// The model to which the request was sent, and its address.
         endpoint: Endpoint,
         /// Value of `total_timeout_ms`.
         limit: Duration,
@@ -211,7 +212,7 @@ pub enum ModelError {
          to another server: if that address is right, use it as the base URL"
     )]
     Redirected {
-        /// The model and its address.
+        /// The model to which the request was sent, and its address.
         endpoint: Endpoint,
         /// HTTP status of the response.
         status: u16,
@@ -224,7 +225,7 @@ pub enum ModelError {
          base URL (most end in `/v1`), and whether a proxy or a login page responds instead of the server"
     )]
     UnexpectedResponse {
-        /// The model and its address.
+        /// The model to which the request was sent, and its address.
         endpoint: Endpoint,
         /// HTTP status of the response.
         status: u16,
@@ -239,7 +240,7 @@ pub enum ModelError {
          any proxy between this machine and the server"
     )]
     MalformedReply {
-        /// The model and its address.
+        /// The model to which the request was sent, and its address.
         endpoint: Endpoint,
         /// Description of the error, with the beginning of the response.
         problem: String,
@@ -247,7 +248,7 @@ pub enum ModelError {
     /// The reply is well-formed but cannot be used, or it is too large.
     #[error("the reply of {endpoint} cannot be used: {problem}. Try another model, or check the server's log")]
     InvalidReply {
-        /// The model and its address.
+        /// The model to which the request was sent, and its address.
         endpoint: Endpoint,
         /// Description of what is wrong with the reply.
         problem: String,
@@ -257,7 +258,7 @@ pub enum ModelError {
         "the reply of {endpoint} ended early: {message}. Try again; if it happens again, check the network and the base URL"
     )]
     ConnectionLost {
-        /// The model and its address.
+        /// The model to which the request was sent, and its address.
         endpoint: Endpoint,
         /// Description of what happened to the connection.
         message: String,

@@ -5,7 +5,8 @@
 //! api-docs.deepseek.com, docs.mistral.ai, console.groq.com/docs/models), as published between September 2025 and
 //! spring 2026. On 2026-11-20, the figures were compared with stored copies of these pages and with listings of other
 //! sites. A figure is left out if the sources disagree or if the price has changed since its publication. Prices apply
-//! to uncached tokens. A provider may change its prices at any time, so the configuration takes precedence.
+//! to tokens that the provider has not cached. A provider may change its prices at any time, so the configuration
+//! takes precedence.
 
 use crate::configuration::{ModelConfig, Price};
 

@@ -14,7 +14,7 @@ pub struct LocalServer {
     /// Name of the built-in provider whose address the server has. The server may be a different program than the
     /// provider's name suggests, because the host checked only that the server lists models.
     pub provider: &'static str,
-    /// Base URL of the server.
+    /// Base URL of the server, to which paths such as `models` are appended.
     pub base_url: String,
     /// Names of the server's models, in the server's order. The list may be empty.
     pub models: Vec<String>,

@@ -56,7 +56,7 @@ impl Default for OfflineRouter {
 }
 
 impl OfflineRouter {
-    /// Creates the model `offline/router`.
+    /// Creates the router, whose model name is `offline/router`.
     pub fn new() -> Self {
         let model = Model { provider: "offline".into(), name: "router".into(), window: CONTEXT_WINDOW };
         Self { info: ModelInfo { model, tool_names: ToolNameRules::COMMON, price: None } }

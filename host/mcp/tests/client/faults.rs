@@ -5,8 +5,8 @@ use crate::support::{Fixture, call, error_message, failed_message, names, proble
 use agent_mcp::{KeepConnected, MCP_LIMITS, McpServers};
 use std::time::Duration;
 
-/// Runs the faulty server together with a working server. Checks that the working server can be called and returns the
-/// problems of the faulty server.
+/// Runs the faulty server together with a working server. Checks that a tool of the working server can be called, and
+/// returns the problems of the faulty server.
 async fn run_with_good_server(bad: &mut Fixture) -> String {
     bad.config.name = "bad".to_owned();
     let good = Fixture::new("good");
@@ -228,8 +228,8 @@ async fn i5_reading_stops_if_a_server_floods_requests() {
     let acquired = servers.acquire().await;
     let message = failed_message(call(&servers, "flood").await);
     assert!(message.contains("no result within 2s"), "{message}");
-    // The server can write only as many requests as fit into the two pipes and the client's buffer. Without
-    // backpressure, the client would have read a hundred times as many requests.
+    // The server can write only as many requests as fit into its two pipes and the client's buffer. If the client did
+    // not stop reading, it would have read a hundred times as many requests.
     let sent_thousands = fixture.log.count("a thousand questions");
     assert!(sent_thousands <= 5, "{sent_thousands} thousand requests were sent");
     acquired.release().await;
@@ -262,7 +262,7 @@ async fn i5_a_deeply_nested_response_makes_only_the_current_call_fail() {
     fixture.log.all_gone().await;
 }
 
-/// D3: if the connection is lost during a call, the error allows a retry only if the tool is read-only.
+/// D3: if the connection is lost during a call, the error allows the call to be repeated only if the tool is read-only.
 #[tokio::test(flavor = "multi_thread")]
 async fn d3_only_lost_calls_of_read_only_tools_are_retryable() {
     let mut fixture = Fixture::new("mortal");

@@ -23,9 +23,9 @@ use std::time::Duration;
 /// Numbers of requests that the test server received, by kind.
 #[derive(Default)]
 struct RequestCounts {
-    lists: AtomicUsize,
-    cancelled: AtomicUsize,
-    deletes: AtomicUsize,
+    list_requests: AtomicUsize,
+    cancelled_calls: AtomicUsize,
+    session_deletions: AtomicUsize,
 }
 
 /// An MCP server with the tools `greet` and `hang`.
@@ -42,7 +42,7 @@ impl ServerHandler for TestServer {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        self.0.lists.fetch_add(1, Ordering::SeqCst);
+        self.0.list_requests.fetch_add(1, Ordering::SeqCst);
         let schema = json!({"type": "object"}).as_object().unwrap().clone();
         let tools = ["greet", "hang"].map(|name| Tool::new(name, "does it", schema.clone()));
         Ok(ListToolsResult::with_all_items(tools.to_vec()))
@@ -55,7 +55,7 @@ impl ServerHandler for TestServer {
     ) -> Result<CallToolResponse, ErrorData> {
         if request.name == "hang" {
             context.ct.cancelled().await;
-            self.0.cancelled.fetch_add(1, Ordering::SeqCst);
+            self.0.cancelled_calls.fetch_add(1, Ordering::SeqCst);
         }
         let peer: Peer<RoleServer> = context.peer;
         let version = peer.peer_info().map_or("none".to_owned(), |info| info.protocol_version.to_string());
@@ -63,7 +63,8 @@ impl ServerHandler for TestServer {
     }
 }
 
-/// Starts the test server on loopback and returns its URL. Requests without the key are refused.
+/// Starts the test server on loopback and returns the URL of the server. The server refuses requests that do not
+/// contain the key.
 async fn serve(counts: Arc<RequestCounts>) -> String {
     let delete_counts = counts.clone();
     let service = StreamableHttpService::new(
@@ -78,7 +79,7 @@ async fn serve(counts: Arc<RequestCounts>) -> String {
                 return Err((StatusCode::UNAUTHORIZED, [("www-authenticate", "Bearer")]));
             }
             if request.method() == axum::http::Method::DELETE {
-                delete_counts.deletes.fetch_add(1, Ordering::SeqCst);
+                delete_counts.session_deletions.fetch_add(1, Ordering::SeqCst);
             }
             Ok(next.run(request).await)
         }
@@ -106,9 +107,9 @@ async fn i5_an_http_server_receives_the_configured_headers() {
     let arguments = json!({});
     let hanging = servers.call("desk", "hang", &arguments);
     assert!(tokio::time::timeout(Duration::from_millis(300), hanging).await.is_err());
-    until("the server receives the cancellation", || counts.cancelled.load(Ordering::SeqCst) == 1).await;
+    until("the server receives the cancellation", || counts.cancelled_calls.load(Ordering::SeqCst) == 1).await;
     acquired.release().await;
-    assert_eq!(counts.lists.load(Ordering::SeqCst), 1);
+    assert_eq!(counts.list_requests.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -48,7 +48,7 @@ async fn i5_a_child_process_provides_its_tools() {
 }
 
 /// I5: some servers hang, exit or send an invalid response if the first message is one that they do not support. The
-/// client can connect to such servers, because all of them support its first message.
+/// client can connect to such servers, because all of them support the message that the client sends first.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_servers_that_do_not_know_the_newer_handshake_are_connected() {
     for mode in ["deaf-to-new", "dies-of-new", "odd-to-new"] {
@@ -144,8 +144,8 @@ fn i5_dropping_the_runtime_ends_the_processes() {
     drop(acquired);
 }
 
-/// I5: a server and its wrapper script both ignore the end of their input and the signal to exit. The server and the
-/// script are killed together with all processes that they started.
+/// I5: a server and the script that started it both ignore the end of their input and the signal to exit. The server
+/// and the script are killed together with all processes that they started.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_whole_process_groups_are_killed() {
     let mut fixture = Fixture::new("stubborn");

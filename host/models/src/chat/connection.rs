@@ -94,8 +94,8 @@ pub(crate) fn join_path(base_url: &Url, path: &str) -> Url {
     url
 }
 
-/// Creates a client for the server at `base_url`. The client does not follow redirects, and it connects to a server on
-/// this machine without a proxy. `connect` is the maximum time to establish a connection.
+/// Creates an HTTP client for the server at `base_url`. The client does not follow redirects, and it connects to a
+/// server on this machine without a proxy. `connect` is the maximum time to establish a connection.
 pub(crate) fn build_client(base_url: &Url, connect: Duration) -> Result<Client, String> {
     // If the process already has a default cryptography provider, this call returns an error, which can be ignored.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -118,7 +118,7 @@ pub(crate) fn build_client(base_url: &Url, connect: Duration) -> Result<Client, 
     })
 }
 
-/// Parses the base URL. If the URL ends with `/chat/completions`, this part is removed.
+/// Parses the configured base URL. If the URL ends with `/chat/completions`, this ending is removed.
 fn parse_base_url(text: &str) -> Result<Url, String> {
     let example = "write it like `https://api.openai.com/v1`";
     let text = text.trim();

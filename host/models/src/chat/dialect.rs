@@ -10,10 +10,11 @@ use url::{Host, Url};
 /// identify such a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// OpenAI, including OpenAI on Azure. The field that limits the reply is `max_completion_tokens`, which reasoning
-    /// models require.
+    /// OpenAI, including OpenAI on Azure. The field that limits the tokens of the reply is `max_completion_tokens`,
+    /// which reasoning models require.
     OpenAi,
-    /// OpenRouter, which accepts the same media as OpenAI. The field that limits the reply is `max_tokens`.
+    /// OpenRouter, which accepts the same media as OpenAI. The field that limits the tokens of the reply
+    /// is `max_tokens`.
     OpenRouter,
     /// Groq, which does not accept an output schema together with tools.
     Groq,
@@ -25,11 +26,11 @@ pub(crate) enum Dialect {
     /// Ollama, LM Studio, llama.cpp, vLLM and any other server on this machine. Such servers enforce an output schema
     /// with a grammar that does not allow tool calls.
     SelfHosted,
-    /// Any other server. Requests use only features that most servers support.
+    /// Any server that no other variant describes. Requests to it use only features that most servers support.
     Common,
 }
 
-/// The way in which a request contains the output schema (L12). The host checks the output against the schema even if
+/// The place in a request that contains the output schema (L12). The host checks the output against the schema even if
 /// the server does so as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SchemaField {
@@ -48,7 +49,7 @@ pub(crate) enum OtherMedia {
     AudioAndPdf,
     /// Audio in a part of type `input_audio`, but no PDF files.
     Audio,
-    /// No media other than images.
+    /// No media in addition to images.
     ImagesOnly,
 }
 
@@ -102,7 +103,7 @@ impl Dialect {
         self == Self::Mistral
     }
 
-    /// Returns the way in which this request contains the output schema.
+    /// Returns the place at which this request contains the output schema.
     pub(crate) fn schema_field(self, request: &ModelRequest) -> SchemaField {
         match self {
             Self::DeepSeek => SchemaField::JsonObject,

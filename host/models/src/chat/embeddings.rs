@@ -53,7 +53,7 @@ impl Embedder {
         self.connection.base_url.host_str().map(str::to_owned)
     }
 
-    /// Returns the secrets that are sent to the server.
+    /// Returns a redaction that removes the secrets that are sent to the server.
     pub fn secrets(&self) -> &Redaction {
         &self.connection.redaction
     }

@@ -29,7 +29,7 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 const REQUEST_ID_HEADERS: &[&str] =
     &["x-request-id", "request-id", "x-groq-request-id", "apim-request-id", "mistral-correlation-id", "cf-ray"];
 
-/// Reads an error response and converts it to an error with advice.
+/// Reads an error response and converts the response to an error that contains advice for the user.
 pub(super) async fn read(exchange: &Exchange<'_>, response: Response) -> ModelError {
     let (status, headers, declared) = (response.status(), response.headers().clone(), content_type(&response));
     let body = read_body(exchange, response).await;
@@ -139,7 +139,7 @@ fn find_error(body: &Value) -> Option<(Option<String>, String)> {
     }
 }
 
-/// Returns the text of a body that is not a JSON error. The tags of an HTML page are removed.
+/// Returns the text of a body that is not a JSON error. If the body is an HTML page, its tags are removed.
 fn text_of_body(body: &[u8]) -> String {
     let body = String::from_utf8_lossy(body);
     match body.trim() {

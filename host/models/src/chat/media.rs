@@ -10,11 +10,11 @@ const IMAGES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 /// Form in which a media item is sent to the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MediaKind {
-    /// An image, as a data URL.
+    /// An image, which is sent as a data URL.
     Image,
-    /// Audio, as base64 data and the name of the audio format, which is `wav` or `mp3`.
+    /// Audio, which is sent as base64 data with the name of the audio format, `wav` or `mp3`.
     Audio(&'static str),
-    /// A PDF file, as a data URL.
+    /// A PDF file, which is sent as a data URL.
     Pdf,
 }
 

@@ -235,7 +235,7 @@ fn tool_call(part: &Part) -> Option<&ToolCall> {
     if let Part::ToolCall(call) = part { Some(call) } else { None }
 }
 
-/// Joins all parts that can be expressed as text. Each part becomes a paragraph.
+/// Joins all parts of a message that can be expressed as text. Each of these parts becomes a paragraph.
 pub(super) fn text(parts: &[Part]) -> String {
     let texts: Vec<Cow<'_, str>> = parts.iter().filter_map(part_text).filter(|text| !text.is_empty()).collect();
     texts.join("\n\n")

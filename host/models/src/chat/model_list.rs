@@ -16,7 +16,7 @@ const MAX_NAMES: usize = 2_000;
 /// Maximum length of a model name in bytes.
 const MAX_NAME_BYTES: usize = 200;
 
-/// Maximum number of suggested names.
+/// Maximum number of similar names that are suggested for an unknown name.
 const MAX_SUGGESTIONS: usize = 3;
 
 /// Minimum [`similarity`] between an unknown name and a name that is suggested for it.
@@ -87,8 +87,8 @@ fn pairs(name: &str) -> HashMap<(char, char), usize> {
     pairs
 }
 
-/// Returns Dice's coefficient of two names, given their pairs of characters: 1 if all pairs are equal, 0 if no pair
-/// occurs in both names.
+/// Returns Dice's coefficient of two names, each of which is given as its counted pairs of characters. The result is 1
+/// if both names have the same pairs, and 0 if no pair occurs in both names.
 fn similarity(left: &HashMap<(char, char), usize>, right: &HashMap<(char, char), usize>) -> f32 {
     let common: usize = left.iter().map(|(pair, count)| right.get(pair).copied().unwrap_or_default().min(*count)).sum();
     let total: usize = left.values().sum::<usize>() + right.values().sum::<usize>();

@@ -67,7 +67,7 @@ impl<'r> RedactedDeltas<'r> {
         ready
     }
 
-    /// Ends the reply and returns the text that was held back.
+    /// Returns the text that was still held back at the end of the reply.
     pub(super) fn finish(mut self) -> Vec<Delta> {
         let mut ready = Vec::new();
         self.flush(&mut ready);

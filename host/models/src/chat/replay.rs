@@ -1,5 +1,5 @@
-//! Adds replay data to assistant messages. Replay data is the part of a reply that the next request must send back to
-//! the provider. The module `chat_stream::replay_data` defines the format of replay data.
+//! Adds replay data to assistant messages. Replay data is the part of an earlier reply that later requests must send
+//! back to the provider. The module `chat_stream::replay_data` defines the format of replay data.
 
 use agent_core::message::{Part, Replay};
 use serde_json::{Map, Value};
@@ -27,7 +27,8 @@ impl<'r> ReplayFields<'r> {
         }
     }
 
-    /// Adds the replay data to the message and its calls. Fields of the message that already exist are not replaced.
+    /// Adds the replay data to the encoded message and to its calls. Fields that the message already has are
+    /// not replaced.
     pub(super) fn add_to(&self, message: &mut Map<String, Value>) {
         let is_absent = |message: &Map<String, Value>, name: &String| !message.contains_key(name);
         for (name, value) in self.message.into_iter().flatten() {

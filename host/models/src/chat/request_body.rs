@@ -45,7 +45,7 @@ impl Body {
         if body.remaining() == 0 { Err(body.too_large()) } else { Ok(body) }
     }
 
-    /// Appends one message. `name` describes the message in errors.
+    /// Appends one message to the body. Errors describe the message with the result of `name`.
     pub(super) fn push_message(&mut self, message: &Value, name: impl FnOnce() -> String) -> Result<(), BodyTooLarge> {
         let bytes = to_json(message);
         let reserved = std::mem::take(&mut self.reserved);
@@ -60,8 +60,8 @@ impl Body {
         Ok(())
     }
 
-    /// Returns an error if `length` more bytes in the next message would exceed the limit. Callers check this before
-    /// they read a media item.
+    /// Returns an error if `length` more bytes in the next message would exceed the limit. Callers call this method
+    /// before they read a media item, so that no item is read in vain.
     pub(super) fn check_remaining(&mut self, length: usize, name: impl FnOnce() -> String) -> Result<(), BodyTooLarge> {
         if length <= self.remaining() {
             return Ok(());

@@ -35,8 +35,8 @@ fn interrupted() -> ModelRequest {
     plain_request(messages, vec![tool("a.b", "", json!({"type": "object"}))])
 }
 
-/// Mistral rejects unknown fields. In addition, Mistral requires call ids of nine characters, and an assistant message
-/// between a tool message and a user message.
+/// Requests to Mistral contain no fields that Mistral does not know, because it rejects such fields. In addition,
+/// Mistral requires call ids of nine characters, and an assistant message between a tool message and a user message.
 #[tokio::test]
 async fn m1_mistral_requests_follow_its_rules() {
     let body = sent(&interrupted(), Dialect::Mistral).await;
@@ -154,8 +154,8 @@ async fn m1_replay_data_is_sent_only_to_its_provider() {
     assert_eq!(body["messages"][2]["tool_calls"][0].get("extra_content"), None);
 }
 
-/// Calls and results are sent with the provider's ids if the provider's reasoning refers to these ids, and otherwise
-/// with the host's ids.
+/// If the provider's reasoning refers to the provider's ids of calls, calls and results are sent with these ids.
+/// Otherwise, they are sent with the host's ids.
 #[tokio::test]
 async fn m1_provider_ids_are_used_if_reasoning_refers_to_them() {
     let data = |first_call_id: &str, reasoning_id: &str| {
@@ -198,7 +198,7 @@ fn media(mime_type: &str, size: u64) -> Media {
 /// P4: a downscaled image is sent with the media type that it has after downscaling.
 #[tokio::test]
 async fn p4_downscaled_media_are_sent_with_their_new_type() {
-    // The image exceeds the size limit as it is stored, but not after downscaling.
+    // The stored image exceeds the size limit of a request, but the downscaled image does not.
     let image = media("image/png", 1 << 40);
     let parts = vec![Part::Media(image.clone())];
     let to = Dimensions { width: 1, height: 1 };

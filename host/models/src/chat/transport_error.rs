@@ -18,7 +18,8 @@ pub(super) fn reply_error(endpoint: Endpoint, error: &reqwest::Error) -> ModelEr
     ModelError::ConnectionLost { endpoint, message: root_cause(error) }
 }
 
-/// Returns the message of the innermost error, which describes the cause and contains no URL.
+/// Returns the message of the innermost error in the chain of sources. This message describes the cause and contains
+/// no URL.
 pub(super) fn root_cause(error: &dyn Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {

@@ -87,7 +87,8 @@ impl ReplyAssembler {
             return Err(error_shapes::from_text(data));
         }
         match with_chunk(data, |chunk| self.add_chunk(data, &chunk, deltas)) {
-            // Some servers omit the blank line between two events.
+            // Read each line of the data as a separate event, because some servers omit the blank line between
+            // two events.
             Err(StreamError::Invalid { .. } | StreamError::Truncated) if data.contains('\n') => {
                 data.lines().try_for_each(|line| self.add_event(name, line, deltas))
             }
@@ -135,7 +136,7 @@ impl ReplyAssembler {
         Ok(DecodedReply { reply, refusal, raw })
     }
 
-    /// Returns the provider's data for the step record.
+    /// Returns the data of the provider that the step record contains in addition to the reply.
     fn raw(&self) -> Value {
         let mut raw = Map::new();
         let texts = [("id", &self.id), ("model", &self.model), ("finish_reason", &self.finish_reason)];
@@ -257,7 +258,8 @@ impl ReplyAssembler {
         self.record(&deltas[start..]);
     }
 
-    /// Adds a piece of a refusal. The refusal is streamed as text, but the text of the reply does not contain it.
+    /// Adds a piece of a refusal to the reply. The refusal is streamed as text, but the text of the reply does not
+    /// contain it.
     fn add_refusal(&mut self, refusal: &str, deltas: &mut Vec<Delta>) {
         if !refusal.is_empty() {
             self.splitter.end_thinking(deltas);
@@ -330,8 +332,8 @@ impl Content<'_> {
     }
 }
 
-/// Converts a server's finish reason. Returns `None` for an empty reason. Unknown reasons count as a normal stop,
-/// because servers add new reasons over time.
+/// Converts a server's finish reason to the host's stop reason. Returns `None` for an empty reason. Unknown reasons
+/// count as a normal stop, because servers add new reasons over time.
 fn stop_reason(reason: &str) -> Result<Option<StopReason>, StreamError> {
     match reason.to_ascii_lowercase().as_str() {
         "" => Ok(None),

@@ -14,10 +14,10 @@ pub(super) struct Chunk<'a> {
     pub(super) id: Text<'a>,
     #[serde(borrow)]
     pub(super) model: Text<'a>,
-    /// Some servers set this field to `error` in their errors.
+    /// Some servers set this field to `error` in a chunk that reports an error.
     #[serde(borrow)]
     pub(super) object: Text<'a>,
-    /// Some servers set this field to `error` in their errors.
+    /// Some servers set this field to `error` in a chunk that reports an error.
     #[serde(borrow)]
     pub(super) r#type: Text<'a>,
     #[serde(borrow)]
@@ -92,7 +92,7 @@ pub(super) struct Function<'a> {
     pub(super) arguments: Option<&'a RawValue>,
 }
 
-/// The `usage` field. Chat Completions and newer APIs use different names for the same counts.
+/// JSON object in a `usage` field. Chat Completions and newer APIs use different names for the same counts.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct WireUsage {
@@ -102,7 +102,7 @@ pub(super) struct WireUsage {
     pub(super) output_tokens: Count,
 }
 
-/// The `x_groq` field, in which Groq sends usage and errors.
+/// JSON object in the `x_groq` field, in which Groq sends usage and errors.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct GroqExtension<'a> {

@@ -11,7 +11,7 @@ const MAX_MESSAGE_CHARACTERS: usize = 2000;
 /// Maximum number of errors, each nested in the previous one, that are searched for a message, code or status.
 const MAX_DEPTH: usize = 4;
 
-/// Returns an error if the `error` field of a chunk describes an error.
+/// Returns the error that the `error` field of a chunk describes. If the field is missing or empty, returns `Ok`.
 pub(super) fn from_field(error: Option<&RawValue>) -> Result<(), StreamError> {
     let Some(error) = error else { return Ok(()) };
     match serde_json::from_str(error.get()) {
@@ -77,13 +77,13 @@ fn status(error: &Value, depth: usize) -> Option<u16> {
     let is_status = |status: &u16| (400..600).contains(status);
     let keys = ["code", "status", "status_code", "http_status"];
     let found = keys.iter().find_map(|key| u16::try_from(number(error.get(*key)?)?).ok().filter(is_status));
-    found.or_else(|| status(inner(error, depth)?, depth + 1))
+    found.or_else(|| status(nested_error(error, depth)?, depth + 1))
 }
 
 /// Finds the provider's error code in the JSON of an error. Codes that are numbers are ignored, because such numbers
 /// are HTTP statuses.
 fn code(error: &Value, depth: usize) -> Option<String> {
-    if let Some(inner) = inner(error, depth) {
+    if let Some(inner) = nested_error(error, depth) {
         return code(inner, depth + 1);
     }
     let is_name = |name: &&str| !name.is_empty() && *name != "error" && name.parse::<u16>().is_err();
@@ -92,7 +92,7 @@ fn code(error: &Value, depth: usize) -> Option<String> {
 }
 
 /// Returns the error that is nested in `error`, if there is one.
-fn inner(error: &Value, depth: usize) -> Option<&Value> {
+fn nested_error(error: &Value, depth: usize) -> Option<&Value> {
     let inner = match error {
         Value::Array(errors) => errors.first(),
         error => error.get("error").filter(|error| error.is_object()),

@@ -11,16 +11,16 @@ use std::collections::HashMap;
 
 /// Maximum number of calls in one reply.
 const MAX_CALLS: usize = 1024;
-/// Maximum size of a tool name in bytes. This limit is twice the maximum length of a tool name in the host, so that no
-/// valid name is truncated.
+/// Maximum size in bytes of a tool name in a call. Longer names are truncated. This limit is twice the maximum length
+/// of a tool name in the host, so that no valid name is truncated.
 const MAX_NAME_BYTES: usize = 256;
 
 /// The calls of one reply, in the order in which they started.
 #[derive(Debug, Default)]
 pub(super) struct ToolCallAssembler {
     calls: Vec<PartialCall>,
-    /// Position in `calls` of the latest call with each index. The index that a server sends can be any number, so the
-    /// index is used as a key and not as a position.
+    /// For each index that the server sent, the position in `calls` of the latest call with this index. The index that
+    /// a server sends can be any number, so the index is used as a key and not as a position.
     by_index: HashMap<u64, usize>,
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// An error that a provider reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderError {
-    /// The model and its address.
+    /// The model to which the request was sent, and its address.
     pub endpoint: Endpoint,
     /// Whether the provider reported the error as the HTTP status of the response or inside a reply.
     pub origin: ErrorOrigin,
@@ -105,7 +105,8 @@ const BUSY_CODES: &[&str] = &[
 const PERMANENT_CODES: &[&str] =
     &["invalid", "not_found", "unsupported", "bad_request", "tool_use_failed", "not_supported"];
 
-/// Phrases in error messages about prompts that are too long. Some providers send no error code for this problem.
+/// Phrases by which error messages about prompts that are too long are recognised, because some providers send no error
+/// code for this problem.
 const TOO_LONG_PHRASES: &[&str] = &[
     "context length",
     "context window",
@@ -117,8 +118,8 @@ const TOO_LONG_PHRASES: &[&str] = &[
     "maximum number of tokens",
 ];
 
-/// Phrases in error messages about unknown models. Only error messages that also contain the word "model" are searched
-/// for these phrases.
+/// Phrases by which error messages about unknown models are recognised. In addition to one of these phrases, such a
+/// message must contain the word "model".
 const UNKNOWN_MODEL_PHRASES: &[&str] =
     &["not found", "not exist", "not a valid model", "unknown model", "invalid model", "no such model"];
 
@@ -205,7 +206,7 @@ mod tests {
         ProviderError { request_id: request_id.map(str::to_owned), ..provider_error }
     }
 
-    /// M5: the message contains the status, the provider's message, the request id and advice.
+    /// M5: the message of an error contains the status, the provider's message, the request id and advice.
     #[test]
     fn m5_the_message_contains_all_details() {
         insta::assert_snapshot!(

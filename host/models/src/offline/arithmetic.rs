@@ -9,7 +9,7 @@ pub(super) enum RunKind {
     Expression,
     /// Text without digits, which contains only operators and punctuation.
     Punctuation,
-    /// Text with digits that is neither a number nor an expression, such as a date.
+    /// Text with digits that is neither a single number nor a valid expression, such as a date.
     Unclear,
 }
 

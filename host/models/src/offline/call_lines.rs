@@ -9,10 +9,10 @@ use serde_json::Deserializer;
 /// Maximum number of ignored lines that the note about these lines lists.
 const MAX_LISTED_LINES: usize = 10;
 
-/// Maximum number of calls in one prompt.
+/// Maximum number of calls that the router runs for one prompt.
 const MAX_CALLS: usize = 64;
 
-/// Result of parsing the lines of a prompt.
+/// Result of searching the lines of a prompt for calls.
 #[derive(Debug, PartialEq)]
 pub(super) enum CallLines<'a> {
     /// No line of the prompt is a call.
@@ -98,7 +98,8 @@ pub(super) fn ignored_lines_note(prompt: &str, tools: &[OfferedTool]) -> Option<
     }
 }
 
-/// Splits a line into the name at its beginning and the text after the name, both without white space around them.
+/// Splits a line into the name at its beginning and the text after this name. White space around the name and at the
+/// end of the line is removed.
 fn split_name(line: &str) -> (&str, &str) {
     let line = line.trim_start();
     let in_name = |character: char| character.is_ascii_alphanumeric() || "_-.".contains(character);

@@ -90,7 +90,7 @@ pub(super) fn is_path(text: &str) -> bool {
     let first_is_letter = extension.starts_with(|character: char| character.is_ascii_alphabetic());
     let is_short = extension.len() <= if stem.is_empty() { 20 } else { 8 };
     let is_alphanumeric = extension.chars().all(|character| character.is_ascii_alphanumeric());
-    // The abbreviations `e.g` and `i.e` are not files.
+    // The abbreviations `e.g` and `i.e` look like names of files but are not.
     first_is_letter
         && is_short
         && is_alphanumeric

@@ -50,7 +50,7 @@ pub(super) enum Route<'a> {
     Suggest(Vec<Candidate<'a>>),
 }
 
-/// Decides which tool a prompt in prose means.
+/// Decides which of the tools a prompt in prose means.
 pub(super) fn route<'a>(prompt: &str, tools: &'a [OfferedTool]) -> Route<'a> {
     let names: Vec<&str> = tools.iter().flat_map(|tool| [tool.author_name.as_str(), tool.name.as_str()]).collect();
     let parsed = prompt_reader::read(prompt, &names);
