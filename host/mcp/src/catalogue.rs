@@ -181,7 +181,8 @@ fn missing_tool(names: &[String]) -> String {
     let existing: Vec<String> =
         names.iter().take(MAX_LISTED_TOOLS).map(|name| printable(name, MAX_DISPLAYED_CHARACTERS)).collect();
     let more = if names.len() > MAX_LISTED_TOOLS { " …" } else { "" };
-    format!("it is listed in `tools`, but the server has no such tool; it has {}{more}", existing.join(", "))
+    let existing = existing.join(", ");
+    format!("it is listed in `tools`, but the server has no tool with this name; its tools are {existing}{more}")
 }
 
 impl McpTool {
@@ -198,7 +199,7 @@ impl McpTool {
         for (kind, schema) in [("input", Some(&input_schema)), ("output", output_schema.as_ref())] {
             let Some(schema) = schema else { continue };
             if is_deeper(schema, limits.schema_depth) {
-                return Err(format!("its {kind} schema has more than {} levels", limits.schema_depth));
+                return Err(format!("its {kind} schema is nested more than {} levels deep", limits.schema_depth));
             }
             Schema::compile(schema).map_err(|error| format!("its {kind} schema: {error}"))?;
         }

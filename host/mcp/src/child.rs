@@ -65,7 +65,7 @@ impl Child {
         }
         let mut process = process_command.spawn()?;
         let group = groups.add(process.id());
-        let missing = || io::Error::other("a pipe is missing");
+        let missing = || io::Error::other("a pipe to the process is missing");
         let stdin = process.stdin.take().ok_or_else(missing)?;
         let stdout = process.stdout.take().ok_or_else(missing)?;
         let stderr = process.stderr.take().ok_or_else(missing)?;

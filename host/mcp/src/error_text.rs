@@ -127,7 +127,7 @@ fn status_error(status: u16) -> String {
         401 | 403 => format!("{AUTHORIZATION_REQUIRED} (HTTP {status})"),
         404 | 405 => format!("it responds with HTTP {status}: is the path of its `url` correct?"),
         429 => "it receives too many requests (HTTP 429): try again later".to_owned(),
-        500..=599 => format!("it responds with HTTP {status}, an internal error: see its log"),
+        500..=599 => format!("it responds with HTTP {status}, an internal error: check the server's log"),
         _ => format!("it responds with HTTP {status}: does its `url` point to an MCP server?"),
     }
 }

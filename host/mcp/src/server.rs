@@ -48,7 +48,8 @@ pub(crate) struct FailedAttempt {
 
 #[derive(Default)]
 struct State {
-    /// Current attempt to connect and the time at which this attempt started. `None` if no connection is needed.
+    /// Current attempt to connect and the time at which this attempt started. `None` if the server is neither connected
+    /// nor connecting.
     attempt: Option<(ConnectionAttempt, Instant)>,
     /// Number of users of the server that are registered with [`Server::add_user`].
     users: usize,

@@ -11,7 +11,8 @@ const MAX_MESSAGE_CHARACTERS: usize = 2000;
 /// Maximum number of errors, each nested in the previous one, that are searched for a message, code or status.
 const MAX_DEPTH: usize = 4;
 
-/// Returns the error that the `error` field of a chunk describes. If the field is missing or empty, returns `Ok`.
+/// Returns the error that the `error` field of a chunk describes. If the field is missing, null, false or empty,
+/// returns `Ok`.
 pub(super) fn from_field(error: Option<&RawValue>) -> Result<(), StreamError> {
     let Some(error) = error else { return Ok(()) };
     match serde_json::from_str(error.get()) {

@@ -131,7 +131,7 @@ fn m1_content_of_all_forms_is_decoded() {
     let duplicate_key = r#"data: {"choices":[{"delta":{"content":"x","content":"y"},"finish_reason":"stop"}]}"#;
     let (mut stream, mut deltas) = (ChatStream::new("p", "p/m"), Vec::new());
     stream.push(format!("{duplicate_key}\n\n").as_bytes(), &mut deltas).unwrap();
-    assert_eq!(stream.finish(&mut deltas).unwrap().reply.text, "y", "the last of two equal keys counts");
+    assert_eq!(stream.finish(&mut deltas).unwrap().reply.text, "y", "the last value of a key is used");
 }
 
 /// M1: a refusal is streamed as text and stored separately from the text of the decoded reply. The raw reply has the

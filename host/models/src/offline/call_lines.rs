@@ -81,7 +81,7 @@ pub(super) fn parse<'a>(prompt: &str, tools: &'a [OfferedTool]) -> CallLines<'a>
         0 => CallLines::None,
         1..=MAX_CALLS => CallLines::Calls(calls, other_lines),
         number => CallLines::Invalid(format!(
-            "The prompt has {number} calls, but at most {MAX_CALLS} can run at once. Nothing was run."
+            "The prompt has {number} calls, but at most {MAX_CALLS} can run for one prompt. Nothing was run."
         )),
     }
 }
@@ -98,8 +98,8 @@ pub(super) fn ignored_lines_note(prompt: &str, tools: &[OfferedTool]) -> Option<
     }
 }
 
-/// Splits a line into the name at its beginning and the text after this name. White space around the name and at the
-/// end of the line is removed.
+/// Splits a line into the name at its beginning and the text after this name. White space before the name and between
+/// the name and the text is removed.
 fn split_name(line: &str) -> (&str, &str) {
     let line = line.trim_start();
     let in_name = |character: char| character.is_ascii_alphanumeric() || "_-.".contains(character);
@@ -210,6 +210,6 @@ mod tests {
         insta::assert_snapshot!(parsed("files.list {}\ntext.count {\n  \"path\" \"a\"}"), @"The call to text.count in line 2 is invalid: expected `:` at line 3, column 10. Nothing was run.");
         insta::assert_snapshot!(parsed("text.count {\"path\": \"a\""), @"The call to text.count in line 1 is invalid: EOF while parsing an object at line 1, column 23. Nothing was run.");
         insta::assert_snapshot!(parsed("text.count {\"path\": \"a\"} and more"), @"The call to text.count in line 1 is invalid: unexpected text `and more` after the JSON object. Nothing was run.");
-        insta::assert_snapshot!(parsed(&"files.list {}\n".repeat(65)), @"The prompt has 65 calls, but at most 64 can run at once. Nothing was run.");
+        insta::assert_snapshot!(parsed(&"files.list {}\n".repeat(65)), @"The prompt has 65 calls, but at most 64 can run for one prompt. Nothing was run.");
     }
 }
