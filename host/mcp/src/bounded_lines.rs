@@ -20,8 +20,8 @@ pub(crate) enum ExceededLimit {
     TooDeeplyNested = 2,
 }
 
-/// Records the limit that the output of a child process exceeded, if any. The reader and the connection share this
-/// flag.
+/// Records the limit that the output of a child process exceeded, if any. The reader and the connection share
+/// this flag.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LimitFlag(Arc<AtomicU8>);
 

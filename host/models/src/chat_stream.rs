@@ -81,8 +81,8 @@ pub struct DecodedReply {
     pub raw: Value,
 }
 
-/// Reason why a stream did not produce a complete reply. The deltas that were decoded before the error must be
-/// discarded.
+/// Reason why a stream did not produce a complete reply. The caller must discard the deltas that were decoded before
+/// the error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
     /// The provider reported an error inside the reply instead of completing it.

@@ -1,5 +1,5 @@
-//! Helpers for the tests: a test server that records its actions in a file, and functions that check results and
-//! errors.
+//! Helpers for the tests: a test server that records its actions in a file, and functions that check results
+//! and errors.
 
 use crate::fixture::{ServerLog, mcp_server};
 use agent_core::tool::ToolError;
