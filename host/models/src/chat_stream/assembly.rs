@@ -10,7 +10,7 @@ use agent_core::thinking::ThinkingSplitter;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-/// Maximum size of the thinking and of the refusal in the step record, each in bytes.
+/// Maximum size in bytes of each of two texts in the step record: the thinking and the refusal.
 const MAX_RECORDED_TEXT: usize = 64 * 1024;
 
 /// Maximum token count in the usage of a reply. Larger counts are reduced to this maximum.
@@ -19,10 +19,10 @@ const MAX_TOKENS: u64 = 1 << 32;
 /// Maximum size of `usage` in the step record, in bytes.
 const MAX_RECORDED_USAGE: usize = 16 * 1024;
 
-/// Maximum length of a name in the step record, in characters.
+/// Maximum length of the provider's id, model name and finish reason in the step record, in characters.
 const MAX_RECORDED_NAME: usize = 200;
 
-/// State of one reply while it arrives.
+/// The parts of one reply that have arrived so far.
 #[derive(Debug, Default)]
 pub(super) struct ReplyAssembler {
     /// Name of the configured provider.
@@ -32,17 +32,17 @@ pub(super) struct ReplyAssembler {
     splitter: ThinkingSplitter,
     text: String,
     refusal: String,
-    /// First [`MAX_RECORDED_TEXT`] bytes of the thinking.
+    /// First part of the thinking, of at most [`MAX_RECORDED_TEXT`] bytes.
     thinking: String,
     /// Size of the complete thinking in bytes.
     thinking_size: usize,
     calls: ToolCallAssembler,
     replay_data: ReplayCollector,
     usage: Usage,
-    /// JSON of the usage as the provider sent it.
+    /// JSON text of the usage that the provider sent.
     raw_usage: String,
     id: String,
-    /// Name of the model as the provider sent it.
+    /// Name of the model that the provider sent in the reply.
     model: String,
     finish_reason: String,
     stop: Option<StopReason>,
@@ -50,14 +50,14 @@ pub(super) struct ReplyAssembler {
     is_document: bool,
     /// Whether a `delta` has arrived. After a `delta`, a `message` is ignored, because it only repeats earlier content.
     has_deltas: bool,
-    /// Whether thinking has arrived in a field of its own. If so, the text of `reasoning_details` is ignored, because
-    /// it only repeats this thinking.
+    /// Whether thinking has arrived in `reasoning_content` or `reasoning`. In that case, the text of
+    /// `reasoning_details` is ignored, because it only repeats the same thinking.
     has_reasoning: bool,
     /// Total size in bytes of the text, thinking, refusal and calls that have arrived so far.
     size: usize,
 }
 
-/// Form in which tool calls arrive.
+/// Form in which the tool calls of a reply arrive.
 #[derive(Clone, Copy)]
 enum CallForm {
     Pieces,
@@ -73,7 +73,7 @@ impl ReplyAssembler {
         self.is_done
     }
 
-    /// Processes one event with the given name and data.
+    /// Adds the content of one event with the given name and data to the reply.
     pub(super) fn add_event(&mut self, name: &str, data: &str, deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
         let data = data.trim_ascii();
         if self.is_done || data.is_empty() {
@@ -87,7 +87,8 @@ impl ReplyAssembler {
             return Err(error_shapes::from_text(data));
         }
         match with_chunk(data, |chunk| self.add_chunk(data, &chunk, deltas)) {
-            // Some servers omit the blank line between two events.
+            // Read each line of the data as a separate event, because some servers omit the blank line between
+            // two events.
             Err(StreamError::Invalid { .. } | StreamError::Truncated) if data.contains('\n') => {
                 data.lines().try_for_each(|line| self.add_event(name, line, deltas))
             }
@@ -97,7 +98,7 @@ impl ReplyAssembler {
         }
     }
 
-    /// Processes a reply that is one JSON document. Such a reply needs no end marker.
+    /// Adds the content of a reply that is one JSON document. Such a reply is complete without an end marker.
     pub(super) fn add_document(&mut self, text: &str, deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
         self.is_document = true;
         with_chunk(text, |chunk| {
@@ -110,7 +111,7 @@ impl ReplyAssembler {
         })
     }
 
-    /// Returns the reply, or an error if no end marker arrived.
+    /// Returns the complete reply, or an error if the reply is a stream and no end marker has arrived.
     pub(super) fn finish(mut self, deltas: &mut Vec<Delta>) -> Result<DecodedReply, StreamError> {
         let start = deltas.len();
         std::mem::take(&mut self.splitter).finish(deltas);
@@ -135,7 +136,7 @@ impl ReplyAssembler {
         Ok(DecodedReply { reply, refusal, raw })
     }
 
-    /// Returns the provider's data for the step record.
+    /// Returns the data of the provider that the step record contains in addition to the reply.
     fn raw(&self) -> Value {
         let mut raw = Map::new();
         let texts = [("id", &self.id), ("model", &self.model), ("finish_reason", &self.finish_reason)];
@@ -214,7 +215,8 @@ impl ReplyAssembler {
         Ok(())
     }
 
-    /// Adds the thinking of a chunk. If several fields repeat the same thinking, only the first field is used.
+    /// Adds the thinking that a chunk contains. If several fields repeat the same thinking, only the first of these
+    /// fields is used.
     fn add_reasoning(&mut self, fields: &MessageFields<'_>, deltas: &mut Vec<Delta>) {
         let mut piece = String::new();
         fields.reasoning_content.plain_text(&mut piece);
@@ -256,7 +258,8 @@ impl ReplyAssembler {
         self.record(&deltas[start..]);
     }
 
-    /// Adds a piece of a refusal. The refusal is streamed as text, but the text of the reply does not contain it.
+    /// Adds a piece of a refusal to the reply. The refusal is streamed as text, but the text of the reply does not
+    /// contain it.
     fn add_refusal(&mut self, refusal: &str, deltas: &mut Vec<Delta>) {
         if !refusal.is_empty() {
             self.splitter.end_thinking(deltas);
@@ -266,7 +269,7 @@ impl ReplyAssembler {
         }
     }
 
-    /// Records a finish reason. A reason that reports a reply that was cut short is not replaced by later reasons.
+    /// Records a finish reason. If an earlier reason reported that the reply was cut short, the earlier reason is kept.
     fn set_finish_reason(&mut self, reason: &str) -> Result<(), StreamError> {
         let Some(stop) = stop_reason(reason)? else { return Ok(()) };
         if !matches!(self.stop, Some(StopReason::Length | StopReason::ContentFilter)) {
@@ -276,8 +279,8 @@ impl ReplyAssembler {
         Ok(())
     }
 
-    /// Records token usage. It replaces usage that was recorded earlier, because the last usage that a provider sends
-    /// counts the tokens of the complete reply.
+    /// Records token usage. Later usage replaces earlier usage, because the last usage that a provider sends counts the
+    /// tokens of the complete reply.
     fn add_usage(&mut self, usage: Option<&RawValue>) {
         let Some(raw) = usage else { return };
         let usage: WireUsage = serde_json::from_str(raw.get()).unwrap_or_default();
@@ -286,8 +289,8 @@ impl ReplyAssembler {
         if prompt.is_none() && completion.is_none() {
             return;
         }
-        // Counts above [`MAX_TOKENS`] cannot be correct, and the sums of counts must fit into the integers of
-        // the database.
+        // Reduce counts above [`MAX_TOKENS`]: such counts cannot be correct, and sums of counts must fit into the
+        // integers of the database.
         let [prompt_tokens, completion_tokens] =
             [prompt, completion].map(|count| count.unwrap_or_default().min(MAX_TOKENS));
         self.usage = Usage { prompt_tokens, completion_tokens };
@@ -297,7 +300,7 @@ impl ReplyAssembler {
         }
     }
 
-    /// Adds the text and thinking of the deltas to the reply.
+    /// Adds the text and the thinking that the deltas contain to the reply.
     fn record(&mut self, deltas: &[Delta]) {
         for delta in deltas {
             match delta {
@@ -329,8 +332,8 @@ impl Content<'_> {
     }
 }
 
-/// Converts a server's finish reason. Returns `None` for an empty reason. Unknown reasons count as a normal stop,
-/// because servers add new reasons over time.
+/// Converts a server's finish reason to the host's stop reason. Returns `None` for an empty reason. Unknown reasons
+/// count as a normal stop, because servers add new reasons over time.
 fn stop_reason(reason: &str) -> Result<Option<StopReason>, StreamError> {
     match reason.to_ascii_lowercase().as_str() {
         "" => Ok(None),

@@ -1,5 +1,5 @@
-//! Types for the JSON of one chunk of a stream, or of one complete reply, in Chat Completions and its dialects. Strings
-//! without escapes are not copied, and parts that are rarely needed are not parsed until they are used.
+//! Types for the JSON of one chunk of a stream or of one complete reply, in the Chat Completions API and its dialects.
+//! Strings without escapes are not copied, and fields that are rarely needed are parsed only when they are used.
 
 use super::StreamError;
 use super::lenient_fields::{Content, Count, Text};
@@ -14,10 +14,10 @@ pub(super) struct Chunk<'a> {
     pub(super) id: Text<'a>,
     #[serde(borrow)]
     pub(super) model: Text<'a>,
-    /// Some servers set this field to `error` in their errors.
+    /// Some servers set this field to `error` in a chunk that reports an error.
     #[serde(borrow)]
     pub(super) object: Text<'a>,
-    /// Some servers set this field to `error` in their errors.
+    /// Some servers set this field to `error` in a chunk that reports an error.
     #[serde(borrow)]
     pub(super) r#type: Text<'a>,
     #[serde(borrow)]
@@ -48,7 +48,7 @@ pub(super) struct Choice<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// Output of the model: either the complete output, or one piece of it.
+/// Output of the model: the complete output in a document, or one piece of the output in a stream.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct MessageFields<'a> {
@@ -68,7 +68,7 @@ pub(super) struct MessageFields<'a> {
     pub(super) extra_content: Option<&'a RawValue>,
 }
 
-/// A tool call or a piece of a tool call.
+/// A complete tool call in a document, or one piece of a tool call in a stream.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ToolCallDelta<'a> {
@@ -86,12 +86,13 @@ pub(super) struct ToolCallDelta<'a> {
 pub(super) struct Function<'a> {
     #[serde(borrow)]
     pub(super) name: Text<'a>,
-    /// JSON text in a string, which may arrive in pieces. Some servers send the JSON value itself instead of a string.
+    /// JSON text in a string, which may arrive in pieces. Some servers send the JSON value directly instead of a string
+    /// that contains it.
     #[serde(borrow)]
     pub(super) arguments: Option<&'a RawValue>,
 }
 
-/// The `usage` field. The names of its fields are those of Chat Completions or of newer APIs.
+/// JSON object in a `usage` field. Chat Completions and newer APIs use different names for the same counts.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct WireUsage {
@@ -101,7 +102,7 @@ pub(super) struct WireUsage {
     pub(super) output_tokens: Count,
 }
 
-/// The `x_groq` field, in which Groq sends usage and errors.
+/// JSON object in the `x_groq` field, in which Groq sends usage and errors.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct GroqExtension<'a> {
@@ -111,13 +112,13 @@ pub(super) struct GroqExtension<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// Parses a chunk and passes it to `handle`.
+/// Parses a chunk and passes the parsed chunk to `handle`.
 pub(super) fn with_chunk(
     json: &str,
     handle: impl FnOnce(Chunk<'_>) -> Result<(), StreamError>,
 ) -> Result<(), StreamError> {
-    // Check for an object, because Serde would also accept an array and use its items as the values of the fields,
-    // in order.
+    // Check that the JSON is an object, because Serde would accept an array as well and use its items as the values of
+    // the fields, in order.
     if json.trim_ascii_start().starts_with('{')
         && let Ok(chunk) = serde_json::from_str(json)
     {
@@ -130,9 +131,9 @@ pub(super) fn with_chunk(
     }
 }
 
-/// Repairs JSON that the typed parser rejects. If a key occurs more than once in an object, its last value is used,
-/// as in most JSON libraries. If the JSON is an array, its first item is used, because one provider sends its errors
-/// as arrays.
+/// Repairs JSON that the typed parser rejects. If a key occurs more than once in an object, the last value of this key
+/// is used, as in most JSON libraries. If the JSON is an array, the first item of this array is used, because one
+/// provider sends its errors as arrays.
 fn repair(json: &str) -> Result<String, StreamError> {
     let value: Value = match serde_json::from_str(json) {
         Ok(value) => value,
@@ -153,8 +154,9 @@ fn repair(json: &str) -> Result<String, StreamError> {
     }
 }
 
-/// Replaces each unpaired surrogate escape by U+FFFD. Servers produce such escapes if they split text between the two
-/// halves of a surrogate pair (RFC 8259, section 8.2). Returns `None` if the JSON contains no unpaired escapes.
+/// Replaces each unpaired surrogate escape by U+FFFD. Servers produce such escapes if they split text between the
+/// two halves of a surrogate pair (RFC 8259, section 8.2). Returns `None` if the JSON contains no unpaired
+/// surrogate escapes.
 fn replace_lone_surrogates(json: &str) -> Option<String> {
     let mut repaired = String::with_capacity(json.len());
     let (mut rest, mut has_replaced) = (json, false);
@@ -168,7 +170,8 @@ fn replace_lone_surrogates(json: &str) -> Option<String> {
                 rest = &escape[6..];
                 continue;
             }
-            // Copy the escaped character together with its backslash, because it may itself be a backslash.
+            // Copy the escaped character together with the backslash before it, because the escaped character may be a
+            // backslash too.
             (None, _) => escape.char_indices().nth(2).map_or(escape.len(), |(position, _)| position),
         };
         repaired.push_str(&escape[..length]);
@@ -206,7 +209,7 @@ mod tests {
         Ok(text)
     }
 
-    /// Row 26: an unpaired surrogate is replaced, and the rest of the reply stays valid.
+    /// Row 26: an unpaired surrogate escape is replaced, and the other text of the reply does not change.
     #[test]
     fn row_26_lone_surrogates_are_replaced() {
         for (escaped, expected) in [
