@@ -132,7 +132,8 @@ impl TextBudget {
 
     /// Subtracts the length of this text from the budget.
     pub(crate) fn take(&mut self, text: &str) -> Result<(), RejectedResult> {
-        self.unused = self.unused.checked_sub(text.len()).ok_or(RejectedResult::Limit(Limit::ResultText(self.limit)))?;
+        self.unused =
+            self.unused.checked_sub(text.len()).ok_or(RejectedResult::Limit(Limit::ResultText(self.limit)))?;
         Ok(())
     }
 }
